@@ -349,8 +349,10 @@ def test_included_files_are_found_where_the_command_says(tmp_path: Path) -> None
 def test_what_a_declaration_declares_is_not_lacking() -> None:
     names = ("real", "a", "b", "p", "q", "how", "N", "M")
     log = "\n".join(f"error: use of undeclared identifier '{name}'" for name in names)
-    source = """kernel void f(const global real *restrict q, read_only image2d_t i)
-    { const real a = N * M, b[2], *p; return a * b + read_imagef(i, how, (int2)(0)).x; }"""
+    source = """#define ONE(c) \\
+        a.c
+    kernel void f(const global real *restrict q, read_only image2d_t i)
+    { local int t[M * M]; const real a = N * M, b[2], *p; return a * b + read_imagef(i, how, (int2)(0)).x; }"""
     assert unknown(log, source) == ({"real": "float", "N": "1", "M": "1"}, [], [], [], ["how"])
 
 

@@ -10,13 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.bench.arena import POISON
-from autotune.study import Plan
+from autotune.study import Plan, Tolerance
 
 _TURNED = np.array([(POISON << bits | POISON >> 32 - bits) & 0xFFFFFFFF for bits in (0, 8, 16, 24)], np.uint32)
 """The word of poison as it lies in rows of small values, wherever in a word a row begins."""
 
 _BEGINNING = 4096
 """Bytes that are compared first: outputs that differ from what they held hardly ever do so only behind that."""
+
+_AT_ONCE = 1 << 16
+"""Values that are looked at together."""
 
 
 def count_unwritten(data: NDArray[Any]) -> tuple[int, int]:
@@ -100,6 +103,24 @@ def unmoved(names: Sequence[str]) -> str:
         return ""
     cure = "so does a kernel that writes nothing; see to the inputs, or to what decides whether it writes"
     return f"the reference leaves {' and '.join(names)} as {'it was' if len(names) == 1 else 'they were'}: {cure}"
+
+
+def indistinct(outputs: Mapping[str, Tolerance], expected: Mapping[str, NDArray[Any]]) -> str:
+    """Say of which outputs 0 is right everywhere, within their tolerance; empty: none."""
+    names = [name for name, allowed in outputs.items() if name in expected and _takes_zeros(expected[name], allowed)]
+    if not names:
+        return ""
+    cure = "see to the inputs and the launch, or give [tolerance] less absolute"
+    return f"zeros are right for all of {' and '.join(names)}, within the tolerance: {cure}"
+
+
+def _takes_zeros(data: NDArray[Any], allowed: Tolerance) -> bool:
+    flat = data.reshape(-1)
+    for begin in range(0, flat.size if data.dtype.kind in "fiu" else 0, _AT_ONCE):  # hardly ever more than the first
+        away = np.abs(flat[begin : begin + _AT_ONCE].astype(np.float64))
+        if not (away <= allowed.absolute + allowed.relative * away).all():
+            return False
+    return flat.size > 0 and data.dtype.kind in "fiu"
 
 
 def element(name: str, data: NDArray[Any], index: int) -> str:

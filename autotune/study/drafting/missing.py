@@ -40,6 +40,8 @@ _SAYS_NOTHING = re.compile(r":\d+:\d+:[ \t]*$", re.MULTILINE)
 """The end of a compiler's line on an `#error` without a text."""
 _DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(\w+)\b(.*)$", re.MULTILINE)
 _NAME = re.compile(r"[A-Za-z_]\w*")
+_TAKES = re.compile(r"^[ \t]*#[ \t]*define[ \t]+\w+\(([\w, \t]*)\)", re.MULTILINE)
+"""What a macro takes."""
 _MOST = 16
 """Names of one condition, and conditions around a kernel, that are told."""
 
@@ -117,7 +119,7 @@ _NO_TYPES = QUALIFIERS | {
     "return", "else", "case", "goto", "do", "sizeof", "typedef", "struct", "union", "enum", "if", "while",
 }  # fmt: skip
 
-_ENDS = frozenset(";{}(),=")
+_ENDS = frozenset(";{}()[],=")
 """What ends the qualifiers of a declaration."""
 
 
@@ -148,7 +150,9 @@ class _Roles:
         asked = list(zip(tokens, tokens[1:], tokens[2:], strict=False))
         reads = {place for place, token in enumerate(tokens) if re.match("read_image", token)}
         self.samplers = {tokens[at + 4] for at in reads if tokens[at + 3 : at + 6 : 2] == [",", ","]}
-        holders = {name for name, dot, member in asked if dot in (".", "->") and not _OF_VECTOR.fullmatch(member)}
+        members = {member for _, dot, member in asked if dot in (".", "->") and not _OF_VECTOR.fullmatch(member)}
+        members -= {name for takes in _TAKES.findall(source) for name in _NAME.findall(takes)}  # `v.c` of a macro of c
+        holders = {name for name, dot, member in asked if dot in (".", "->") and member in members}
         self.structs = {self.declared[name] for name in holders & self.declared.keys()}
         self.called = {name for name, after in pairs if after == "(" and _NAME.fullmatch(name)}
         self.called -= {name for name, after in pairs if after != "("}
