@@ -474,3 +474,10 @@ def test_an_image_of_which_each_item_reads_several_pixels_is_as_much_larger() ->
     )
     assert 'from_ = { type = "float", image = ["HEIGHT", "2 * WIDTH"]' in shape_of(lines, "from_")
     assert 'to = { type = "float", image = ["HEIGHT", "WIDTH"]' in shape_of(lines, "to")
+    assert "others may lie farther" not in shape_of(lines, "to")
+    _, lines = drafted(
+        "kernel void f(write_only image2d_t to, const int4 shape, const int w, const int h)\n"
+        "{ const int x = get_global_id(0), y = get_global_id(1); if (x >= w || y >= h) return;\n"
+        "for (int i = 0; i < shape.z; ++i) write_imagef(to, (int2)(x, y * shape.z + i), (float4)(i)); }"
+    )
+    assert "# guess: its extents, by the places that were understood; others may lie farther" in shape_of(lines, "to")

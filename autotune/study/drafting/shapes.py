@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from math import gcd
 from typing import Any
@@ -200,5 +201,7 @@ class Shapes(Launches):
                 several = started.factor_of(f"gid#{min(ids, default=0)}").number or 1
                 extent = extent * Sum.of(several) if extent is not None and len(ids) == 1 and several > 1 else extent
                 found[place] = found[place] or extent
+                if any(re.match(r"\([^.]*(?:gid|wid)#\d.*\)\.#", each) for each in started.names):
+                    self.doubts[name] = BEYOND  # of a product or sum no more is known than whose work it is
         whole = [each for each in found if each is not None]
         return whole[::-1] if len(whole) == dimensions else None

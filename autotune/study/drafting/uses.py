@@ -70,7 +70,9 @@ class Uses:
         own = self.access(one) == "scratch" or one.address == "local"
         written = self.access(one) in ("out", "inout")
         if image is not None:
-            found = (shapes.image(one.name, int(image[1])) for shapes in self._of.shapes.values())
+            found = [shapes.image(one.name, int(image[1])) for shapes in self._of.shapes.values()]
+            if any(one.name in shapes.doubts for shapes in self._of.shapes.values()):
+                self.doubts[one.name] = BEYOND
             return max((shape for shape in found if shape is not None), key=len, default=None)
         told = self._told(one.name, written=written, tuned=own)
         shape = told[0] if told else None

@@ -262,7 +262,8 @@ class _Writer:
         if shape is None:
             self._gap(f"{one.name} = {table}", "its extents, rows first; its type is that of a channel")
         else:
-            self._guess(f"{one.name} = {table}", "type and order of its channels")
+            said = filter(None, (self._doubt(one, "its extents"), "type and order of its channels"))
+            self._guess(f"{one.name} = {table}", "; ".join(said))
 
     def _buffer(self, one: KernelArgument, kind: str) -> None:
         if kind != one.type_name.removesuffix("*") and is_plain(kind):  # of a typedef: count its components
