@@ -410,6 +410,11 @@ def test_what_says_how_far_along_rows_a_kernel_goes_is_a_size() -> None:
                     for (int k = 0; k < radius; k++) c[i * n + j] = a[i * n + j + k];
         }"""
     )
+    _, told = drafted(
+        "kernel void f(const int n, const int kind, const int other, global float *c, global float *d)\n"
+        "{ if (get_global_id(0) < n && kind == 2 && !kind) c[get_global_id(0)] = d[other]; }"
+    )
+    assert 'kind = { type = "int", value = "1" }  # guess: its value' in told  # it only tells one thing from another
     assert "p = 512  # guess: its value; no extent was found to depend on it" in lines
     assert shape_of(lines, "radius").startswith('radius = { type = "int", value = "1" }')
 

@@ -36,13 +36,13 @@ def operands(tokens: Sequence[str], names: Collection[str], pointers: Collection
 
 
 def codes(tokens: Sequence[str], names: Collection[str]) -> set[str]:
-    """Return those of the names that only tell one thing from another: compared as equal, a `case`."""
+    """Return those of the names that only tell one thing from another: compared as equal, a `case`, or not."""
     around = list(zip(["", *tokens], tokens, [*tokens[1:], ""], strict=False))
     compared = {name for before, name, after in around if {before, after} & _TELLING}
     return compared & {*names} - {name for before, name, after in around if not {before, after} & _TELLING}
 
 
-_TELLING = {"==", "!=", "case"}
+_TELLING = {"==", "!=", "case", "!"}
 _STORES = ("=", "+=", "-=", "*=", "/=")
 _ARITHMETIC = {"+", "-", "*", "/"}
 

@@ -9,6 +9,7 @@ from autotune.devices import KernelArgument
 from autotune.errors import StudyError
 from autotune.study.drafting.branches import asked_by_directives
 from autotune.study.drafting.proposal import Proposal
+from autotune.study.drafting.repeats import codes
 from autotune.study.drafting.shapes import BEYOND
 from autotune.study.drafting.syntax import NotRead
 from autotune.study.drafting.terms import Sum
@@ -107,6 +108,15 @@ class Uses:
         told = [shapes.shape(name, written=written) for shapes in self._of.tuned.values()]
         mentioned = {word for shape in told for extent in shape or () for word in words(str(extent))}
         return " and ".join(sorted(mentioned & {*self._of.parameters, *self._of.extra}))
+
+    def codes(self) -> set[str]:
+        """Return the whole numbers that kernels take and only tell one thing from another by: they are no sizes."""
+        try:
+            functions = self._of.code.functions()
+        except NotRead:
+            return set()
+        bodies = (functions[entry].body for entry in self._of.launched if entry in functions)
+        return codes([token for body in bodies for token in body], self._of.whole)
 
     def access(self, one: KernelArgument) -> str:
         """How the kernels use an argument; `scratch` where one writes what a later one reads."""

@@ -109,7 +109,7 @@ class _Writer:
         self._idle = {*self._of.whole} - used
         asked = [] if read else [name for name in self._of.whole if not self._of.is_small(name)]
         asked = [name for name in asked if name not in self._of.shifts]
-        wanted = {*asked} - {*self._of.members.values()}
+        wanted = {*asked} - {*self._of.members.values()} - self._uses.codes()
         wanted |= set[str]().union(*(shapes.along_rows() for shapes in self._of.shapes.values()))
         return [name for name in self._of.whole if name in used | wanted]
 
