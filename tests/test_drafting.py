@@ -478,13 +478,20 @@ def test_the_attribute_before_the_word_kernel_is_read_too() -> None:
 
 @pytest.mark.parametrize(
     ("asked", "extent"),
-    [("WARPS * WARP", "192"), ("(LANES * WARP)", "LANES * (1 * 2 ** 5)"), ("64U", "64")],
+    [
+        ("WARPS * WARP", "192"),
+        ("(LANES * WARP)", "LANES * (1 * 2 ** 5)"),
+        ("(1 << LANES)", "1 * 2 ** LANES"),
+        ("LANES / (LANES - 4)", "LANES // (LANES - 4)"),
+        ("64U", "64"),
+    ],
 )
 def test_shifts_and_unsigned_numbers_tell_a_work_group_too(asked: str, extent: str) -> None:
     _, lines = drafted(
         macros(LANES=4) + "#define WARPS 6\n#define LOG2_WARP 5U\n#define WARP (1U << LOG2_WARP)\n"
         f"kernel __attribute__((reqd_work_group_size({asked}, 1, 1)))\n"
-        "void f(global int *x) { x[get_global_id(0)] = LANES; }"
+        "void f(global int *x, global int *y, const int n)\n"
+        "{ if (get_global_id(0) < n) x[get_global_id(0)] = LANES; y[get_group_id(0)] = y[3]; }"
     )
     assert f'local = ["{extent}"]' in lines
 

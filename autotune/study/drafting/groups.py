@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from autotune.errors import UsageError
 from autotune.expression import Expression
 from autotune.study.drafting.reading import Function, Reading, reached
 from autotune.study.drafting.scanning import DEFINE, KERNEL, number_of
@@ -93,8 +94,12 @@ def wide_axes(reading: Reading, *, shared: bool) -> set[int]:
 def by_default(extent: str, defaults: Mapping[str, int]) -> str:
     """Return an extent of a work-group with numbers in the place of its names."""
     filled = re.sub(r"[A-Za-z_]\w*", lambda name: str(defaults.get(name[0], 1)), extent)
-    parts = re.fullmatch(r"[\d\s()+*/%-]{1,200}", filled)
-    return str(int(Expression.parse(filled).evaluate({}))) if parts else "1"
+    if re.fullmatch(r"[\d\s()+*/%-]{1,200}", filled) is None:
+        return "1"
+    try:
+        return str(int(Expression.parse(filled).evaluate({})))
+    except UsageError:  # divided by 0, or beyond what is counted
+        return "1"
 
 
 def is_of_group(name: str) -> bool:
