@@ -505,6 +505,22 @@ def test_what_the_reference_leaves_unwritten_is_a_warning_of_check_and_search() 
     assert "unwritten" not in run("check", "./saxpy.toml").stderr
 
 
+def test_a_reference_that_leaves_outputs_as_they_were_is_told_and_refused_where_nothing_else_is_compared() -> None:
+    said = "the reference leaves y as it was: so does a kernel that writes nothing; "
+    Path("saxpy.cl").write_text(Path("saxpy.cl").read_text().replace("y[i] =", "if (alpha < 0) y[i] ="))
+    change('numpy = { y = "alpha * x + y" }', 'numpy = { y = "y" }')
+    assert f"warning: {said}" in run("check", "./saxpy.toml").stderr
+    change('numpy = { y = "y" }', "configuration = { WPT = 1, WG = 64 }")
+    assert said in one_error(run("search", "./saxpy.toml", "--trials", "1", code=2))
+
+
+def test_an_output_of_which_zeros_are_right_everywhere_is_a_warning() -> None:
+    said = "warning: zeros are right for all of y, within the tolerance: "
+    assert said not in run("check", "./saxpy.toml").stderr
+    change("absolute = 1e-6", "absolute = 4")
+    assert said in run("check", "./saxpy.toml").stderr
+
+
 def test_a_reference_that_is_wrong_against_itself_is_a_warning_of_check_and_search() -> None:
     Path("once.cl").write_text(  # it spoils its input: the next run finds another, as if it ran a race
         "kernel void once(const int N, global const float *x, global float *y)\n"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from typer.testing import CliRunner
@@ -370,6 +372,8 @@ def test_local_arrays_tell_the_work_group_and_one_item_is_enough_where_none_is_a
     [
         ("for (int r = 0; r < COUNT; ++r) { h ^= h >> 15; h *= 3; }", True),
         ("for (int r = 0; r < COUNT; r++) if (h > 1) h = h & 1 ? 3 * h + 1 : h / 2;", True),
+        ("uint t[2]; t[at & 1] = h; for (int r = 0; r < COUNT; ++r) t[at & 1] += h; h = t[0];", True),
+        ("local uint t[2]; t[at & 1] = h; for (int r = 0; r < COUNT; ++r) t[at & 1] += h; h = t[0];", False),
         ("for (int r = 0; r < COUNT; ++r) h += r;", False),
         ("for (int r = 0; r < COUNT; ++r) { h += x[at]; at += 64; }", False),
         ("global const uint *p = x; for (int r = 0; r < COUNT; ++r) h += *p++;", False),
@@ -470,6 +474,26 @@ def test_the_attribute_before_the_word_kernel_is_read_too() -> None:
         "kernel void f(global int *x) { x[get_global_id(1) * WPT + get_global_id(0)] = 1; }"
     )
     assert 'local = ["SIDE * 2", "SIDE"]' in lines
+
+
+@pytest.mark.parametrize(
+    ("asked", "extent"),
+    [
+        ("WARPS * WARP", "192"),
+        ("(LANES * WARP)", "LANES * (1 * 2 ** 5)"),
+        ("(1 << LANES)", "1 * 2 ** LANES"),
+        ("LANES / (LANES - 4)", "LANES // (LANES - 4)"),
+        ("64U", "64"),
+    ],
+)
+def test_shifts_and_unsigned_numbers_tell_a_work_group_too(asked: str, extent: str) -> None:
+    _, lines = drafted(
+        macros(LANES=4) + "#define WARPS 6\n#define LOG2_WARP 5U\n#define WARP (1U << LOG2_WARP)\n"
+        f"kernel __attribute__((reqd_work_group_size({asked}, 1, 1)))\n"
+        "void f(global int *x, global int *y, const int n)\n"
+        "{ if (get_global_id(0) < n) x[get_global_id(0)] = LANES; y[get_group_id(0)] = y[3]; }"
+    )
+    assert f'local = ["{extent}"]' in lines
 
 
 @pytest.mark.timeout(20)  # each of the macros is a hundred of the next
@@ -731,6 +755,67 @@ def test_local_arrays_whose_extents_the_kernel_defines_itself_tell_the_work_grou
     assert f'local = ["32"]  {held}' in lines
 
 
+BLOCKS = """
+    kernel void product(global float *c, global const float *a, local float *t, const int w)
+    {
+        const int u = get_local_id(0), v = get_local_id(1);
+        float sum = 0;
+        for (int k = w * SIDE * get_group_id(1); k < w * SIDE * get_group_id(1) + w; k += SIDE) {
+            t[v * SIDE + u] = a[k + w * v + u];
+            barrier(CLK_LOCAL_MEM_FENCE);
+            for (int j = 0; j < SIDE; ++j) sum += t[v * SIDE + j];
+            barrier(CLK_LOCAL_MEM_FENCE);
+        }
+        c[get_global_id(1) * w + get_group_id(0) * SIDE + u] = sum;
+    }"""
+BINS = """
+    kernel void bins(global const uint *keys, local uchar *held, global uint *counts)
+    {
+        const int l = get_local_id(0);
+        for (int i = 0; i < 256; ++i) held[l * 256 + keys[get_global_id(0) * 256 + i]]++;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (int i = 0; i < 256 / SIDE; ++i) counts[get_group_id(0) * 256 + i * SIDE + l] = held[i * SIDE + l];
+    }"""
+FEWER = re.sub(
+    r"for \(int i = 0; i < 256 / SIDE.*", "if (l < SIDE) counts[get_group_id(0) * SIDE + l] = held[l]; }", BINS
+)
+
+
+@pytest.mark.parametrize(
+    ("source", "group", "doubt"),
+    [
+        (BLOCKS, ["8", "8"], "of the places that groups count"),
+        (BINS.replace("SIDE", "GROUP_SIZE"), ["8"], "by its name"),
+        (BINS.replace("256 / SIDE", "l").replace("i * SIDE + l", "l"), ["256"], "of the places that groups count"),
+        (FEWER, ["WG"], ""),  # items are left out: there are more of them
+    ],
+)
+def test_numbers_that_the_kernel_fixes_tell_its_work_group(source: str, group: list[str], doubt: str) -> None:
+    name = "GROUP_SIZE" if "GROUP_SIZE" in source else "SIDE"
+    _, lines = drafted(f"#define {name} 8\n{source}")
+    line = next(line for line in lines if line.startswith("local = "))
+    assert line.startswith(f"local = [{', '.join(f'{chr(34)}{each}{chr(34)}' for each in group)}]")
+    assert line.partition("# guess: ")[2].startswith(doubt)
+    if source is BLOCKS:
+        assert "groups count" in line
+        rows = '["8 * ceil_div(round_up(HEIGHT, 8), 8)", "w"]'
+        assert f"shape = {rows}" in shape_of(lines, "a")  # from where the loop begins on
+        assert "others may lie farther" in shape_of(lines, "a")  # the step may pass over rows
+    else:
+        assert 'high = "255"' in shape_of(lines, "keys")  # within a row of what it counts in
+
+
+def test_a_text_is_read_as_often_for_many_kernels_as_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = Mock(side_effect=preprocessed)
+    monkeypatch.setattr("autotune.study.drafting.preprocessing.preprocessed", read)
+    counts = []
+    for many in (1, 30):
+        read.reset_mock()
+        drafted("".join(f"kernel void f{n}(global int *x) {{ x[get_global_id(0)] = {n}; }}\n" for n in range(many)))
+        counts.append(read.call_count)
+    assert counts[0] == counts[1] > 0
+
+
 def test_along_an_axis_of_groups_alone_a_group_is_one_item_wide() -> None:
     _, lines = drafted(
         """kernel void rows(global float *x, const int w)
@@ -808,7 +893,9 @@ def test_what_a_kernel_fixes_is_told_beside_what_is_tuned_and_nothing_is_made_up
         kernel ATTRIBUTE void f(const int n, global int *x)
         { for (int i = get_global_id(0); i < n; i += TILE * RADIUS) x[i] = PI * WIDE; }"""
     numbers = "#define TILE 16\n#define RADIUS 2\n#define PI 3.14\n#define WIDE 1\n"
-    sketch, _ = drafted(numbers + kernel.replace("ATTRIBUTE", ""))
+    more = "#define ON 2\n#define OFF 3\n#define ELSEWHERE 4\nint other(int x) { return x * ELSEWHERE; }\n"
+    more += "#if MODE == OFF\n#endif\nint same(int x) { switch (x) { case ON: return 1; } return x == ON; }\n"
+    sketch, _ = drafted(numbers + more + kernel.replace("ATTRIBUTE", "").replace("PI * WIDE", "PI * same(WIDE)"))
     assert any("the kernel fixes TILE: #ifndef TILE before its #define" in guess for guess in sketch.guesses)
     fixed = kernel.replace("ATTRIBUTE", "__attribute__((reqd_work_group_size(64, 1, 1)))")
     sketch, lines = drafted("".join(numbers.replace("16", "1")) + fixed)

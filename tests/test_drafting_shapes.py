@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from autotune.study import Sketch, draft, scanned
 from tests.drafts import BODIES, LANES, RIM, drafted, macros, shape_of
 
 
@@ -20,6 +21,11 @@ def test_grids_of_one_width_are_as_high_as_the_highest() -> None:
     for name, access in (("u", "in"), ("v", "out"), ("f", "in")):
         assert f'{name} = {{ type = "float", shape = ["ny", "nx"], access = "{access}" }}' in lines
     assert '# access = "inout" for u, for v too with data = { numpy = "u" }: u is compared at the end.' in lines
+    halves = "kernel void other(global int *w, const int nx) { w[get_global_id(1) * nx + get_global_id(0)] = nx; }"
+    _, lines = drafted(
+        RIM.replace("v[i] =", "e[i] = 1; v[i] =").replace("float *v,", "float *v, global int *e,") + halves
+    )
+    assert [line for line in lines if line.startswith("# swap")] == ['# swap = [["u", "v"]]']  # others are not like it
 
 
 def test_members_of_structs_are_sizes_where_they_bound_something() -> None:
@@ -368,3 +374,115 @@ def test_ids_by_hand_are_ids_and_what_a_variable_is_before_it_changes_counts() -
     assert 'x = { type = "float", shape = ["h", "w", "2"], access = "in" }' in lines
     assert 'y = { type = "float", shape = ["h", "w", "2"], access = "out" }' in lines
     assert 'global = ["round_up(w, WX)", "round_up(h, WY)"]' in lines
+
+
+HALO = """
+kernel void life(global const char *now, global char *next, const int w, const int h, local char *block,
+                 local int *seen)
+{
+    const int x = get_local_id(0), y = get_local_id(1), i = get_global_id(1) * w + get_global_id(0);
+    const int at = (y + 1) * (get_local_size(0) + 2) + x + 1;
+    block[at] = now[i];
+    block[x + 1] = 0;
+    block[(get_local_size(0) + 2) * (get_local_size(1) + 2) - 1] = 0;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    atomic_inc(&seen[now[i]]);
+    if (get_global_id(0) < w && get_global_id(1) < h) next[i] = block[at - 1] + block[at + 1];
+}
+"""
+
+
+def test_local_memory_is_as_large_as_all_of_a_group_takes() -> None:
+    _, lines = drafted(HALO)
+    assert 'block = { type = "char", local = "(WX + 2) * WY + 2 * WX + 4" }' in lines
+    assert shape_of(lines, "seen").startswith(
+        'seen = { type = "int", local = "TODO" }'
+    )  # no matter how much is launched
+
+
+def test_what_says_how_far_along_rows_a_kernel_goes_is_a_size() -> None:
+    _, lines = drafted(
+        """kernel void mul(const int p, const int n, const int radius, global const float *a, global float *c)
+        {
+            const int i = get_global_id(0);
+            if (i < n)
+                for (int j = 0; j < p; j++)
+                    for (int k = 0; k < radius; k++) c[i * n + j] = a[i * n + j + k];
+        }"""
+    )
+    _, told = drafted(
+        "kernel void f(const int n, const int kind, const int other, global float *c, global float *d)\n"
+        "{ if (get_global_id(0) < n && kind == 2 && !kind) c[get_global_id(0)] = d[other]; }"
+    )
+    assert 'kind = { type = "int", value = "1" }  # guess: its value' in told  # it only tells one thing from another
+    assert "p = 512  # guess: its value; no extent was found to depend on it" in lines
+    assert shape_of(lines, "radius").startswith('radius = { type = "int", value = "1" }')
+
+
+@pytest.mark.parametrize(
+    "guard",
+    [
+        "if (x >= x_min + 1 && x <= x_max + 1)",
+        "if (x_min + 1 <= x && x < x_max + 2)",
+        "if (n > 3 && (x_max + 2 > x && x > x_min))",
+        "if (x < x_min || x >= x_max + 2) return;",
+        "if (x <= x_max + 1)",
+    ],
+)
+def test_where_what_is_let_pass_begins_is_not_where_it_ends(guard: str) -> None:
+    _, lines = drafted(
+        macros(x_min=1, x_max=256) + "kernel void f(global const float *a, global float *b, const int n)\n"
+        f"{{ const int x = get_global_id(0); {guard} b[x] = n * a[x]; }}"
+    )
+    assert 'b = { type = "float", shape = ["x_max + 2"], access = "out" }' in lines
+    assert 'global = ["round_up(x_max + 2, WG)"]' in lines
+    assert any(line.startswith("x_min = 1  # guess: how much there is") for line in lines) == ("x_min" in guard)
+
+
+def test_a_macro_that_only_another_which_is_given_asks_for_is_asked_for() -> None:
+    source = (
+        "kernel void f(global float *a, const int n) { local float t[BLOCK]; const int y = get_local_id(1);\n"
+        "t[y * BX + get_local_id(0)] = n; a[get_global_id(1) * n + get_global_id(0)] = t[0]; }"
+    )
+    sketch = Sketch("a", "a.cl", source, scanned(source), {}, guessed=True)
+    lines = draft(sketch, None, {"BX": "16", "BY": "4", "BLOCK": "(BX*BY)"}).splitlines()
+    assert {"[parameters.BX]", "[parameters.BY]", 'flag = "-DBLOCK=(BX*BY)"', 'local = ["BX", "BY"]'} <= {*lines}
+
+
+@pytest.mark.parametrize(
+    ("body", "items"),
+    [
+        ("b[y * stride + x] = a[y * stride + x];", "stride"),
+        ("b[y * stride + 4 * x + 3] = a[y * stride + x];", "stride // 4"),  # each item writes so many
+        ("b[y * stride + x] = a[y * stride + 4 * x];", "stride"),
+    ],
+)
+def test_a_launch_counts_along_a_row_whatever_its_length_is_called(body: str, items: str) -> None:
+    _, lines = drafted(
+        "kernel void f(global const float *a, global float *b, const int stride)\n"
+        f"{{ const int x = get_global_id(0), y = get_global_id(1); {body} }}"
+    )
+    assert "stride = 512" in lines
+    assert any(
+        line.startswith(f'global = ["round_up({items}, WX)", "round_up(HEIGHT, WY)"]  # guess') for line in lines
+    )
+
+
+def test_an_image_of_which_each_item_reads_several_pixels_is_as_much_larger() -> None:
+    _, lines = drafted(
+        """kernel void half_of(read_only image2d_t from, write_only image2d_t to, sampler_t how)
+        {
+            const int x = get_global_id(0), y = get_global_id(1);
+            float4 sum = read_imagef(from, how, (int2)(2 * x, y)) + read_imagef(from, how, (int2)(2 * x + 1, y));
+            write_imagef(to, (int2)(x, y), sum);
+        }"""
+    )
+    assert 'from_ = { type = "float", image = ["HEIGHT", "2 * WIDTH"]' in shape_of(lines, "from_")
+    assert 'to = { type = "float", image = ["HEIGHT", "WIDTH"]' in shape_of(lines, "to")
+    assert "others may lie farther" not in shape_of(lines, "to")
+    _, lines = drafted(
+        "kernel void f(write_only image2d_t to, const int4 shape, const int w, const int h)\n"
+        "{ const int x = get_global_id(0), y = get_global_id(1); if (x >= w || y >= h) return;\n"
+        "for (int i = 0; i < shape.z; ++i) write_imagef(to, (int2)(x, y * shape.z + i), (float4)(i)); }"
+    )
+    assert "# guess: its extents, by the places that were understood; others may lie farther" in shape_of(lines, "to")

@@ -105,12 +105,31 @@ def test_a_missing_file_is_left_to_the_compiler_where_an_if_decides(folder: Path
             '// A file of\n/* a program */\nR"src(\nkernel void f() {}\n)src"\n',
             r"k\.cl: is a string of C\+\+, not OpenCL C",
         ),
+        (
+            '/* a */ static const char *f_cl = "\nkernel void f() {}\n";\n',
+            r"take static const char \*f_cl = \" from",
+        ),
+        (
+            "STRINGIFY (\nkernel void f() { g(1); }\n// )\n)\n",
+            r"the argument .* take STRINGIFY \( from .* and \) ",
+        ),
         (f'#include "{"x" * 5000}"\n', "which is not there"),
     ],
 )
 def test_what_cannot_be_followed_is_refused(folder: Path, kernel: str, message: str) -> None:
     with pytest.raises(StudyError, match=message):
         text_of(kernel)
+
+
+def test_a_file_of_calls_of_macros_is_none_of_cpp(folder: Path) -> None:
+    for text in ("KERNEL(add, +)\nKERNEL(sub, -)\n", "INIT(1)\nkernel void f() {}\n", "LIST(a)\n"):
+        assert text_of(text) == text
+    assert text_of('__attribute__((reqd_work_group_size(8, 1, 1))) kernel void f() {} LAST(")")\n').endswith('(")")\n')
+
+
+def test_bytes_of_another_encoding_are_read_as_compilers_take_them(folder: Path) -> None:
+    (folder / "own.h").write_bytes("// © own\n".encode("latin-1"))
+    assert "// \\xa9 own" in text_of('#include "own.h"\n')
 
 
 @pytest.mark.parametrize("blank", ["\u00a0", "\x1f", "\u2003", "\x85"])

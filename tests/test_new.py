@@ -196,7 +196,7 @@ def test_a_kernel_that_needs_definitions_says_so(tmp_path: Path) -> None:
     assert done.exit_code == 0
     assert f"then: autotune check '{kernel.with_suffix('.toml')}'\n" in done.stderr
     assert "[parameters.STEP]\nvalues = [1, 2, 4, 8, 16]" in kernel.with_suffix(".toml").read_text()
-    for wrong in ("4STEP=4", "STEP=a b", "STEP='4'", "STEP=", "STEP(=4"):
+    for wrong in ("4STEP=4", "STEP=a b", "STEP='4'", "STEP(=4"):
         result = CliRunner().invoke(app, ["new", str(kernel), str(tmp_path / "b.toml"), "-D", wrong])
         assert f"{wrong!r} is no definition; write -D WPT=4" in result.output
 
@@ -214,18 +214,27 @@ def test_definitions_are_those_that_compilers_take(tmp_path: Path) -> None:
         #ifdef RELU
             sum = fmax(sum, 0.0f);
         #endif
-            y[r] = RESULT;
-        }""")
+            y[r] = RESULT NOTHING;
+        }
+        #ifndef SHARE
+        #define SHARE 1
+        #endif
+        #ifdef SHARE
+        kernel void g(global float *y) { y[get_global_id(0)] += 1 + SHARE 0.5f; }
+        #endif
+        """)
     missing = CliRunner().invoke(app, ["new", str(kernel)])
     assert (
         "it calls what is not there, OPERATE and AT: include it; -I FOLDER says where files lie, or" in missing.output
     )
     assert "or -D OPERATE=FUNCTION what it stands for" in missing.output
-    given = ["OPERATE=fmax", "AT(r,i)=((r)*n+(i))", "RELU", "RESULT=2*(sum)"]
+    given = ["OPERATE=fmax", "AT(r,i)=((r)*n+(i))", "RELU", "RESULT=2*(sum)", "NOTHING=", "SHARE=(2)*"]
     made = CliRunner().invoke(app, ["new", str(kernel), *(word for one in given for word in ("-D", one))])
     assert made.exit_code == 0, made.output
     text = kernel.with_suffix(".toml").read_text()
     assert 'flag = "-DAT(r,i)=((r)*n+(i))"' in text
+    assert 'flag = "-DNOTHING="' in text
+    assert 'flag = "-DSHARE=(2)*"' in text  # whatever the text has in its place
     assert 'x = { type = "float", shape = ["rows", "n"], access = "in" }' in text
     assert "RELU = [1]" in text
     done = CliRunner().invoke(app, ["check", str(kernel.with_suffix(".toml")), "--size", "64"])
@@ -241,6 +250,16 @@ def test_definitions_are_those_that_compilers_take(tmp_path: Path) -> None:
         ("x[get_global_id(0)] = 1", "expected ';' after expression; mend the kernel there"),
         ("x[0] = 1;\n#error No precision defined.\n", "; give what the kernel asks for there with -D NAME=1"),
         ("x[0] = 1;\n#define SHARE (64 / LANES)\n#if SHARE % ROWS\n#endif\n", r"2 names .* -D LANES=1 -D ROWS=1$"),
+        (
+            "x[0] = 1;\n#if WIDTH == 1\n#elif WIDTH == 2\n#else\n#error\n#endif\n",
+            "it depends on WIDTH$",
+        ),
+        ("} int op(int a); kernel void g(global int *x) { x[0] = op(1);", "it calls what is not there, op: include it"),
+        (
+            "} template <class T> kernel void g(global T *x) { x[0] = 1;",
+            "; template: of C.., which OpenCL C is not",
+        ),
+        ("x[0] = memory_scope_all_svm_devices;", "mend it, or choose a device that has it"),
         ("x[0] = sub_group_reduce_ad(x[1]);", "mend it, or choose a device that has it with --device"),
     ],
 )
@@ -284,6 +303,14 @@ def test_all_that_a_kernel_lacks_is_told_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.device
+def test_a_file_is_named_as_it_was_typed(tmp_path: Path) -> None:
+    kernel, study = tmp_path / "a.cl", tmp_path / "deep" / "b.toml"
+    kernel.write_text("int own(int x) { return x; }")
+    said = " ".join(CliRunner().invoke(app, ["new", str(kernel), str(study)]).output.split())
+    assert f"error: {kernel}: has no kernel; write kernel void name(...)" in said
+
+
+@pytest.mark.device
 def test_kernels_that_the_preprocessor_leaves_out_are_told_with_what_brings_them_back(tmp_path: Path) -> None:
     kernel = tmp_path / "a.cl"
     kernel.write_text("#ifdef FIRST\nkernel void f(global int *x) { x[get_global_id(0)] = 1; }\n#endif\n")
@@ -320,9 +347,13 @@ def test_included_files_are_found_where_the_command_says(tmp_path: Path) -> None
 
 
 def test_what_a_declaration_declares_is_not_lacking() -> None:
-    log = "\n".join(f"error: use of undeclared identifier '{name}'" for name in ("real", "a", "b", "p", "N"))
-    source = "kernel void f(void) { const real a = N, b[2], *p; return a * b; }"
-    assert unknown(log, source).names == {"real": "float", "N": "1"}
+    names = ("real", "a", "b", "p", "q", "how", "N", "M")
+    log = "\n".join(f"error: use of undeclared identifier '{name}'" for name in names)
+    source = """#define ONE(c) \\
+        a.c
+    kernel void f(const global real *restrict q, read_only image2d_t i)
+    { local int t[M * M]; const real a = N * M, b[2], *p; return a * b + read_imagef(i, how, (int2)(0)).x; }"""
+    assert unknown(log, source) == ({"real": "float", "N": "1", "M": "1"}, [], [], [], ["how"])
 
 
 def test_what_lacks_a_declaration_is_told_by_its_use() -> None:
@@ -331,7 +362,7 @@ def test_what_lacks_a_declaration_is_told_by_its_use() -> None:
     log += "\n".join(f"error: use of undeclared identifier '{name}'" for name in names)
     source = """typedef half2 Mine;
     kernel void f(const Info a, global pair *p) { Mine m; p[0].x = step(a.dims[0]) + STEP + p->y + as_half2(m).x; }"""
-    assert unknown(log, source) == ({"pair": "float", "STEP": "1"}, ["Info"], ["step"])
+    assert unknown(log, source) == ({"pair": "float", "STEP": "1"}, ["Info"], ["step"], [], [])
 
 
 def test_what_is_put_together_lacks_what_it_is_made_of() -> None:
@@ -341,7 +372,7 @@ def test_what_is_put_together_lacks_what_it_is_made_of() -> None:
     #define READ(i) JOINED(read_image, KIND)(i)
     #define REAL4 JOINED(REAL, 4)
     kernel void f(read_only image2d_t i, global REAL *x) { REAL4 y = READ(i); x[0] = y.x; }"""
-    assert unknown(log, source) == ({"KIND": "1", "REAL": "float"}, [], [])
+    assert unknown(log, source) == ({"KIND": "1", "REAL": "float"}, [], [], [], [])
 
 
 @pytest.mark.parametrize(

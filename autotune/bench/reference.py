@@ -21,7 +21,7 @@ from autotune.bench.readback import contents
 from autotune.bench.report import Fault
 from autotune.bench.signature import check_signatures
 from autotune.bench.timing import Limits
-from autotune.bench.unwritten import count_unwritten, element, is_unwritten
+from autotune.bench.unwritten import count_unwritten, element, is_unwritten, left_alone, unmoved
 from autotune.bench.verify import Checker
 from autotune.devices import Session
 from autotune.model import Outcome
@@ -41,6 +41,7 @@ class ReferenceBench:
         self, session: Session, inputs: Mapping[str, NDArray[Any]], limits: Limits, announce: Announce
     ) -> None:
         self._session = session
+        self._inputs = inputs
         self._arena = Arena(session, inputs)
         self._checker = Checker(session, {}, inputs)
         self._limits = limits
@@ -78,6 +79,9 @@ class ReferenceBench:
         for name, buffer in outputs.items():
             if buffer.access == "out" and is_unwritten(found[name]):
                 raise Fault(Outcome.WRONG_RESULT, f"the reference writes nothing to {name}, or adds to what is there")
+        alone = left_alone(found, self._inputs)
+        if not plan.checks and {*alone} >= outputs.keys():
+            raise Fault(Outcome.WRONG_RESULT, unmoved(alone))
         return found
 
     def _run(self, plan: Plan, compiled: Compiled) -> tuple[dict[str, NDArray[Any]], int]:

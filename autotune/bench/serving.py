@@ -24,7 +24,7 @@ from autotune.bench.report import Fault, Report
 from autotune.bench.timing import Limits
 from autotune.bench.tour import Unsettled
 from autotune.bench.trial import Bench
-from autotune.bench.unwritten import not_numbers, unverified
+from autotune.bench.unwritten import indistinct, left_alone, not_numbers, unmoved, unverified
 from autotune.devices import BackendError, Program, Session, open_session
 from autotune.errors import AutotuneError, StudyError
 from autotune.model import UNVERIFIED, Outcome
@@ -126,7 +126,8 @@ def _serve_trials(session: Session, setup: Setup, connection: Connection) -> Non
     poisons = (POISON, POISON) if unwritten else POISONS  # what lay there is right where the reference left it
     bench = Bench(session, inputs, known, setup.rules, setup.limits, announce, poisons)
     connection.send(Ready(expected))
-    note = "; ".join(filter(None, (unwritten, not_numbers(known))))
+    notes = [unwritten, not_numbers(known), unmoved(left_alone(known, inputs))]
+    said: str | None = None
     session.sense()  # loads a library, while the first configuration is built
     bench.clocks.prepare()
     while True:
@@ -141,8 +142,10 @@ def _serve_trials(session: Session, setup: Setup, connection: Connection) -> Non
         else:
             on_built = wait_for_turn if job.asks else None
             report = bench.run(job.plan, job.best_ns, built_ahead=job.built_ahead, on_built=on_built)
-            if note and not report.outcome.failed:
-                report = replace(report, environment={**report.environment, UNVERIFIED: note})
+            if said is None:  # what is allowed, any plan tells
+                said = "; ".join(filter(None, (*notes, indistinct(job.plan.outputs, known))))
+            if said and not report.outcome.failed:
+                report = replace(report, environment={**report.environment, UNVERIFIED: said})
             connection.send(report)
 
 

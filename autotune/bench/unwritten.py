@@ -1,19 +1,25 @@
-"""What a reference tells nothing of: what its kernel left as it was, filled with poison before it runs, and NaNs."""
+"""What a reference tells nothing of: what its kernel left as it was, filled with poison or data before, and NaNs."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from autotune.bench.arena import POISON
-from autotune.study import Plan
+from autotune.study import Plan, Tolerance
 
 _TURNED = np.array([(POISON << bits | POISON >> 32 - bits) & 0xFFFFFFFF for bits in (0, 8, 16, 24)], np.uint32)
 """The word of poison as it lies in rows of small values, wherever in a word a row begins."""
+
+_BEGINNING = 4096
+"""Bytes that are compared first: outputs that differ from what they held hardly ever do so only behind that."""
+
+_AT_ONCE = 1 << 16
+"""Values that are looked at together."""
 
 
 def count_unwritten(data: NDArray[Any]) -> tuple[int, int]:
@@ -77,6 +83,44 @@ def unverified(plan: Plan, outputs: Mapping[str, NDArray[Any]]) -> str:
             said.append(f"{count:,} of {math.prod(data.shape):,} values of {name} unwritten, first {where}")
     cure = 'they are not verified; access = "inout" with data has them compared too'
     return f"the reference leaves {'; '.join(said)}: {cure}" if said else ""
+
+
+def left_alone(expected: Mapping[str, NDArray[Any]], inputs: Mapping[str, NDArray[Any]]) -> list[str]:
+    """Return the outputs that are to hold what they held before (`inout`): whoever writes nothing is right."""
+    return [name for name, data in expected.items() if name in inputs and _alike(data, inputs[name])]
+
+
+def _alike(one: NDArray[Any], other: NDArray[Any]) -> bool:
+    if one.size != other.size or one.dtype != other.dtype:
+        return False
+    mine, theirs = (np.ascontiguousarray(data).reshape(-1).view(np.uint8) for data in (one, other))
+    return np.array_equal(mine[:_BEGINNING], theirs[:_BEGINNING]) and np.array_equal(mine, theirs)
+
+
+def unmoved(names: Sequence[str]) -> str:
+    """Say that a reference leaves outputs as they were; empty: none."""
+    if not names:
+        return ""
+    cure = "so does a kernel that writes nothing; see to the inputs, or to what decides whether it writes"
+    return f"the reference leaves {' and '.join(names)} as {'it was' if len(names) == 1 else 'they were'}: {cure}"
+
+
+def indistinct(outputs: Mapping[str, Tolerance], expected: Mapping[str, NDArray[Any]]) -> str:
+    """Say of which outputs 0 is right everywhere, within their tolerance; empty: none."""
+    names = [name for name, allowed in outputs.items() if name in expected and _takes_zeros(expected[name], allowed)]
+    if not names:
+        return ""
+    cure = "see to the inputs and the launch, or give [tolerance] less absolute"
+    return f"zeros are right for all of {' and '.join(names)}, within the tolerance: {cure}"
+
+
+def _takes_zeros(data: NDArray[Any], allowed: Tolerance) -> bool:
+    flat = data.reshape(-1)
+    for begin in range(0, flat.size if data.dtype.kind in "fiu" else 0, _AT_ONCE):  # hardly ever more than the first
+        away = np.abs(flat[begin : begin + _AT_ONCE].astype(np.float64))
+        if not (away <= allowed.absolute + allowed.relative * away).all():
+            return False
+    return flat.size > 0 and data.dtype.kind in "fiu"
 
 
 def element(name: str, data: NDArray[Any], index: int) -> str:

@@ -12,7 +12,7 @@ from autotune.bench import Inspected
 from autotune.errors import StudyError, WorkerError
 from autotune.model import DeviceInfo
 from autotune.reports import inspect
-from autotune.study import asked_by_error, hiding, lacking_extension, undefined, unknown
+from autotune.study import asked_by_error, hiding, lacking_extension, of_opencl, undefined, unknown
 
 _ROUNDS = 8
 """So often a kernel is compiled with something in the place of what it lacks: more may be lacking behind that."""
@@ -64,11 +64,16 @@ def compiled(kernel: Path, source: str, names: Sequence[str], compiler: Compiler
 
 def _cure(error: WorkerError, source: str, compiler: Compiler) -> str:
     """What to do about a compiler's message: names without a meaning may be parameters of the host program's."""
-    names, structs, functions, left = _lacking(error, source, compiler)
+    if foreign := unknown(f"{error.what}\n{error.detail}", source).foreign:
+        return f"{_listed(foreign)}: of C++, which OpenCL C is not; write a kernel for each type, in a copy"
+    names, structs, functions, samplers, left = _lacking(error, source, compiler)
     said = []
     if structs:
         what = "a struct that is not declared" if len(structs) == 1 else "structs that are not declared"
         said.append(f"{_listed(structs)}: {what}, put typedef struct {{ ... }} {structs[0]}; or its #include before it")
+    if samplers:
+        what = f"{_listed(samplers)}: no sampler of that name is declared"
+        said.append(f"{what}, put constant sampler_t {samplers[0]} = CLK_FILTER_NEAREST; or its #include before it")
     if len(names) == 1:
         ((name, value),) = names.items()
         kind = "parameter" if value.isdigit() else "type"
@@ -100,16 +105,19 @@ class _Lacking(NamedTuple):
     names: dict[str, str]
     structs: list[str]
     functions: list[str]
+    samplers: list[str]
     left: str = ""
 
 
 def _lacking(error: WorkerError, source: str, compiler: Compiler) -> _Lacking:
     names, structs, functions = dict[str, str](), dict[str, None](), dict[str, None]()
+    samplers = dict[str, None]()
     for _ in range(_ROUNDS):
         log = f"{error.what}\n{error.detail}"
         told = unknown(log, source)
         structs |= dict.fromkeys(told.structs)
         functions |= dict.fromkeys(told.functions)
+        samplers |= dict.fromkeys(told.samplers)
         asked, alone = asked_by_error(source, log)
         zeros = compiler.not_given(source) if "by zero in preprocessor expression" in log else []
         found = told.names | dict.fromkeys([*(asked if alone else ()), *zeros], "1")
@@ -122,10 +130,10 @@ def _lacking(error: WorkerError, source: str, compiler: Compiler) -> _Lacking:
         except WorkerError as further:
             error = further
         else:
-            return _Lacking(names, [*structs], [*functions])
+            return _Lacking(names, [*structs], [*functions], [*samplers])
     told = unknown(error.what, source)
-    known = told.structs or told.functions or len(names) > _MOST
-    return _Lacking(names, [*structs], [*functions], "" if known else error.what)
+    known = told.structs or told.functions or told.samplers or len(names) > _MOST
+    return _Lacking(names, [*structs], [*functions], [*samplers], "" if known else error.what)
 
 
 def _other_cure(told: str, source: str, compiler: Compiler) -> str:
@@ -137,7 +145,9 @@ def _other_cure(told: str, source: str, compiler: Compiler) -> str:
     elsewhere = "mend it, or choose a device that has it with --device (autotune devices lists them)"
     if extension := lacking_extension(told, source, compiler.device.extensions):
         return f"it needs {extension}, which {compiler.device.name} lacks: {elsewhere}"
-    if re.search(r"\bhalf\d*\b|\bdouble\d*\b|sub_group|_imageh|\batom_|extension|implicit declaration", told):
+    if of_opencl(told) or re.search(
+        r"\bhalf\d*\b|\bdouble\d*\b|sub_group|_imageh|\batom_|extension|implicit declaration", told
+    ):
         return elsewhere
     return _MEND
 

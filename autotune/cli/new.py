@@ -63,6 +63,7 @@ def new_study(
     options = tuple(f"-D{name}={value}" for name, value in defined.items())
     found = candidates(source) | defined
     sketch = Sketch(_name(path), _relative(kernel, path), source, {}, {})
+    sketch.typed = str(kernel)
     sketch.folders = [os.path.relpath(Path(folder).resolve(), path.parent.resolve()) for folder in folders]
     try:
         info = devices.find_device(device)
@@ -103,11 +104,11 @@ def _defined(given: list[str]) -> dict[str, str]:
     """Return what macros are given, `NAME` or `NAME(a,b)`, with their texts: 1 where none is, as compilers take it."""
     found = dict[str, str]()
     for each in given:
-        parts = re.fullmatch(r"([A-Za-z_]\w*(?:\([\w,]*\))?)(?:=([^\s\"'\\{}]+))?", each)
+        parts = re.fullmatch(r"([A-Za-z_]\w*(?:\([\w,]*\))?)(?:=([^\s\"'\\{}]*))?", each)
         if parts is None:
             hint = "write -D WPT=4, without spaces, quotes and braces"
             raise UsageError(f"{each!r} is no definition", where="--define", hint=hint)
-        found[parts[1]] = parts[2] or "1"
+        found[parts[1]] = "1" if parts[2] is None else parts[2]
     return found
 
 

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         draft,
         hiding,
         lacking_extension,
+        of_opencl,
         scanned,
         struct_bodies,
         undefined,
@@ -85,7 +86,7 @@ else:
             "checks": "check_entries effects",
             "entries": "refusing",
             "drafting": (
-                "Sketch asked_by_error candidates draft hiding lacking_extension scanned struct_bodies "
+                "Sketch asked_by_error candidates draft hiding lacking_extension of_opencl scanned struct_bodies "
                 "undefined unknown"
             ),
             "function": "call_file",

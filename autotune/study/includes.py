@@ -25,8 +25,12 @@ _SPLICE = re.compile(r"(?:\\|\?\?/)[ \t\v\f\r]*\n")  # what else Python takes fo
 _HIDDEN = re.compile(r"/\*.*?(?:\*/|\Z)|//[^\n]*|\"(?:\\.|[^\"\\\n])*\"?|'(?:\\.|[^'\\\n])*'?", re.DOTALL)
 _DIRECTIVE = re.compile(r"^[^\S\n]*(?:#|%:|\?\?=)[^\S\n]*(\w+)([^\n]*)", re.MULTILINE)
 _FILE = re.compile(r'\s*(?:"([^"\n]+)"|<([^>\n]+)>)\s*')
-_RAW_STRING = re.compile(r"(?>\s+|/\*.*?\*/|//[^\n]*)*+R\"\w*\(", re.DOTALL)
-"""How a file begins that C++ programs include as a string."""
+_HELD = re.compile(
+    r"(?>\s+|/\*.*?\*/|//[^\n]*)*+(?:(?P<raw>R\"\w*\()|(?P<string>(?:static\s+)?(?:const\s+)?char\b[^=;{}]{0,200}=\s*\")"
+    r"|(?P<macro>(?!__attribute__)[A-Za-z_]\w*[ \t]*\())",
+    re.DOTALL,
+)
+"""How a file begins that C++ programs include as a string, or as the argument of a macro that makes one of it."""
 _FOREIGN = {
     "include_next": 'write #include "file"',
     "import": 'write #include "file", and a guard in the file',
@@ -203,15 +207,15 @@ class _Inliner:
             what = f"is included over {_MAX_DEPTH} files deep"
             raise StudyError(what, where=str(path), hint="include it from a file nearer to the kernel")
         if text is None:
-            text = self._texts[path] = self._texts.get(path) or read_text(path)
+            text = self._texts[path] = self._texts.get(path) or read_text(path, code=True)
         self._count(len(text), path)
         if "\0" in text:
             raise StudyError("holds a NUL character", where=str(path), hint="save it as plain text")
-        if _RAW_STRING.match(text):
-            what, hint = (
-                "is a string of C++, not OpenCL C",
-                'take R"( from its beginning and )" from its end, in a copy',
-            )
+        if (held := _HELD.match(text)) and (not held["macro"] or _is_one_call(text, held.end())):
+            begin = held["raw"] or held["macro"] or held["string"]
+            what = f"is {'the argument of a macro' if held['macro'] else 'a string'} of C++, not OpenCL C"
+            end = ')"' if held["raw"] else ")" if held["macro"] else '"'
+            hint = f"take {' '.join(begin.split())} from its beginning and {end} from its end, in a copy"
             raise StudyError(what, where=str(path), hint=hint)
         pieces, done, depth = [], 0, 0
         for line in _directives(text, path):
@@ -279,6 +283,16 @@ class _Inliner:
         self._size += size
         if self._size > MAX_TEXT:
             raise too_large(path)
+
+
+def _is_one_call(text: str, at: int) -> bool:
+    """Whether a text with a kernel in it ends with the bracket that is open at a place."""
+    depth, plain = 1, without_comments(text).rstrip("\n\t ;")
+    for bracket in re.finditer(r"[()]", plain[at:]):
+        depth += 1 if bracket[0] == "(" else -1
+        if depth == 0:
+            return at + bracket.end() == len(plain) and re.search(r"\b(__)?kernel\b", plain) is not None
+    return False
 
 
 def _identity(path: File) -> Hashable:

@@ -211,7 +211,7 @@ def sources_of(names: Any, table: Mapping[str, Any], study: File, key: str) -> t
 
 def source_of(kernel: File, table: Mapping[str, Any], study: File) -> str:
     """Return the text of a kernel with what it includes, found as a study's options say. Raises StudyError."""
-    text = read_text(kernel)
+    text = read_text(kernel, code=True)
     joined = text.replace("\\\n", "")
     odd = any(mark in joined for mark in ("include", "import", "embed", "\0", "??", "\\ ", "\\\t", "\\\f", "\\\v"))
     if not odd and "options" not in table:
@@ -235,8 +235,11 @@ read_by: list[set[str]] = []
 """Who wants to know which files are read or looked for, by any thread: each one's name is added to every set here."""
 
 
-def read_text(path: File) -> str:
-    """Return the text of a source file, with plain line ends. Raises StudyError where it is none."""
+def read_text(path: File, *, code: bool = False) -> str:
+    """Return the text of a source file, with plain line ends. Raises StudyError where it is none.
+
+    `code`: of a kernel, as compilers take it: what is no UTF-8 in it, a copyright sign of Latin-1, reads `\\xa9`.
+    """
     if is_outside(path):
         raise StudyError("did not come with the study", where=paths.basename(path))
     for names in read_by:
@@ -248,12 +251,12 @@ def read_text(path: File) -> str:
             data = file.read(MAX_TEXT + 1)
         if len(data) > MAX_TEXT:
             raise StudyError(f"is larger than {MAX_TEXT >> 20} MiB", where=str(path))
-        text = data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+        text = data.decode("utf-8-sig", "backslashreplace" if code else "strict")
     except OSError as error:
         raise StudyError(f"cannot be read: {error.strerror}", where=str(path)) from error
     except (UnicodeDecodeError, ValueError) as error:
         raise StudyError(f"cannot be read: {error}", where=str(path), hint="save it as UTF-8") from error
-    return text
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def is_file(path: File) -> bool:

@@ -11,7 +11,8 @@ guards and names; what is no more than a guess says so: nothing here decides a r
                    functions, to what reading.py holds: which places of which argument, and what bounds the variables
     shapes.py      extents from that; launches.py: work-items; indices.py: indices taken apart
     proposal.py    what is proposed of parameters and choices, with repeats.py, nouns.py, and branches.py for what
-                   an #if asks; groups.py: of work-groups; uses.py: of each argument
+                   an #if asks; fixed.py: of numbers that no tuner can set yet; groups.py: of work-groups; uses.py: of
+                   each argument
     writer.py      the text of the study; naming.py: arguments that no expression can name
     missing.py     what a kernel lacks that does not compile by itself
 """
@@ -24,7 +25,7 @@ from autotune import lazily
 
 if TYPE_CHECKING:
     from autotune.study.drafting.branches import undefined
-    from autotune.study.drafting.missing import asked_by_error, hiding, lacking_extension, unknown
+    from autotune.study.drafting.missing import asked_by_error, hiding, lacking_extension, of_opencl, unknown
     from autotune.study.drafting.scanning import candidates, scanned, struct_bodies
     from autotune.study.drafting.sketch import Sketch
     from autotune.study.drafting.writer import draft
@@ -33,7 +34,7 @@ else:  # a worker needs what scanning knows of structs, and none of the rest
         __name__,
         {
             "branches": "undefined",
-            "missing": "asked_by_error hiding lacking_extension unknown",
+            "missing": "asked_by_error hiding lacking_extension of_opencl unknown",
             "sketch": "Sketch",
             "scanning": "candidates scanned struct_bodies",
             "writer": "draft",

@@ -44,9 +44,13 @@ def undefined(source: str) -> list[str]:
 
 def asked_by_directives(text: str) -> set[str]:
     """Return the names in a text's conditions whose values these ask for, and in macros that put names together."""
+    return set(_NAME.findall(asking(text)))
+
+
+def asking(text: str) -> str:
+    """Return what a text's conditions ask for, and the texts of macros that put names together."""
     lines = _DIRECTIVE.findall(text)
-    found = [_DEFINED.sub(" ", rest) for word, rest in lines if word in ("if", "elif") or "##" in rest]
-    return {name for rest in found for name in _NAME.findall(rest)}
+    return "\n".join(_DEFINED.sub(" ", rest) for word, rest in lines if word in ("if", "elif") or "##" in rest)
 
 
 def asked_by_pragmas(text: str) -> set[str]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from autotune.errors import UsageError
 from autotune.expression import Expression
-from autotune.study.drafting.reading import Function, Reading
-from autotune.study.drafting.scanning import DEFINE, KERNEL
+from autotune.study.drafting.reading import Function, Reading, reached
+from autotune.study.drafting.scanning import DEFINE, KERNEL, number_of
+from autotune.study.drafting.syntax import NotRead
 from autotune.study.drafting.terms import Sum
 
 if TYPE_CHECKING:
@@ -55,17 +57,23 @@ def work_group(of: Proposal, entry: str, reading: Reading | None, dimensions: in
     if own is not None and wide <= (arrays := _held(own, {*of.parameters, *of.own})).keys():
         said = all(arrays[axis].names and all(map(_EXACT.fullmatch, arrays[axis].names)) for axis in wide)
         named = [str(arrays[axis]) if axis in wide else "1" for axis in range(dimensions)]
-        extents = [re.sub(r"[A-Za-z_]\w*", lambda one: of.own.get(one[0], one[0]), extent) for extent in named]
-        return Group(extents, "" if said else BY_ARRAYS)
+        return Group(_in_numbers(of, named), "" if said else BY_ARRAYS)
     named = [name for name in of.parameters if not _COUNTED.search(name)]
     exact = [name for name in named if _EXACT.fullmatch(name) and not of.is_idle(name)]
     near = [name for name in named if (_EXACT.fullmatch(name) or _NEAR.search(name)) and not of.is_idle(name)]
-    if found := _of_names(of, exact, wide, dimensions):
+    if found := _of_names(of.parameters, exact, wide, dimensions):
         return Group(found)
-    if reading is not None and len(places := reading.groups() | held) == dimensions:
+    places = {axis: extent for axis, extent in reading.groups().items() if extent.names} | held if reading else {}
+    if len(places) == dimensions:
         return Group([str(places[axis]) for axis in range(dimensions)], BY_PLACES)
-    if found := _of_names(of, near, wide, dimensions):
+    if found := _of_names(of.parameters, near, wide, dimensions):
         return Group(found, BY_NAME)
+    if found := _of_own_names(of, entry, wide, dimensions):
+        return Group(_in_numbers(of, found), BY_NAME)
+    counted = _counted(own, of.own) if own is not None else {}
+    if wide and wide <= counted.keys():
+        extents = [str(counted[axis]) if axis in wide else "1" for axis in range(dimensions)]
+        return Group(_in_numbers(of, extents), BY_PLACES)
     idle = [name for name in named if of.is_idle(name) and (_NEAR.search(name) or _SIDE.search(name))]
     idle += [name for name in named if of.is_idle(name) and _EXACT.fullmatch(name) and name not in idle]
     if len(idle) == dimensions:
@@ -86,8 +94,12 @@ def wide_axes(reading: Reading, *, shared: bool) -> set[int]:
 def by_default(extent: str, defaults: Mapping[str, int]) -> str:
     """Return an extent of a work-group with numbers in the place of its names."""
     filled = re.sub(r"[A-Za-z_]\w*", lambda name: str(defaults.get(name[0], 1)), extent)
-    parts = re.fullmatch(r"[\d\s()+*/%-]{1,200}", filled)
-    return str(int(Expression.parse(filled).evaluate({}))) if parts else "1"
+    if re.fullmatch(r"[\d\s()+*/%-]{1,200}", filled) is None:
+        return "1"
+    try:
+        return str(int(Expression.parse(filled).evaluate({})))
+    except UsageError:  # divided by 0, or beyond what is counted
+        return "1"
 
 
 def is_of_group(name: str) -> bool:
@@ -106,10 +118,36 @@ def is_alone(functions: Mapping[str, Function], entry: str) -> bool:
     return True
 
 
-def _of_names(of: Proposal, names: list[str], wide: set[int], dimensions: int) -> list[str]:
+def _counted(reading: Reading, own: Collection[str]) -> dict[int, Sum]:
+    """Return the extents by which groups count places, numbers and the kernel's own, where no items are left out."""
+    left_out = {name for varying, _ in reading.guards for name in varying.names}
+    told = {axis: extent for axis, extent in reading.groups().items() if f"lid#{axis}" not in left_out}
+    return {axis: extent for axis, extent in told.items() if extent.names <= {*own}}
+
+
+def _in_numbers(of: Proposal, extents: list[str]) -> list[str]:
+    """Return extents with what the kernel's own numbers are in the place of their names."""
+
+    def number(name: re.Match[str]) -> str:
+        return str(number_of(of.own[name[0]]) if name[0] in of.own else name[0])
+
+    return [re.sub(r"[A-Za-z_]\w*", number, extent) for extent in extents]
+
+
+def _of_own_names(of: Proposal, entry: str, wide: set[int], dimensions: int) -> list[str]:
+    """The kernel's own numbers that sound like extents of its work-group, and that it asks for."""
+    numbers = {name: number_of(of.own[name]) or 0 for name in of.own if _EXACT.fullmatch(name)}
+    try:
+        met = reached(of.code.tokens([*numbers]), [entry]) if numbers else set()
+    except NotRead:
+        return []
+    return _of_names(numbers, [name for name in numbers if name in met], wide, dimensions)
+
+
+def _of_names(numbers: Mapping[str, int], names: list[str], wide: set[int], dimensions: int) -> list[str]:
     """The first names along the axes, or along those that are wide; empty where there are too few for these."""
     for axes in ([*range(dimensions)], sorted(wide)):
-        usable = sorted(names, key=_axis) if len(axes) > 1 else [name for name in names if of.parameters[name] > 1]
+        usable = sorted(names, key=_axis) if len(axes) > 1 else [name for name in names if numbers[name] > 1]
         if len(usable) >= len(axes):
             along = dict(zip(axes, usable, strict=False))
             return [along.get(axis, "1") for axis in range(dimensions)]
@@ -182,7 +220,8 @@ def _required(of: Proposal, entry: str) -> list[str]:
     """Return the work-group that the last kernel of a name asks for, in terms of parameters; empty: none found."""
     found = []
     for match in KERNEL.finditer(of.text):
-        before = re.split("[;}]", of.text[: match.start()])[-1] + match[1]  # `kernel` may stand on either side of it
+        begun = max(of.text.rfind(end, 0, match.start()) for end in ";}") + 1
+        before = of.text[begun : match.start()] + match[1]  # `kernel` may stand on either side of it
         asked = re.search(r"reqd_work_group_size\s*\((.*)\)\s*\)\s*\)", before)
         if match[2] == entry and asked and len(asked[1]) <= _MOST_TEXT:
             found.append([_spelt(of, part) for part in re.split(r",(?![^()]*\))", asked[1])])
@@ -193,7 +232,7 @@ def _required(of: Proposal, entry: str) -> list[str]:
 def _spelt(of: Proposal, text: str) -> str:
     """Return a C expression of simple macros as an expression over parameters; empty where it is none."""
     pairs = ((name, value) for name, value in DEFINE.findall(of.text) if len(value) <= _MOST_TEXT)
-    simple = {name: value for name, value in pairs if re.fullmatch(r"[\w\s()+*/%-]+", value)}
+    simple = {name: value for name, value in pairs if re.fullmatch(r"[\w\s()+*/%<-]+", value)}
     for _ in range(6):
         if len(text) > _MOST_TEXT:  # macros of macros may grow without end
             return ""
@@ -202,12 +241,14 @@ def _spelt(of: Proposal, text: str) -> str:
             lambda match: match[0] if match[0] in of.parameters else simple.get(match[0], match[0]),
             text,
         )
+    text = re.sub(r"\b(\d+)[uUlL]{1,3}\b", r"\1", text)
+    text = re.sub(r"\(\s*(\w+)\s*<<\s*(\w+)\s*\)", r"(\1 * 2 ** \2)", text)
     names = set(re.findall(r"[A-Za-z_]\w*", text))
     usable = names <= set(of.parameters) and re.fullmatch(r"[\w\s()+*/%-]+", text) is not None
     spelt = " ".join(re.sub(r"(?<!/)/(?!/)", "//", text).split())
     while re.fullmatch(r"\((?:[^()]|\([^()]*\))*\)", spelt):  # one pair around all of it
         spelt = spelt[1:-1]
-    return spelt if usable else ""
+    return "" if not usable else spelt if names else by_default(spelt, {})
 
 
 def _axis(name: str) -> int:

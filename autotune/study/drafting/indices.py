@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from autotune.errors import StudyError
+from autotune.errors import UsageError
 from autotune.expression import Expression
 from autotune.study.drafting.reading import EXTENT, Reading
 from autotune.study.drafting.terms import Product, Sum
@@ -34,11 +34,7 @@ class Indices:
         self._small = {name for name, small in sizes.items() if small}
 
     def _started(self, value: Sum) -> Sum:
-        """With the variables of loops where they begin."""
-        for _ in range(4):
-            for name in value.names & self.reading.loops.keys():
-                value = value.with_value(name, self.reading.loops[name][0])
-        return value
+        return self.reading.started(value)
 
     def _ids(self, value: Sum) -> set[int]:
         """The axes whose ids are in a sum, also within what is not taken apart."""
@@ -53,14 +49,15 @@ class Indices:
         taken_off = [
             product[0] for _, limit in self.reading.guards for product, n in limit.terms.items() if n < 0 < len(product)
         ]
-        small = {*self._small, *taken_off}
+        exponents = re.findall(r"\*\* (\w+)", " ".join(map(str, shape)))
+        small = {*self._small, *taken_off, *exponents}
         total = 1.0
         for extent in shape:
             text = str(extent).replace(EXTENT, "image_extent_")
             names = {name: 3 if name in small else 512 + 64 * (sum(map(ord, name)) % 7) for name in words(text)}
             try:
                 total *= float(Expression.parse(text).evaluate(names))
-            except (StudyError, ArithmeticError, ValueError):
+            except (UsageError, ArithmeticError, ValueError):
                 return 0.0
         return total
 

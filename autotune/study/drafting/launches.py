@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from autotune.study.drafting.indices import Indices, tile_of, words
 from autotune.study.drafting.reading import EXTENT, Reading
-from autotune.study.drafting.terms import Sum, plain
+from autotune.study.drafting.terms import Sum, plain, quotient
 
 AXIS_NAMES = {1: ("N",), 2: ("WIDTH", "HEIGHT"), 3: ("NX", "NY", "NZ")}
 IMAGE_NAMES = ("WIDTH", "HEIGHT", "DEPTH")
@@ -108,8 +108,13 @@ class Launches(Indices, ABC):
         written = (each.places for each in self.reading.mentions if each.kind != "read")
         stored = {self._started(place) for places in written for place in places}
         indices.sort(key=lambda index: index not in stored)  # what is stored says more
-        plain_ones = [self._levels(each)[1:] for each in indices if not self._strided(each)]
-        rows = [extent for levels in plain_ones for extent, counted in levels if f"gid#{axis}" in counted.names]
+        plain_ones = [(self._levels(each)[1:], each in stored) for each in indices if not self._strided(each)]
+        rows = [
+            self._taken_by(counted.factor_of(f"gid#{axis}"), extent) if written else extent
+            for levels, written in plain_ones
+            for extent, counted in levels
+            if f"gid#{axis}" in counted.names
+        ]
         if rows:  # as long as the shortest row of the kind is: others have a rim
             kind = [each for each in rows if {*words(str(each))} & {*words(str(rows[0]))}]
             return min(kind, key=lambda extent: self.elements([extent]))
@@ -120,6 +125,11 @@ class Launches(Indices, ABC):
         images = any(len(mention.places) > 1 for mention in self.reading.mentions)
         names = IMAGE_NAMES if images else AXIS_NAMES[3 if self._used(2) else 2 if self._used(1) else 1]
         return self._left(axis, names[axis])
+
+    def _taken_by(self, each: Sum, extent: Sum) -> Sum:
+        """How many items there are along a row of which each takes several places."""
+        several = each.number is not None and each.number > 1
+        return quotient(extent, each) if several else extent
 
     def _tiled(self, axis: int) -> Sum | None:
         """What an axis counts to along which each work-group has a tile of its own, that nothing bounds."""
@@ -163,10 +173,15 @@ class Launches(Indices, ABC):
         self.made[name] = "guess: the kernel takes no such number"
         return name
 
-    def _named(self, value: Sum) -> Sum:
-        """With names for the extents of images, and the extents of a work-group."""
+    def _grouped(self, value: Sum) -> Sum:
+        """With the extents of a work-group."""
         for axis, local in enumerate(self._local):
             value = value.with_value(f"lsz#{axis}", extent_of(local))
+        return value
+
+    def _named(self, value: Sum) -> Sum:
+        """With names for the extents of images, and the extents of a work-group."""
+        value = self._grouped(value)
         for axis in range(3):
             if f"{EXTENT}{axis}" in value.names:
                 value = value.with_value(f"{EXTENT}{axis}", Sum.of(self._new(IMAGE_NAMES[axis])))

@@ -17,10 +17,14 @@ _UNKNOWN = re.compile(
     r"unknown type name '(?P<type>\w+)'|use of undeclared identifier '(?P<value>\w+)'"
     r"|identifier \"(?P<other>\w+)\" is undefined"
 )
-_UNDECLARED = re.compile(r"implicit declaration of function '(\w+)'")
+_UNDECLARED = re.compile(
+    r"(?:implicit declaration of function|[Cc]annot find symbol|[Uu]nresolved extern function) '?(\w+)"
+)
+_OF_CPP = frozenset({"template", "typename", "class", "namespace", "operator", "virtual", "constexpr", "nullptr"})
+"""Words of C++ that a compiler of OpenCL C takes for names."""
 _OF_OPENCL = re.compile(
     r"((read|write)_image(f|i|ui|h)|(convert_|as_)?(half|double)\d*(_\w+)?"
-    r"|(sub_group_|get_.*sub_group|atom_|atomic_|intel_|cl_|CLK_|dot_\w*4x8packed)\w*)"
+    r"|(sub_group_|get_.*sub_group|atom_|atomic_|memory_(order|scope)_|intel_|cl_|CLK_|dot_\w*4x8packed)\w*)"
 )
 """Names that OpenCL or an extension of it has, which a device may lack."""
 _EXTENSIONS = {
@@ -32,8 +36,12 @@ _EXTENSIONS = {
 """What a text, and a compiler's message, speaks of where it needs an extension."""
 _OF_VECTOR = re.compile(r"[xyzw]+|[sS][0-9a-fA-F]+|lo|hi|even|odd")
 """Components of a vector, after a dot."""
+_SAYS_NOTHING = re.compile(r":\d+:\d+:[ \t]*$", re.MULTILINE)
+"""The end of a compiler's line on an `#error` without a text."""
 _DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(\w+)\b(.*)$", re.MULTILINE)
 _NAME = re.compile(r"[A-Za-z_]\w*")
+_TAKES = re.compile(r"^[ \t]*#[ \t]*define[ \t]+\w+\(([\w, \t]*)\)", re.MULTILINE)
+"""What a macro takes."""
 _MOST = 16
 """Names of one condition, and conditions around a kernel, that are told."""
 
@@ -42,12 +50,15 @@ class Unknown(NamedTuple):
     """What a build log says has no meaning.
 
     `names`: each with what it might stand for, a type or 1; `structs`: types of which the text asks for members, and
-    `functions`: for these no name can stand.
+    `functions`: for these no name can stand; `foreign`: words of C++, for which nothing can; `samplers`: names by which
+    images are read, no macros.
     """
 
     names: dict[str, str]
     structs: list[str]
     functions: list[str]
+    foreign: list[str]
+    samplers: list[str]
 
 
 def unknown(log: str, source: str) -> Unknown:
@@ -57,6 +68,7 @@ def unknown(log: str, source: str) -> Unknown:
     """
     roles = _Roles(source)
     names, structs, functions = dict[str, str](), dict[str, None](), dict[str, None]()
+    samplers = dict[str, None]()
     for match in _UNDECLARED.finditer(log):
         if part := roles.pasted(match[1]):
             names[part] = "1"
@@ -69,7 +81,9 @@ def unknown(log: str, source: str) -> Unknown:
         name = roles.pasted(name) or name
         if name in roles.types and name in roles.declared:  # a typedef of the text's own, of what has no meaning
             continue
-        if name in roles.structs:
+        if name in roles.samplers:
+            samplers[name] = None
+        elif name in roles.structs:
             structs[name] = None
         elif match["type"] or name in roles.types:
             names[name] = _type(name)
@@ -77,11 +91,18 @@ def unknown(log: str, source: str) -> Unknown:
             functions[name] = None
         elif name not in roles.declared:
             names.setdefault(name, "1")
-    return Unknown({name: names[name] for name in _own(names)}, _own(structs), _own(functions))
+    foreign = [name for name in (*names, *structs, *functions) if name in _OF_CPP]
+    return Unknown({name: names[name] for name in _own(names)}, _own(structs), _own(functions), foreign, [*samplers])
 
 
 def _own(names: Iterable[str]) -> list[str]:
-    return [name for name in names if not _OF_OPENCL.fullmatch(name)]
+    return [name for name in names if name not in _OF_CPP and not _OF_OPENCL.fullmatch(name)]
+
+
+def of_opencl(log: str) -> str:
+    """Return the first name in a build log that has no meaning there and that OpenCL, or an extension, has; or none."""
+    found = (next(filter(None, match.groups())) for each in (_UNDECLARED, _UNKNOWN) for match in each.finditer(log))
+    return next(filter(_OF_OPENCL.fullmatch, found), "")
 
 
 def lacking_extension(log: str, source: str, extensions: Collection[str]) -> str:
@@ -98,6 +119,9 @@ _NO_TYPES = QUALIFIERS | {
     "return", "else", "case", "goto", "do", "sizeof", "typedef", "struct", "union", "enum", "if", "while",
 }  # fmt: skip
 
+_ENDS = frozenset(";{}()[],=")
+"""What ends the qualifiers of a declaration."""
+
 
 def _type(name: str) -> str:
     """What a type of that name might be: `uint8_t` says it, `real4` has four components."""
@@ -111,7 +135,8 @@ class _Roles:
     """What names stand for in a text, as far as declarations and calls tell.
 
     `types`: that stand as types in declarations; `declared`: names, with their types; `structs`: those types of which
-    members are asked for; `called`: names that are nothing but called; `own`: macros that the text defines.
+    members are asked for; `called`: names that are nothing but called; `own`: macros that the text defines; `samplers`:
+    by which images are read.
     """
 
     def __init__(self, source: str) -> None:
@@ -122,8 +147,12 @@ class _Roles:
         tokens = tokens_of(re.sub(r"(?m)^[ \t]*#.*$", "", without_comments(source)))
         self._read(tokens)
         pairs = [*pairwise(tokens)]
-        asked = zip(tokens, tokens[1:], tokens[2:], strict=False)
-        holders = {name for name, dot, member in asked if dot in (".", "->") and not _OF_VECTOR.fullmatch(member)}
+        asked = list(zip(tokens, tokens[1:], tokens[2:], strict=False))
+        reads = {place for place, token in enumerate(tokens) if re.match("read_image", token)}
+        self.samplers = {tokens[at + 4] for at in reads if tokens[at + 3 : at + 6 : 2] == [",", ","]}
+        members = {member for _, dot, member in asked if dot in (".", "->") and not _OF_VECTOR.fullmatch(member)}
+        members -= {name for takes in _TAKES.findall(source) for name in _NAME.findall(takes)}  # `v.c` of a macro of c
+        holders = {name for name, dot, member in asked if dot in (".", "->") and member in members}
         self.structs = {self.declared[name] for name in holders & self.declared.keys()}
         self.called = {name for name, after in pairs if after == "(" and _NAME.fullmatch(name)}
         self.called -= {name for name, after in pairs if after != "("}
@@ -142,19 +171,23 @@ class _Roles:
     def _read(self, tokens: Sequence[str]) -> None:
         statement, depth = "", 0  # the type of the declaration that has begun, and the brackets open within it
         before = last = ""
+        qualified = False  # whether what is declared is a pointer, and no product
         for token in tokens:
             if token in (";", "{", "}"):
                 statement, depth = "", 0
             depth += (token in ("(", "[")) - (token in (")", "]"))
+            qualified = (qualified or token in QUALIFIERS) and token not in _ENDS
             kind = before if last == "*" else last
             if _NAME.fullmatch(token) and token not in QUALIFIERS:
-                if last != "*" and _NAME.fullmatch(kind) and kind not in _NO_TYPES:
+                usable = _NAME.fullmatch(kind) and kind not in _NO_TYPES
+                if usable and (last != "*" or qualified):
                     self.types.add(kind)
                     self.declared[token] = kind
                     statement = kind if depth == 0 else ""
                 elif statement and depth == 0 and (last == "," or (last == "*" and before == ",")):
                     self.declared[token] = statement
-            before, last = last, token
+            if last != "*" or token not in QUALIFIERS:  # `*restrict name`
+                before, last = last, token
 
 
 def asked_by_error(source: str, told: str) -> tuple[list[str], bool]:
@@ -164,8 +197,9 @@ def asked_by_error(source: str, told: str) -> tuple[list[str], bool]:
     opened: list[_Branch] = []
     for match in _DIRECTIVE.finditer(without_comments(source)):
         rest = match[2].strip()
-        if match[1] == "error" and opened and rest and rest.strip('"') in told:
-            return opened[-1].names, opened[-1].asks_for_one
+        met = rest.strip('"') in told if rest else _SAYS_NOTHING.search(told)
+        if match[1] == "error" and opened and met:
+            return [*dict.fromkeys(opened[-1].names)], opened[-1].asks_for_one
         _step(opened, match[1], rest)
     return [], False
 

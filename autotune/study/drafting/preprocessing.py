@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
+from autotune.study.drafting.reading import Function, functions_of
 from autotune.study.drafting.syntax import NotRead, closing, expression, folded, split, tokens_of
 from autotune.study.includes import without_comments
 
@@ -20,6 +21,34 @@ class Macro(NamedTuple):
 
     takes: tuple[str, ...] | None
     body: tuple[str, ...]
+
+
+class Preprocessed:
+    """A source with macros that are given from outside, preprocessed once for each set of macros that stay names."""
+
+    def __init__(self, source: str, stated: Mapping[str, str]) -> None:
+        self._source, self._stated = source, stated
+        self._tokens: dict[tuple[str, ...], list[str] | None] = {}
+        self._functions: dict[tuple[str, ...], dict[str, Function]] = {}
+
+    def tokens(self, kept: Sequence[str] = ()) -> list[str]:
+        """Return the text's tokens, `kept` macros as names. Raises NotRead."""
+        if (key := tuple(kept)) not in self._tokens:
+            try:
+                self._tokens[key] = preprocessed(self._source, self._stated, kept)
+            except NotRead:
+                self._tokens[key] = None
+        found = self._tokens[key]
+        if found is None:
+            raise NotRead
+        return found
+
+    def functions(self, kept: Sequence[str] = ()) -> dict[str, Function]:
+        """Return the functions of the same. Raises NotRead."""
+        tokens = self.tokens(kept)
+        if (key := tuple(kept)) not in self._functions:
+            self._functions[key] = functions_of(tokens)
+        return self._functions[key]
 
 
 def preprocessed(source: str, stated: Mapping[str, str], kept: Collection[str]) -> list[str]:

@@ -12,8 +12,8 @@ from autotune.expression import FUNCTIONS
 from autotune.study.drafting.branches import Branches, asked_by_directives, asked_by_pragmas, siblings
 from autotune.study.drafting.groups import by_default, is_alone, is_of_group, wide_axes, work_group
 from autotune.study.drafting.nouns import COUNT_NAME, SMALL_NAME, TASK_NAME
-from autotune.study.drafting.preprocessing import preprocessed
-from autotune.study.drafting.reading import Pointer, Reading, functions_of, reached
+from autotune.study.drafting.preprocessing import Preprocessed
+from autotune.study.drafting.reading import Pointer, Reading, reached
 from autotune.study.drafting.repeats import operands, repeats
 from autotune.study.drafting.scanning import DEFINE, candidates, number_of, struct_bodies
 from autotune.study.drafting.shapes import Shapes
@@ -50,7 +50,10 @@ class Proposal:
         """Sizes that the kernel is not given, with what is said of them."""
         self.cast: dict[str, str] = {}
         """What arguments that are `void *` are cast to."""
-        self._branches = Branches(sketch.source, self._macros(), launched)
+        stated = {name: sketch.macros.get(name, text) for name, text in given.items()}
+        self.code = Preprocessed(sketch.source, stated)
+        """The text as the defaults leave it."""
+        self._branches = Branches(sketch.source, stated, launched)
         self._read_macros()
         self._set_apart_forms()
         self.arguments = self._merged()
@@ -113,7 +116,7 @@ class Proposal:
     def _typedefs(self) -> dict[str, str]:
         """What names of types stand for, in the branches that the preprocessor takes."""
         try:
-            text = " ".join(self.tokens([*self.choices]))
+            text = " ".join(self.code.tokens([*self.choices]))
         except NotRead:
             text = self.text
         return {name: meant for meant, name in re.findall(r"\btypedef\s+(\w+)\s+(\w+)\s*;", text)}
@@ -141,12 +144,6 @@ class Proposal:
         anyway, stated = defined_anyway(self.sketch.source), DEFINE.findall(self.text)
         return {name: value.strip() for name, value in stated if name in anyway and number_of(value) is not None}
 
-    def own_to_tune(self) -> list[str]:
-        """Return those of the kernel's own numbers that a tuner might set, had they an #ifndef around them."""
-        counts = {name: number_of(value) or 0 for name, value in self.own.items()}
-        named = [name for name, count in counts.items() if 1 < count <= 4096 and not self.is_idle(name)]
-        return [name for name in named if not TASK_NAME.match(name) and not COUNT_NAME.match(name)]
-
     def kinds(self, name: str) -> list[set[str]]:
         """How each kernel that takes an argument uses it: read, write, both."""
         taking = [entry for entry in self.launched if name in {one.name for one in self.sketch.signatures[entry]}]
@@ -172,7 +169,7 @@ class Proposal:
                 (self.tasks if TASK_NAME.match(name) or self.is_flag(name) else self.parameters)[name] = number
             elif is_plain(text) or is_plain(value):
                 self.choices[name] = value or text
-            elif name not in candidates(self.sketch.source):
+            elif self._defaults.get(name) != text:
                 self.fixed[name] = text
 
     def _set_apart_forms(self) -> None:
@@ -186,7 +183,7 @@ class Proposal:
         pointers = [one.name for one in self.arguments.values() if one.address != "private"]
         names = self.parameters.keys() - self.words.keys()
         try:
-            tokens = self.tokens(self._kept(tuned=True))
+            tokens = self.code.tokens(self._kept(tuned=True))
             found = repeats(tokens, names, pointers) | operands(tokens, names, pointers)
         except (NotRead, RecursionError):
             return
@@ -258,24 +255,32 @@ class Proposal:
 
     def _is_alone(self, entry: str) -> bool:
         try:
-            return is_alone(functions_of(self.tokens(self._kept(tuned=True))), entry)
+            return is_alone(self.code.functions(self._kept(tuned=True)), entry)
         except (NotRead, RecursionError):
             return False
 
     def is_idle(self, name: str) -> bool:
         """Whether a macro has a default, and nothing in the text asks for its value: the host program does."""
-        return name not in names_asked(self.text)
+        return name not in self._asked
+
+    @cached_property
+    def _defaults(self) -> dict[str, str]:
+        return candidates(self.sketch.source)
+
+    @cached_property
+    def _asked(self) -> set[str]:
+        return names_asked("\n".join([self.text, *self.given.values()]))
 
     def is_flag(self, name: str) -> bool:
         """Whether the text asks of a macro without a default only whether it is defined."""
-        return name not in candidates(self.sketch.source) and self.is_idle(name) and bool(lines_with(self.text, name))
+        return name not in self._defaults and self.is_idle(name) and bool(lines_with(self.text, name))
 
     def _leave_out_idle(self) -> None:
         """Forget the macros that only their own default names, or other kernels, but for extents of work-groups."""
         used = {word for extents in self.locals.values() for extent in extents for word in re.findall(r"\w+", extent)}
         asked = {name for name in self.parameters if not self.is_idle(name)}
         try:  # words are put in as numbers, and so not met there
-            words = reached(self.tokens(self._kept(tuned=True)), self.launched) | self.words.keys()
+            words = reached(self.code.tokens(self._kept(tuned=True)), self.launched) | self.words.keys()
             asked &= words | asked_by_directives(self.text) | asked_by_pragmas(self.text)
         except NotRead:
             pass
@@ -283,10 +288,10 @@ class Proposal:
             self._set_apart(name)
 
     def _set_apart(self, name: str) -> None:
-        """Forget a parameter; where it has no default in the text, it remains given."""
+        """Forget a parameter; where it has no such default in the text, it remains given."""
         del self.parameters[name]
         self.words.pop(name, None)
-        if name not in candidates(self.sketch.source):
+        if self._defaults.get(name) != self.given[name]:
             self.fixed[name] = self.given[name]
 
     def values(self, name: str, default: int) -> tuple[list[int], str]:
@@ -333,7 +338,7 @@ class Proposal:
             if one.address != "private" or "image" in one.type_name
         }
         try:
-            functions = functions_of(self.tokens(kept))
+            functions = self.code.functions(kept)
             return read(functions, entry, pointers, known) if entry in functions else None
         except (NotRead, RecursionError):
             return None
@@ -346,10 +351,3 @@ class Proposal:
 
     def _kept(self, *, tuned: bool) -> list[str]:
         return [*self.tasks, *self.counts, *(name for name in self.parameters if tuned and name not in self.words)]
-
-    def tokens(self, kept: Sequence[str] = ()) -> list[str]:
-        """Return the text's tokens as the defaults leave them, `kept` macros as names. Raises NotRead."""
-        return preprocessed(self.sketch.source, self._macros(), kept)
-
-    def _macros(self) -> dict[str, str]:
-        return {name: self.sketch.macros.get(name, text) for name, text in self.given.items()}

@@ -10,6 +10,9 @@ from typing import NamedTuple
 from autotune.study.drafting.syntax import Tree, closing, split
 from autotune.study.drafting.terms import Sum, quotient
 
+_MOST_ITEMS = 1024
+"""More items in a work-group hardly any device takes."""
+
 EXTENT = "image extent "
 """How the extent of an image along an axis is called until it has a name."""
 
@@ -59,9 +62,11 @@ class Mention(NamedTuple):
 class Reading:
     """All that was found in one kernel.
 
-    `guards`: pairs of a sum with a variable in it and the known sum below which it stays. `loops`: where a variable
-    begins and by how much it grows. `contents`: the argument and place that a name was read from. `between`: variables
-    that run from one content of an argument to the next, with its name.
+    `guards`: pairs of a sum with a variable in it and the known sum below which it stays. `compared`: those that a
+    comparison tells, with whether it is taken for one that turns away what is no less. `starts`: sums that conditions
+    tell to be where what is let pass begins. `loops`: where a variable begins and by how much it grows. `contents`:
+    the argument and place that a name was read from. `between`: variables that run from one content of an argument to
+    the next, with its name.
     `either`: what a name stands for that is one of two, as a condition decides.
     `arrays`: the extents of local arrays; `cells`: where one is indexed, in which dimension, at which place.
     `axes`: whose ids are asked for; `items`: along which items differ; `within`: along which a kernel asks where in its
@@ -74,6 +79,8 @@ class Reading:
 
     mentions: list[Mention] = field(default_factory=list)
     guards: list[tuple[Sum, Sum]] = field(default_factory=list)
+    compared: list[tuple[Sum, Sum, bool]] = field(default_factory=list)
+    starts: list[Sum] = field(default_factory=list)
     loops: dict[str, tuple[Sum, Sum | None]] = field(default_factory=dict)
     contents: dict[str, tuple[str, Sum]] = field(default_factory=dict)
     between: dict[str, str] = field(default_factory=dict)
@@ -105,6 +112,22 @@ class Reading:
         self.lost = True
         self.spread |= {0, 1, 2}
 
+    def note_guard(self, varying: Sum, limit: Sum, turned_away: bool) -> None:
+        """Note what a comparison with a limit tells where it lets variables pass, or where it turns them away."""
+        self.guards.append((varying, limit))
+        self.compared.append((varying, limit, turned_away))
+
+    def settle(self, before: int, *, both: bool) -> None:
+        """Forget guards of which a condition tells that they are where variables begin: of `a <= x && x < b` that x
+        stays below a, of `x < a || x >= b` too. `before`: how many were compared then; `both`: of an `and`.
+        """
+        found = self.compared[before:]
+        for varying, limit, turned_away in found:
+            others = any(varying == other and turned_away != turns for other, _, turns in found)
+            if others and turned_away == both and (varying, limit) in self.guards:
+                self.guards.remove((varying, limit))
+                self.starts.append(limit)
+
     def note_lone(self, difference: Sum) -> None:
         """Note that a kernel asks whether an id is a certain number."""
         counted = difference - difference.terms.get((), 0)
@@ -125,21 +148,31 @@ class Reading:
         """Where anything is read or written: indices and coordinates."""
         return [place for mention in self.mentions for place in mention.places]
 
+    def started(self, value: Sum, *, shared: bool = True) -> Sum:
+        """With the variables of loops where they begin; but for those of loops that items may have `shared` out."""
+        for _ in range(4):
+            for name in value.names & self.loops.keys():
+                start = self.loops[name][0]
+                if shared or not start.names & {f"{kind}#{axis}" for kind in ("lid", "gid") for axis in range(3)}:
+                    value = value.with_value(name, start)
+        return value
+
     def groups(self) -> dict[int, Sum]:
         """Return the extents of a work-group where places are counted group by group: `group * TILE + item`."""
         found: dict[int, Sum] = {}
         sums = [start for start, _ in self.loops.values()] + [varying for varying, _ in self.guards]
-        for each in (*sums, *self.places):
+        for each in (self.started(value, shared=False) for value in (*sums, *self.places)):
             for axis in (0, 1, 2):
                 group, item = each.factor_of(f"wid#{axis}"), each.factor_of(f"lid#{axis}")
                 extent = group.over(item) if group.known and item.known and item else None
-                if extent is not None and extent.names and not (axis in found and found[axis] != extent):
+                several = extent is not None and (extent.names or 1 < (extent.number or 0) <= _MOST_ITEMS)
+                if extent is not None and several and not (axis in found and found[axis] != extent):
                     found[axis] = extent
         return found
 
     def ends(self) -> list[Sum]:
-        """Return what global ids, or variables that begin at one, stay below."""
-        found = []
+        """Return what global ids, or variables that begin at one, stay below, and where conditions let them begin."""
+        found = [*self.starts]
         for varying, limit in self.guards:
             begun = (self.loops[name][0].names for name in varying.names & self.loops.keys())
             if varying.names.union(*begun) & {"gid#0", "gid#1", "gid#2"}:
@@ -167,10 +200,18 @@ class Reading:
                     factor = index.factor_of(variable)
                     if self.contents[variable][0] == name and mention.name in elements and factor.known:
                         ahead = index.fixed if min(index.fixed.terms.values(), default=0) > 0 else Sum()
-                        places = quotient(elements[mention.name] - ahead, factor)
+                        row = self._row(index, variable)
+                        places = quotient(elements[mention.name] - ahead if row is None else row, factor)
                         fewer = least is None or min((least - places).terms.values(), default=0) > 0
                         least = places if fewer else least
         return least
+
+    def _row(self, index: Sum, variable: str) -> Sum | None:
+        """How long a row is along which a variable counts, next to what counts rows: 256 of `256 * item + variable`."""
+        each = index.factor_of(variable).number
+        others = (index.factor_of(name).number for name in index.names if "#" in name and name != variable)
+        longer = [number for number in others if number is not None and each is not None and number > each > 0]
+        return Sum.of(min(longer)) if longer else None
 
     def scatters(self, name: str) -> bool:
         """Whether an array's contents are places that are stored to, each by whoever reads it: none may be twice."""
@@ -188,13 +229,14 @@ class Reading:
         places = [index for mention in self.of(name) for index in mention.places]
         return any(index.factor_of(variable).known for index in places for variable in index.names & read)
 
-    def stencil_of(self, written: str) -> str | None:
-        """Return the buffer whose neighbours decide what is written where, if a program may let them change places."""
-        for name in {mention.name for mention in self.mentions} - {written}:
+    def stencils_of(self, written: str) -> list[str]:
+        """Return the buffers whose neighbours decide what is written where: a program may let them change places."""
+        found = []
+        for name in dict.fromkeys(mention.name for mention in self.mentions) if "write" in self.kinds(written) else ():
             numbers = {index.terms.get((), 0) for mention in self.of(name) for index in mention.places}
-            if len(numbers) > 1 and min(numbers) < 0 < max(numbers):
-                return name
-        return None
+            if name != written and len(numbers) > 1 and min(numbers) < 0 < max(numbers):
+                found.append(name)
+        return found
 
     def kinds(self, name: str) -> set[str]:
         """How an argument is used: read, write, both."""

@@ -1,5 +1,5 @@
 """Macros that decide what is computed: how often a value is taken on from itself (rounds of a hash, steps of an
-iteration), or what a stored value is multiplied with, divided by or added to.
+iteration), what a stored value is multiplied with, divided by or added to, or which of several kinds something is of.
 """
 
 from __future__ import annotations
@@ -35,6 +35,14 @@ def operands(tokens: Sequence[str], names: Collection[str], pointers: Collection
     return found
 
 
+def codes(tokens: Sequence[str], names: Collection[str]) -> set[str]:
+    """Return those of the names that only tell one thing from another: compared as equal, a `case`, or not."""
+    around = list(zip(["", *tokens], tokens, [*tokens[1:], ""], strict=False))
+    compared = {name for before, name, after in around if {before, after} & _TELLING}
+    return compared & {*names} - {name for before, name, after in around if not {before, after} & _TELLING}
+
+
+_TELLING = {"==", "!=", "case", "!"}
 _STORES = ("=", "+=", "-=", "*=", "/=")
 _ARITHMETIC = {"+", "-", "*", "/"}
 
@@ -52,21 +60,37 @@ def _without_indices(tokens: Sequence[str]) -> list[str]:
 
 def _bounds(tokens: Sequence[str], pointers: Collection[str]) -> Iterator[str]:
     """Yield the bound of each loop that repeats, `NAME` of `for (int i = 0; i < NAME; ++i)`."""
+    own = _own_arrays(tokens)
     for at in [place for place, token in enumerate(tokens[:-1]) if token == "for" and tokens[place + 1] == "("]:
         end = closing(tokens, at + 1)
         match split(tokens[at + 2 : end], ";"):
             case [_, [counter, "<" | "<=", name], ["++", turned] | [turned, "++"]]:
                 body = _body(tokens, end + 1)
-                if turned == counter and counter not in body and not _touches_memory(body, pointers):
+                if turned == counter and counter not in body and not _touches_memory(body, pointers, own):
                     yield name
 
 
-def _touches_memory(body: Sequence[str], pointers: Collection[str]) -> bool:
-    """Whether a body may read or write what others see: by an index, through a pointer, by a function of OpenCL's."""
+def _own_arrays(tokens: Sequence[str]) -> set[str]:
+    """Return the arrays that each work-item has for itself, `float t[4]`, as far as their declarations are plain."""
+    own, shared, begun = set[str](), {"if", "while", "for", "switch", "sizeof"}, 0
+    for at, token in enumerate(tokens):
+        if token in (";", "{", "}", "(", ")"):
+            begun = at + 1
+        elif token == "[" and at - begun >= 2 and all(re.match(r"[A-Za-z_]", word) for word in tokens[begun:at]):
+            (shared if {"local", "global", "constant", "return"} & {*tokens[begun:at]} else own).add(tokens[at - 1])
+    return own - shared
+
+
+def _touches_memory(body: Sequence[str], pointers: Collection[str], own: Collection[str]) -> bool:
+    """Whether a body may read or write what others see: by an index, through a pointer, by a function of OpenCL's.
+
+    `own`: arrays that nobody else sees.
+    """
     followed = any(
         token == "*" and not re.match(r"[\w)\]]", before) for before, token in zip(["", *body], body, strict=False)
     )
-    return followed or any(token in ("[", "->", *pointers) or is_understood(token) for token in body)
+    indexed = any(token == "[" and before not in own for before, token in zip(["", *body], body, strict=False))
+    return followed or indexed or any(token in ("->", *pointers) or is_understood(token) for token in body)
 
 
 def _body(tokens: Sequence[str], at: int) -> Sequence[str]:

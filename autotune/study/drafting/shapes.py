@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from math import gcd
 from typing import Any
 
-from autotune.study.drafting.indices import tile_of
+from autotune.study.drafting.indices import tile_of, words
 from autotune.study.drafting.launches import Launches, extent_of
 from autotune.study.drafting.terms import Sum, undivided
 
@@ -110,10 +111,31 @@ class Shapes(Launches):
             value = value.with_value(name, one) if one == other else value
         return value
 
+    def _from_starts(self, index: Sum, argument: str) -> Sum:
+        """With where loops begin that nothing is known to end, and how far they get from there: that may be far."""
+        for name in sorted(index.names & self.reading.loops.keys()):
+            if self.upper(Sum.of(name)) is None:
+                self.doubts[argument] = BEYOND
+                start = self.reading.loops[name][0]
+                index = index if start.known else index.with_value(name, start + Sum.of(name))
+        return index
+
     def _larger(self, one: Sum | None, other: Sum | None) -> Sum | None:
         if one is None or other is None:
             return None
         return max(one, other, key=lambda limit: self.elements([limit]))
+
+    def along_rows(self) -> set[str]:
+        """Return the sizes that say how far a kernel goes along rows of a length that another says."""
+        found = set[str]()
+        for mention in self.reading.mentions:
+            for extent, counted in self._levels(self._begun(mention.places[0]))[1:] if len(mention.places) == 1 else ():
+                limits = [
+                    limit for varying, limit in self.reading.guards if varying.names and varying.names <= counted.names
+                ]
+                if self._sized(extent) and not {*words(str(extent))} & self._small:
+                    found |= {str(limit) for limit in limits if str(limit) in self._sizes}
+        return found - self._small
 
     # -- shapes -----------------------------------------------------------------------------------
 
@@ -126,7 +148,8 @@ class Shapes(Launches):
         stored = list[Sum]()
         guarded = list[Sum]()
         for mention in self.reading.of(name):
-            index = self._begun(mention.places[0])
+            index = self._from_starts(self._begun(mention.places[0]), name)
+            index = self._grouped(index) if farthest else index
             whole = any((index - varying).known for varying, _ in self.reading.guards)
             for axis, extent in self.axes.items() if not whole else ():
                 index = index.with_value(f"gsz#{axis}", extent)
@@ -172,8 +195,13 @@ class Shapes(Launches):
             if mention.name != name:
                 continue
             for place, coordinate in enumerate(mention.places[:dimensions]):
-                ids = self._ids(self._started(coordinate))
+                started = self._started(coordinate)
+                ids = self._ids(started)
                 extent = self.axes.get(min(ids)) if len(ids) == 1 else self.upper(coordinate)
+                several = started.factor_of(f"gid#{min(ids, default=0)}").number or 1
+                extent = extent * Sum.of(several) if extent is not None and len(ids) == 1 and several > 1 else extent
                 found[place] = found[place] or extent
+                if any(re.match(r"\([^.]*(?:gid|wid)#\d.*\)\.#", each) for each in started.names):
+                    self.doubts[name] = BEYOND  # of a product or sum no more is known than whose work it is
         whole = [each for each in found if each is not None]
         return whole[::-1] if len(whole) == dimensions else None

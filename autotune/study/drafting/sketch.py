@@ -24,6 +24,8 @@ class Sketch:
     guessed: bool = False
     folders: list[str] = field(default_factory=list)
     """Where files that it includes lie, as the study names them."""
+    typed: str = ""
+    """The kernel file as its author calls it, where the study names it otherwise."""
     called: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """What kernels call arguments that have another name here, by kernel."""
     gaps: list[str] = field(default_factory=list)
@@ -38,11 +40,13 @@ def launched_of(sketch: Sketch, wanted: str | None) -> list[str]:
     hidden = [name for name in scanned(sketch.source) if name not in known and is_builtin(name)]
     if hidden and wanted in (None, *hidden) and not {*re.findall(r"[A-Za-z_]\w*", sketch.source)} >= {*known}:
         what = f"no kernel {hidden[0]!r}: OpenCL C has a function of that name, which hides it"
-        raise StudyError(what, where=sketch.kernel, hint="rename it")
+        raise StudyError(what, where=sketch.typed or sketch.kernel, hint="rename it")
     if not known:
-        raise StudyError("has no kernel", where=sketch.kernel, hint="write kernel void name(...)")
+        raise StudyError("has no kernel", where=sketch.typed or sketch.kernel, hint="write kernel void name(...)")
     if wanted is None:
         return known
     if wanted not in known:
-        raise StudyError(f"has no kernel {wanted!r}", where=sketch.kernel, hint=f"it has {', '.join(known)}")
+        raise StudyError(
+            f"has no kernel {wanted!r}", where=sketch.typed or sketch.kernel, hint=f"it has {', '.join(known)}"
+        )
     return [wanted]

@@ -34,7 +34,12 @@ class NotRead(Exception):
 
 def tokens_of(text: str) -> list[str]:
     """Return the tokens of a text; `__global` is `global`."""
-    return [re.sub(r"^__(?=[a-z]+$)", "", token) for token in _TOKEN.findall(text)]
+    found: list[str] = _TOKEN.findall(text)
+    return (
+        [re.sub(r"^__(?=[a-z]+$)", "", token) if token[:2] == "__" else token for token in found]
+        if "__" in text
+        else found
+    )
 
 
 def closing(tokens: Sequence[str], at: int) -> int:

@@ -9,7 +9,7 @@ from autotune.devices import KernelArgument
 from autotune.errors import StudyError
 from autotune.study.drafting.branches import asked_by_directives
 from autotune.study.drafting.proposal import Proposal
-from autotune.study.drafting.reading import functions_of
+from autotune.study.drafting.repeats import codes
 from autotune.study.drafting.shapes import BEYOND
 from autotune.study.drafting.syntax import NotRead
 from autotune.study.drafting.terms import Sum
@@ -37,8 +37,11 @@ class Uses:
                 self.shapes[one.name] = shape
         self.indexed: set[str] = set()
         """Buffers whose places are contents of another, so that nothing says how many there are."""
-        for name in proposal.arguments:
-            if name not in self.shapes and (extent := self._indexed(name)) is not None:
+        for name, one in proposal.arguments.items():
+            told = (
+                name in self.shapes or one.address == "local"
+            )  # nothing of what a group shares is as long as a launch
+            if not told and (extent := self._indexed(name)) is not None:
                 self.shapes[name] = [extent]
                 self.indexed.add(name)
         self.rimmed = self._widened()
@@ -47,7 +50,7 @@ class Uses:
     def _untouched(self) -> set[str]:
         of, text = self._of, self._of.text
         try:
-            functions = functions_of(of.tokens())
+            functions = of.code.functions()
         except NotRead:
             return set()
         met = {
@@ -68,7 +71,9 @@ class Uses:
         own = self.access(one) == "scratch" or one.address == "local"
         written = self.access(one) in ("out", "inout")
         if image is not None:
-            found = (shapes.image(one.name, int(image[1])) for shapes in self._of.shapes.values())
+            found = [shapes.image(one.name, int(image[1])) for shapes in self._of.shapes.values()]
+            if any(one.name in shapes.doubts for shapes in self._of.shapes.values()):
+                self.doubts[one.name] = BEYOND
             return max((shape for shape in found if shape is not None), key=len, default=None)
         told = self._told(one.name, written=written, tuned=own)
         shape = told[0] if told else None
@@ -104,6 +109,15 @@ class Uses:
         mentioned = {word for shape in told for extent in shape or () for word in words(str(extent))}
         return " and ".join(sorted(mentioned & {*self._of.parameters, *self._of.extra}))
 
+    def codes(self) -> set[str]:
+        """Return the whole numbers that kernels take and only tell one thing from another by: they are no sizes."""
+        try:
+            functions = self._of.code.functions()
+        except NotRead:
+            return set()
+        bodies = (functions[entry].body for entry in self._of.launched if entry in functions)
+        return codes([token for body in bodies for token in body], self._of.whole)
+
     def access(self, one: KernelArgument) -> str:
         """How the kernels use an argument; `scratch` where one writes what a later one reads."""
         if one.name in self.untouched:
@@ -130,6 +144,11 @@ class Uses:
                 if (last := next(before, None)) is not None and self._kinds(last, name) != {"read"}:
                     return name, last
         return None
+
+    def may_swap(self, one: str, other: str) -> bool:
+        """Whether two buffers are alike, as those that change places have to be."""
+        kinds = {self._of.kind_of(self._of.arguments[name]) for name in (one, other)}
+        return len(kinds) == 1 and self.shapes.get(one) == self.shapes.get(other)
 
     def _before(self, entry: str) -> list[str]:
         launched = list(self._of.launched)

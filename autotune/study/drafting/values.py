@@ -230,7 +230,10 @@ class Values(ABC):
         return None
 
     def _of_binary(self, operator: str, parts: Any, bound: bool) -> Any:
+        before = len(self.found.compared)
         left, right = self._of(parts[0], bound), self._of(parts[1], bound)
+        if operator in ("&&", "||"):
+            self.found.settle(before, both=operator == "&&")
         if isinstance(left, Pointer) and operator in ("+", "-") and not isinstance(right, Pointer):
             by = right if isinstance(right, Sum) else self._fresh("any")
             if operator == "+" and left.parts > 1 and str(by) in self.takes:
@@ -280,18 +283,17 @@ class Values(ABC):
         rim = passing if not right else turned if not left else None  # `place - rim < 0` bounds no place
         pairs = {"<": (passing, turned - 1), ">=": (turned - 1, passing), "<=": (passing - 1, turned)}
         forms = pairs.get(operator, (turned, passing - 1))
-        for n, form in enumerate(forms):
-            if rim is not None and (form - rim).number is not None:
-                continue
-            for each in self._without_minima(form):
-                self._guard(each, plain_number=bound and n == 0)
+        for turned_away, form in zip((False, True), forms, strict=True):
+            if rim is None or (form - rim).number is None:
+                for each in self._without_minima(form):
+                    self._guard(each, turned_away, plain_number=bound and not turned_away)
 
     def _without_minima(self, form: Sum) -> list[Sum]:
         for name in form.names & self._minima.keys():
             return [each for part in self._minima[name] for each in self._without_minima(form.with_value(name, part))]
         return [form]
 
-    def _guard(self, form: Sum, *, plain_number: bool) -> None:
+    def _guard(self, form: Sum, turned_away: bool, *, plain_number: bool) -> None:
         """Note that a sum is less than 0: its variables, each a positive multiple, stay below the rest."""
         fixed = form.part(lambda product: all("#" not in name or name[:4] == "lsz#" for name in product))
         varying, rest = form - fixed, -fixed
@@ -303,11 +305,11 @@ class Values(ABC):
                 if any(array == self.found.contents[each][0] for each in begun & self.found.contents.keys()):
                     self.found.between[name] = array
         elif varying and all(factor > 0 for factor in varying.terms.values()) and (rest.names or plain_number):
-            self.found.guards.append((varying, rest))
+            self.found.note_guard(varying, rest, turned_away)
             name = min(varying.names)
             if name in self._quotients and varying == Sum.of(name):  # a // b < n is a < n * b
                 value, by = self._quotients[name]
-                self._guard(value - rest * by, plain_number=False)
+                self._guard(value - rest * by, turned_away, plain_number=False)
 
     def _of_call(self, _: str, parts: Any, bound: bool) -> Any:
         name = str(parts[0][1]) if parts[0][0] == "name" else ""

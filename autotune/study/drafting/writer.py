@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from autotune.devices import KernelArgument
 from autotune.study.drafting.branches import AROUND, undefined
+from autotune.study.drafting.fixed import own_to_tune
 from autotune.study.drafting.naming import nameable, told_apart
 from autotune.study.drafting.proposal import Proposal
 from autotune.study.drafting.scanning import candidates
@@ -108,10 +109,15 @@ class _Writer:
         self._idle = {*self._of.whole} - used
         asked = [] if read else [name for name in self._of.whole if not self._of.is_small(name)]
         asked = [name for name in asked if name not in self._of.shifts]
-        return [name for name in self._of.whole if name in used or name in {*asked} - {*self._of.members.values()}]
+        wanted = {*asked} - {*self._of.members.values()} - self._uses.codes()
+        wanted |= set[str]().union(*(shapes.along_rows() for shapes in self._of.shapes.values()))
+        return [name for name in self._of.whole if name in used | wanted]
 
     def _is_small(self, name: str) -> bool:
         """Whether a size is small by its name, or less than another: a launch has to have something left."""
+        counted = [str(extent) for shapes in self._of.tuned.values() for extent in shapes.axes.values()]
+        if any(re.fullmatch(rf"{name}( // \d+)?", extent) for extent in counted):
+            return False
         items = (extent for items in self._items.values() for extent in items)
         return self._of.is_small(name) or any(re.search(rf"- (?:\d+ \* )?{name}\b", extent or "") for extent in items)
 
@@ -163,7 +169,7 @@ class _Writer:
                     values = "32, 64, 128, 256" if default == 64 else "4, 8, 16, 32"
                     said = "work-items of a work-group"
             self._add("", f"[parameters.{name}]", f"values = [{values}]  # {_GUESS}: {said}", f"default = {stands}")
-        own = of.own_to_tune()
+        own = own_to_tune(of)
         if not of.parameters and not of.extra:
             what = "the kernel asks for no macro with a default: #ifndef WPT, #define WPT 1, #endif make one"
             if own:
@@ -256,7 +262,8 @@ class _Writer:
         if shape is None:
             self._gap(f"{one.name} = {table}", "its extents, rows first; its type is that of a channel")
         else:
-            self._guess(f"{one.name} = {table}", "type and order of its channels")
+            said = filter(None, (self._doubt(one, "its extents"), "type and order of its channels"))
+            self._guess(f"{one.name} = {table}", "; ".join(said))
 
     def _buffer(self, one: KernelArgument, kind: str) -> None:
         if kind != one.type_name.removesuffix("*") and is_plain(kind):  # of a typedef: count its components
@@ -309,8 +316,8 @@ class _Writer:
             self._add('# when = "..."  # where this launch does not always take place')
         self._add(f"arguments = {json.dumps([one.name for one in self._sketch.signatures[entry]])}")
         for one in self._outputs:
-            source = self._of.shapes[entry].reading.stencil_of(one.name)
-            if source is not None and self._shapes.get(source) == self._shapes.get(one.name) and source != one.name:
+            sources = self._of.shapes[entry].reading.stencils_of(one.name)
+            if source := next((each for each in sources if self._uses.may_swap(one.name, each)), ""):
                 self._add("# Launched again and again, in turns between two buffers? Then these lines, with")
                 other = f'"scratch" for {one.name}'
                 if one.name in self._uses.rimmed:  # its rim has to be there before

@@ -1,0 +1,32 @@
+"""The numbers that a kernel fixes by itself, and which of them a tuner might set, had they an #ifndef around them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from autotune.study.drafting.branches import asking
+from autotune.study.drafting.nouns import COUNT_NAME, TASK_NAME
+from autotune.study.drafting.reading import reached
+from autotune.study.drafting.repeats import codes
+from autotune.study.drafting.scanning import number_of
+from autotune.study.drafting.syntax import NotRead, tokens_of
+
+if TYPE_CHECKING:
+    from autotune.study.drafting.proposal import Proposal
+
+_MOST = 4096
+"""No tile and no group is larger."""
+
+
+def own_to_tune(of: Proposal) -> list[str]:
+    """Return those of a kernel's own numbers that may say how the work is shared out: not what it is, nor how much."""
+    counts = {name: number_of(value) or 0 for name, value in of.own.items()}
+    named = [name for name, count in counts.items() if 1 < count <= _MOST and not of.is_idle(name)]
+    named = [name for name in named if not TASK_NAME.match(name) and not COUNT_NAME.match(name)]
+    try:
+        tokens = of.code.tokens(named)
+    except NotRead:
+        return named
+    asked = tokens_of(asking(of.text))
+    met = (reached(tokens, of.launched) | {*asked}) - codes([*tokens, *asked], named)
+    return [name for name in named if name in met]
