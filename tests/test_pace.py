@@ -77,6 +77,18 @@ def test_a_faster_anchor_takes_over_at_the_pace_of_now(machine: Machine) -> None
     assert machine.pace.now == pytest.approx(2)
 
 
+def test_no_anchor_takes_over_at_a_pace_that_may_be_over(machine: Machine) -> None:
+    for _ in range(3):
+        machine.read()
+    machine.factor = 2.0
+    machine.read()
+    assert not machine.pace.offer(990.0 - 1)
+    assert machine.pace.base_ns == 1000
+    for _ in range(3):  # it is the usual one by now
+        machine.read()
+    assert machine.pace.offer(990.0 - 1)
+
+
 def test_readings_keep_within_their_share_of_the_time(machine: Machine) -> None:
     machine.read()
     cost_s = machine.now_s

@@ -136,12 +136,20 @@ class Pace:
     @property
     def is_due(self) -> bool:
         """Say whether there is an anchor, and a reading would keep within its share of the time."""
-        share = SHARE if abs(self.now / self.usual - 1) <= STEP else SHARE_UNUSUAL
+        share = SHARE if self._is_usual else SHARE_UNUSUAL
         return self.base_ns > 0 and self._clock_s() - self._rested_s >= self._cost_s / share
 
+    @property
+    def _is_usual(self) -> bool:
+        return abs(self.now / self.usual - 1) <= STEP
+
     def offer(self, run_ns: float) -> bool:
-        """Say whether a plan that has just taken so long is the anchor from here on."""
-        taken = not self.base_ns or run_ns / self.now < self.base_ns * _FASTER
+        """Say whether a plan that has just taken so long is the anchor from here on.
+
+        Not at an unusual pace, which may be over: all that comes later would be judged by that error.
+        """
+        faster = self._is_usual and run_ns / self.now < self.base_ns * _FASTER
+        taken = not self.base_ns or faster
         if taken:
             self.base_ns = run_ns / self.now
             self._cost_s = max(self._cost_s, (_FIRST + 1) * run_ns * 1e-9)
