@@ -92,7 +92,8 @@ def unknown(log: str, source: str) -> Unknown:
         elif name not in roles.declared:
             names.setdefault(name, "1")
     foreign = [name for name in (*names, *structs, *functions) if name in _OF_CPP]
-    return Unknown({name: names[name] for name in _own(names)}, _own(structs), _own(functions), foreign, [*samplers])
+    called = sorted(_own(functions), key=source.find)  # compilers differ in which they name first
+    return Unknown({name: names[name] for name in _own(names)}, _own(structs), called, foreign, [*samplers])
 
 
 def _own(names: Iterable[str]) -> list[str]:
