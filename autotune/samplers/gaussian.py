@@ -73,11 +73,6 @@ class Hyper:
     vector: Floats
     linear: int
 
-    @property
-    def lengths(self) -> Floats:
-        """Over how far the process changes along each of its coordinates."""
-        return np.asarray(np.exp(self.vector[:-3]))
-
     def scale(self, points: Floats) -> Scaled:
         """Points (n, size), ready for `covariances`."""
         process, linear = _split(points, self.linear)
@@ -98,11 +93,6 @@ class Hyper:
     def slope(self) -> float:
         """Variance of the linear coefficients."""
         return float(np.exp(self.vector[-1]))
-
-
-def guess(prior: Prior) -> Hyper:
-    """What to take before there is anything to fit to."""
-    return Hyper(prior.centre, prior.linear)
 
 
 def fit(points: Floats, targets: Floats, prior: Prior) -> Hyper:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from autotune.samplers.features import Features
-from autotune.samplers.gaussian import Floats, Hyper, Prior, fit, guess, leave_one_out
+from autotune.samplers.gaussian import Floats, Hyper, Prior, fit, leave_one_out
 from autotune.samplers.posterior import Posterior, log_expected_improvement
 from autotune.samplers.rows import History, State
 from autotune.space import Space
@@ -37,24 +36,13 @@ LEAST_KNOWN = 3
 GAIN_DRAWS = 256
 
 
-class View(Protocol):
-    """What a model is built on.
+class View:
+    """What a model is built on: here the features alone, and no expectation.
 
-    `encode` gives the coordinates (n, size) of rows, the last `prior.linear` of which enter linearly, and the
-    expected log time over the best (n,). `scale` is the unit of that, None: the deviation of what is seen;
-    `least_cap` is how far above the best, in log time, the cap of the targets is at least.
+    `prior` is that of the model, `first_fit` the finished trials from which on there is one. `scale` is the unit of the
+    expected log time, None: the deviation of what is seen; `least_cap` is how far above the best, in log time, the cap
+    of the targets is at least.
     """
-
-    prior: Prior
-    first_fit: int
-    scale: float | None
-    least_cap: float
-
-    def encode(self, rows: Rows) -> tuple[Floats, Floats]: ...
-
-
-class ColdView:
-    """Nothing is known but the space."""
 
     first_fit = 8
     scale: float | None = None
@@ -65,7 +53,7 @@ class ColdView:
         self._features = features
 
     def encode(self, rows: Rows) -> tuple[Floats, Floats]:
-        """The features, and no expectation."""
+        """Coordinates (n, size), the last `prior.linear` linear, and the expected log time over the best (n,)."""
         return self._features.of_rows(rows), np.zeros(len(rows))
 
 
@@ -175,7 +163,7 @@ class Surrogate:
         rng = np.random.default_rng([self._seed, due])
         learned = _learned(history, finished, LEARNED, rng)
         prior = self._view.prior
-        self.hyper: Hyper = guess(prior)
+        self.hyper = Hyper(prior.centre, prior.linear)
         if (history.states[learned] == State.TIMED).any():
             fitted = _learned(history, finished, FITTED, rng)
             failed = history.states[fitted] == State.FAILED
