@@ -14,11 +14,11 @@ import pytest
 
 from autotune import tuner
 from autotune.devices import find_device
-from autotune.model import Measurement, Outcome, Trial
+from autotune.model import Identity, Measurement, Outcome, Trial, identity
 from autotune.reports import verify as verifying
 from autotune.store import Store
 from autotune.study import Problem, Study
-from autotune.tuner import Measured, ReplayEvaluator, Request, Result
+from autotune.tuner import ReplayEvaluator, Request, Result
 from autotune.tuner import run as real
 from tests.stored import put
 from tests.studies import SOURCE
@@ -208,12 +208,12 @@ def test_a_borrowed_best_is_verified_on_the_device_beside_the_default(monkeypatc
 
 
 def measured(best_ns: tuple[int, ...], default_ns: tuple[int, ...], outcome: Outcome = Outcome.OK) -> Any:
-    def measure(request: Request, *_: object, **__: object) -> Measured:
+    def measure(*_: object, **__: object) -> dict[Identity, Trial]:
         trials = [
             Trial(FAST, outcome, "off by 3", retimed=Measurement(best_ns)),
             Trial(DEFAULT, Outcome.OK, retimed=Measurement(default_ns)),
         ]
-        return Measured(request.problem, {tuple(sorted(trial.configuration.items())): trial for trial in trials})
+        return {identity(trial.configuration): trial for trial in trials}
 
     return measure
 

@@ -115,7 +115,7 @@ def cover(
             valid = [one for one in candidates if one in request.problem.space]
             if on_size is not None:
                 on_size(place, len(valid))
-            there |= measure(request, valid, stop).trials
+            there |= measure(request, valid, stop)
         times.append([_time(there, one) for one in candidates])
     return chosen_of(problems, candidates, np.array(times).T, most)
 
