@@ -67,33 +67,29 @@ def sample(store: Store, problem: int, *, most: int = MOST) -> Sample:
     Raises StoreError for a database that holds what none can.
     """
     with listing.sound(store):
-        return _sample(store, problem, most)
-
-
-def _sample(store: Store, problem: int, most: int) -> Sample:
-    searches = [one.number for one in listing.answering(store, problem)]
-    total = survey.by_outcome(survey.tally(store, searches)).total()
-    found = survey.sampled(store, searches, most, total)
-    database = records.of_store(store)
-    ranking = database.ranking(problem, "", whole=found.stride == 1)
-    driver = ranking.entries[0].driver if ranking.entries else ""
-    rows = {row.number: row for row in found.rows}
-    times = {entry.order[0]: entry.time_ns for entry in ranking.entries}
-    rows |= survey.trials_of(store, [number for number in times if number not in rows])
-    if not times.keys() <= rows.keys() or not all(map(_is_time, times.values())):
-        raise ValueError("a time is of no trial, or none")
-    if found.stride > 1:  # the ranking knows the fastest alone: of the rest, the latest measurement of each counts
-        passed = (row for row in found.rows if row.outcome is Outcome.OK and row.driver == driver)
-        known = {rows[number].name for number in times}
-        latest = {row.name: row for row in passed if row.name not in known}
-        times |= {row.number: row.time_ns for row in latest.values() if _is_time(row.time_ns)}
-    measured = [Measured(number, rows[number].configuration, time) for number, time in times.items()]
-    named = {rows[number].name for number in times}
-    untimed = {row.name: row for row in found.rows if row.outcome.failed or row.outcome is Outcome.STOPPED}
-    others = [row for name, row in untimed.items() if name not in named]
-    shown = [entry.order[0] for entry in ranking.entries]
-    trials = database.trials(problem, ranking.generation)
-    return Sample(sorted(measured, key=lambda one: one.time_ns), others, shown, trials, found.stride, driver)
+        searches = [one.number for one in listing.answering(store, problem)]
+        total = survey.by_outcome(survey.tally(store, searches)).total()
+        found = survey.sampled(store, searches, most, total)
+        database = records.of_store(store)
+        ranking = database.ranking(problem, "", whole=found.stride == 1)
+        driver = ranking.entries[0].driver if ranking.entries else ""
+        rows = {row.number: row for row in found.rows}
+        times = {entry.order[0]: entry.time_ns for entry in ranking.entries}
+        rows |= survey.trials_of(store, [number for number in times if number not in rows])
+        if not times.keys() <= rows.keys() or not all(map(_is_time, times.values())):
+            raise ValueError("a time is of no trial, or none")
+        if found.stride > 1:  # the ranking knows the fastest alone: of the rest, the latest measurement of each counts
+            passed = (row for row in found.rows if row.outcome is Outcome.OK and row.driver == driver)
+            known = {rows[number].name for number in times}
+            latest = {row.name: row for row in passed if row.name not in known}
+            times |= {row.number: row.time_ns for row in latest.values() if _is_time(row.time_ns)}
+        measured = [Measured(number, rows[number].configuration, time) for number, time in times.items()]
+        named = {rows[number].name for number in times}
+        untimed = {row.name: row for row in found.rows if row.outcome.failed or row.outcome is Outcome.STOPPED}
+        others = [row for name, row in untimed.items() if name not in named]
+        shown = [entry.order[0] for entry in ranking.entries]
+        trials = database.trials(problem, ranking.generation)
+        return Sample(sorted(measured, key=lambda one: one.time_ns), others, shown, trials, found.stride, driver)
 
 
 def _is_time(ns: float | None) -> TypeGuard[float]:

@@ -55,8 +55,9 @@ def written(store: Store, asked: Asked) -> Written:
         if _fits(problem, asked, text_of)
     ]
     if not fitting:
+        on, at = asked.device, " ".join((*asked.sizes, *asked.choices))
         raise UsageError(
-            f"nothing is stored of {name}" + (f" on {asked.device}" if asked.device else "") + _where(asked),
+            f"nothing is stored of {name}" + (f" on {on}" if on else "") + (f" at {at}" if at else ""),
             hint=f"{_search(asked)} measures some, autotune history {text.typed([asked.study])} lists what there is",
         )
     order = listing.last_searched(store, [one.number for one in fitting])
@@ -77,11 +78,6 @@ def _search(asked: Asked) -> str:
     given = [("-d", asked.device)] if asked.device else []
     given += [("--size", size) for size in asked.sizes] + [("--choice", choice) for choice in asked.choices]
     return text.typed(["autotune", "search", asked.study, *(word for option in given for word in option)])
-
-
-def _where(asked: Asked) -> str:
-    said = " ".join((*asked.sizes, *asked.choices))
-    return f" at {said}" if said else ""
 
 
 def _fits(problem: listing.Problem, asked: Asked, text_of: StudyText | None) -> bool:
