@@ -40,13 +40,12 @@ def measure(
     problem = request.problem
     wanted = {identity(configuration): configuration for configuration in configurations}
     with Store.open(request.database) as store, ExitStack() as opened:
-        devices = list(request.devices) or [problem.device]
         # Slower than another, and measured all the same: what a search stops early, this has to know.
         settings = replace(request.settings, stops_slow=False)
-        runs = evaluator or opened.enter_context(DeviceEvaluator(problem, devices, settings, stop))
+        runs = evaluator or opened.enter_context(DeviceEvaluator(problem, request.devices, settings, stop))
         stored = store.trials(problem.key)
         number = store.start_search(
-            problem.key, devices, sampler="measure", seed=None, environment=environment(problem)
+            problem.key, request.devices, sampler="measure", seed=None, environment=environment(problem)
         )
         ledger, reason = Ledger(store, number, problem, recall(problem, stored), ours(problem, stored)), "error"
         try:
