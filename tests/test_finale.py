@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -19,6 +20,7 @@ from autotune.tuner import Budget, ReplayEvaluator, Request, Result, fastest
 from autotune.tuner.finale import finalists, ties
 
 Stop = threading.Event | None
+Answers = Sequence[Measurement | Trial | None]
 
 
 def ranked(problem: Problem) -> list[Trial]:
@@ -31,23 +33,33 @@ def ranked(problem: Problem) -> list[Trial]:
 
 
 class Finals(ReplayEvaluator):
-    """Fails some configurations when they are timed again; notes which ones were."""
+    """Fails some configurations when they are timed again; notes which ones were.
 
-    def __init__(self, trials: Sequence[Trial], failing: Sequence[Trial] = ()) -> None:
+    `before` is called with it and `stop` before a round, `anew` gives what is measured in the place of what was.
+    """
+
+    def __init__(
+        self,
+        trials: Sequence[Trial],
+        failing: Sequence[Trial] = (),
+        before: Callable[[Finals, Stop], object] = lambda finals, stop: None,
+        anew: Callable[[Measurement], Measurement] = lambda measured: measured,
+    ) -> None:
         super().__init__(trials)
+        self.before, self.anew = before, anew
         self.failing = {identity(trial.configuration) for trial in failing}
         self.rounds: list[list[Identity]] = []
         self.bounds: list[float | None] = []
 
-    def retime(
-        self, configurations: Sequence[Configuration], budget_s: float = 0.0, stop: Stop = None
-    ) -> Sequence[Measurement | Trial | None]:
+    def retime(self, configurations: Sequence[Configuration], budget_s: float = 0.0, stop: Stop = None) -> Answers:
+        self.before(self, stop)
         self.rounds.append([identity(one) for one in configurations])
         self.bounds.append(self.best_ns)
         return [
-            Trial(one, Outcome.CRASH, reason="gone") if identity(one) in self.failing else measured
+            Trial(one, Outcome.CRASH, reason="gone") if identity(one) in self.failing
+            else self.anew(measured) if isinstance(measured, Measurement) else measured
             for one, measured in zip(configurations, super().retime(configurations), strict=True)
-        ]
+        ]  # fmt: skip
 
 
 def search(
@@ -103,17 +115,14 @@ def test_one_alone_is_timed_again_too(problem: Problem, store: Store) -> None:
     assert result.best.retimed is not None
 
 
-class Interrupted(Finals):
-    def retime(
-        self, configurations: Sequence[Configuration], budget_s: float = 0.0, stop: Stop = None
-    ) -> Sequence[Measurement | Trial | None]:
-        raise KeyboardInterrupt
+def interrupted(finals: Finals, _: Stop) -> None:
+    raise KeyboardInterrupt
 
 
 def test_finalists_that_an_interrupted_search_left_are_timed_by_the_next_and_only_once(
     problem: Problem, store: Store
 ) -> None:
-    assert search(problem, store, Interrupted(ranked(problem))).reason == "interrupted"
+    assert search(problem, store, Finals(ranked(problem), before=interrupted)).reason == "interrupted"
     evaluator = Finals(ranked(problem))
     for _ in range(2):
         result = search(problem, store, evaluator)
@@ -123,35 +132,28 @@ def test_finalists_that_an_interrupted_search_left_are_timed_by_the_next_and_onl
         assert result.best.retimed is not None
 
 
-class StoppedMeanwhile(Finals):
-    def retime(
-        self, configurations: Sequence[Configuration], budget_s: float = 0.0, stop: Stop = None
-    ) -> Sequence[Measurement | Trial | None]:
-        assert stop is not None
-        stop.set()
-        raise Stopped
+def stopped(_: Finals, stop: Stop) -> None:
+    assert stop is not None
+    stop.set()
+    raise Stopped
 
 
 def test_who_sets_stop_ends_a_search_among_its_finalists(problem: Problem, store: Store) -> None:
     stop = threading.Event()
-    result = search(problem, store, StoppedMeanwhile(ranked(problem)), stop=stop)
+    result = search(problem, store, Finals(ranked(problem), before=stopped), stop=stop)
     assert result.reason == "interrupted"
     assert result.best is not None
     assert result.trials == len(problem.space)
 
 
-class InterruptedLater(Finals):
-    def retime(
-        self, configurations: Sequence[Configuration], budget_s: float = 0.0, stop: Stop = None
-    ) -> Sequence[Measurement | Trial | None]:
-        if self.rounds:
-            raise KeyboardInterrupt
-        return super().retime(configurations, budget_s)
+def interrupted_later(finals: Finals, _: Stop) -> None:
+    if finals.rounds:
+        raise KeyboardInterrupt
 
 
 def test_what_failed_before_an_interruption_is_not_named(problem: Problem, store: Store) -> None:
     trials = ranked(problem)
-    result = search(problem, store, InterruptedLater(trials, failing=trials[: FINALISTS + 1]))
+    result = search(problem, store, Finals(trials, trials[: FINALISTS + 1], before=interrupted_later))
     assert result.reason == "interrupted"
     assert result.best is not None
     assert result.best.configuration == trials[FINALISTS].configuration
@@ -254,52 +256,25 @@ def test_a_result_says_where_the_machine_was_too_noisy_to_rank(problem: Problem,
     assert replace(quiet, best=noisy, ties=()).is_ranked
 
 
-class Noisy(Finals):
-    """Whose finalists are as fast as each other, within a fifth of their time."""
-
-    def retime(
-        self, configurations: Sequence[Configuration], budget_s: float = 0.0, stop: Stop = None
-    ) -> Sequence[Measurement | Trial | None]:
-        super().retime(configurations)
-        return [Measurement(tuple(range(1000, 1240, 12))) for _ in configurations]
+def noisy(_: Measurement) -> Measurement:
+    """As fast as all others, within a fifth of their time."""
+    return Measurement(tuple(range(1000, 1240, 12)))
 
 
 def test_what_noise_kept_from_being_ranked_is_timed_anew_by_the_next_search(problem: Problem, store: Store) -> None:
-    assert not search(problem, store, Noisy(ranked(problem))).is_ranked
+    assert not search(problem, store, Finals(ranked(problem), anew=noisy)).is_ranked
     evaluator = Finals(ranked(problem))
     result = search(problem, store, evaluator)
     assert (result.trials, len(evaluator.rounds), result.is_ranked) == (0, 1, True)
 
 
-class Throttled(Finals):
-    """Whose device is throttled while the finalists are timed."""
-
-    def retime(
-        self, configurations: Sequence[Configuration], budget_s: float = 0.0, stop: Stop = None
-    ) -> Sequence[Measurement | Trial | None]:
-        found = super().retime(configurations)
-        return [
-            replace(one, verified_runs=3, throttled="hw_slowdown") if isinstance(one, Measurement) else one
-            for one in found
-        ]
-
-
-class Cool(Finals):
-    """Whose device is not."""
-
-    def retime(
-        self, configurations: Sequence[Configuration], budget_s: float = 0.0, stop: Stop = None
-    ) -> Sequence[Measurement | Trial | None]:
-        found = super().retime(configurations)
-        return [replace(one, verified_runs=3) if isinstance(one, Measurement) else one for one in found]
-
-
 def test_what_a_throttled_device_timed_is_timed_anew_by_the_next_search(problem: Problem, store: Store) -> None:
-    hot = search(problem, store, Throttled(ranked(problem)))
+    throttled = partial(replace, verified_runs=3, throttled="hw_slowdown")
+    hot = search(problem, store, Finals(ranked(problem), anew=throttled))
     assert hot.best is not None
     assert hot.best.throttled == "hw_slowdown"
     for rounds in (1, 0):
-        evaluator = Cool(ranked(problem))
+        evaluator = Finals(ranked(problem), anew=partial(replace, verified_runs=3))
         found = search(problem, store, evaluator)
         assert found.best is not None
         assert (found.trials, len(evaluator.rounds), found.best.throttled) == (0, rounds, "")
