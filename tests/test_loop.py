@@ -184,18 +184,8 @@ def test_no_time_left_means_no_trial(problem: Problem, store: Store) -> None:
     assert result.best is None
 
 
-class Interrupted(ReplayEvaluator):
-    """Raises Ctrl-C at the fourth trial."""
-
-    def collect(self, timeout_s: float | None = None) -> Trial:
-        self.left = getattr(self, "left", 4) - 1
-        if self.left == 0:
-            raise KeyboardInterrupt
-        return super().collect()
-
-
 def test_an_interrupted_search_keeps_what_it_has(problem: Problem, store: Store) -> None:
-    result = run(problem, store, Interrupted(recorded(problem)))
+    result = run(problem, store, Dying(recorded(problem), KeyboardInterrupt(), after=3))
     assert result.reason == "interrupted"
     assert result.best is not None
     assert len(store.trials(problem.key)) == len(store.history()) == 3
@@ -347,9 +337,9 @@ def test_what_has_ended_together_is_stored_before_it_is_told_and_before_what_fai
 
 
 class Dying(ReplayEvaluator):
-    """Has no worker any more at the fourth trial."""
+    """Raises an error once so many trials have ended."""
 
-    def __init__(self, trials: Sequence[Trial], error: Exception, after: int) -> None:
+    def __init__(self, trials: Sequence[Trial], error: BaseException, after: int) -> None:
         super().__init__(trials)
         self.left, self.error = after, error
 

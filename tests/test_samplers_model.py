@@ -250,21 +250,17 @@ def test_failures_are_learned_to_be_avoided() -> None:
     assert evaluations_to_best(trials) < 50
 
 
-@pytest.mark.parametrize("lot", [False, True])
-def test_failures_by_lot_are_told_from_those_that_follow_from_the_parameters(lot: bool) -> None:
-    features = Features(SPACE)
-    rows = SPACE.sample(np.random.default_rng(3), 40)
-    if lot:
-        failed = np.random.default_rng(4).random(40) < 0.3
-    else:
-        failed = np.array([SPACE.configuration(row)["x"] >= 32 for row in rows.tolist()])
-    assert by_lot(features.of_rows(rows), failed, Prior(features.lengths)) == lot
-
-
-def test_a_few_failures_are_not_judged() -> None:
-    features = Features(SPACE)
-    failed = np.arange(40) < 2
-    assert not by_lot(features.of_rows(SPACE.sample(np.random.default_rng(3), 40)), failed, Prior(features.lengths))
+@pytest.mark.parametrize(
+    ("failing", "lot"),
+    [
+        (lambda rows: np.random.default_rng(4).random(40) < 0.3, True),
+        (lambda rows: np.array([SPACE.configuration(row)["x"] >= 32 for row in rows.tolist()]), False),
+        (lambda rows: np.arange(40) < 2, False),  # so few are not judged
+    ],
+)
+def test_failures_by_lot_are_told_from_those_that_follow_from_the_parameters(failing, lot: bool) -> None:
+    features, rows = Features(SPACE), SPACE.sample(np.random.default_rng(3), 40)
+    assert by_lot(features.of_rows(rows), failing(rows), Prior(features.lengths)) == lot
 
 
 def test_another_device_shortens_the_search() -> None:
