@@ -32,14 +32,12 @@ class Codec:
         self.space = space
         self.ordered = ordered
         self.columns = [column for column, values in enumerate(space.values) if len(values) > 1]
+        values = {space.names[column]: space.values[column] for column in self.columns}
         self.distributions: dict[str, BaseDistribution] = {
-            space.names[column]: self._distribution(column) for column in self.columns
+            name: IntDistribution(0, len(listed) - 1) if ordered else CategoricalDistribution(listed)
+            for name, listed in values.items()
         }
         self._known: dict[tuple[Any, ...], int] = {}
-
-    def _distribution(self, column: int) -> BaseDistribution:
-        values = self.space.values[column]
-        return IntDistribution(0, len(values) - 1) if self.ordered else CategoricalDistribution(values)
 
     def params(self, row: int) -> dict[str, Any]:
         """The Optuna parameters of one valid configuration."""
