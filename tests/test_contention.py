@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -127,14 +127,10 @@ def test_short_times_are_left_alone() -> None:
     assert stretch([20_000] * 9, 0.5) == 1
 
 
-class Told:
-    """A bench's contention, in turn; what each reading begins with is not told of."""
-
-    def __init__(self, shares: Iterable[float]) -> None:
-        self._told = itertools.chain.from_iterable((0.0, share) for share in shares)
-
-    def read(self) -> float:
-        return next(self._told, 0.0)
+def told(shares: Iterable[float]) -> Callable[[], float]:
+    """What a bench is told of contention, reading by reading; then of none."""
+    left = iter(shares)
+    return lambda: next(left, 0.0)
 
 
 def bench_of(shares: Iterable[float], monkeypatch: pytest.MonkeyPatch) -> Bench:
@@ -143,7 +139,8 @@ def bench_of(shares: Iterable[float], monkeypatch: pytest.MonkeyPatch) -> Bench:
     data = np.arange(1, 101, dtype=np.int32)
     rules = Rules(maximum=5, most=5, warmup=3, least_s=0.0)
     bench = Bench(session, {"source": data}, {"target": data}, rules, Limits(), lambda *_: None)
-    monkeypatch.setattr(bench, "_contention", Told(shares))
+    # What each reading begins with is not told of.
+    monkeypatch.setattr(bench, "contention", told(reading for share in shares for reading in (0.0, share)))
     return bench
 
 
@@ -192,19 +189,10 @@ def test_long_times_are_not_taken_again_for_what_others_had(monkeypatch: pytest.
 # Finalists ------------------------------------------------------------------------------------------------
 
 
-class Repeating:
-    """Contention before the first run, at the beginning of a turn, then of each sample that is asked for."""
-
-    def __init__(self, shares: Iterable[float]) -> None:
-        self._shares = iter(shares)
-
-    def read(self) -> float:
-        return next(self._shares, 0.0)
-
-
 def test_a_contended_turn_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = bench_of([], monkeypatch)
-    monkeypatch.setattr(bench, "_contention", Repeating([0.0, 0.0, 0.4, 0.3]))
+    # Before the first run, at the beginning of a turn, then of each sample that is asked for.
+    monkeypatch.setattr(bench, "contention", told([0.0, 0.0, 0.4, 0.3]))
     rounds: list[bool] = []
     judge = Finals._judge
 
@@ -222,7 +210,7 @@ def test_a_contended_turn_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_where_all_rounds_are_contended_they_count(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = bench_of([], monkeypatch)
-    monkeypatch.setattr(bench, "_contention", Repeating(itertools.repeat(0.5)))
+    monkeypatch.setattr(bench, "contention", told(itertools.repeat(0.5)))
     first, second = bench.retime([copying(), copying()], None, 0.2)
     assert isinstance(first, Measurement)
     assert isinstance(second, Measurement)

@@ -126,7 +126,7 @@ def points() -> np.ndarray:
 
 @pytest.mark.parametrize("linear", [0, 2])
 def test_the_gradient_is_that_of_the_loss(points: np.ndarray, linear: int) -> None:
-    prior = Prior(LENGTHS[linear:], linear=linear)
+    prior = Prior(LENGTHS[linear:])
     process, rest = points[:, : 4 - linear], points[:, 4 - linear :]
     squares = np.square(process.T[:, :, None] - process.T[:, None, :]).reshape(4 - linear, -1)
     y = np.sin(5 * points[:, 0]) + points[:, 3]
@@ -146,7 +146,7 @@ def test_fitting_finds_what_matters(points: np.ndarray) -> None:
 
 @pytest.mark.parametrize("linear", [0, 2])
 def test_points_added_one_by_one_predict_as_all_at_once(points: np.ndarray, linear: int) -> None:
-    hyper = Hyper(Prior(LENGTHS[linear:]).centre, linear)
+    hyper = Hyper(Prior(LENGTHS[linear:]).centre)
     candidates, y = np.random.default_rng(1).random((30, 4)), np.sin(points.sum(axis=1))
     at_once = Posterior(candidates, points, hyper)
     stepwise = Posterior(candidates, points[:3], hyper)
@@ -164,7 +164,7 @@ def test_points_added_one_by_one_predict_as_all_at_once(points: np.ndarray, line
 
 
 def test_each_target_is_foretold_by_the_others(points: np.ndarray) -> None:
-    hyper = Hyper(Prior(LENGTHS).centre, 0)
+    hyper = Hyper(Prior(LENGTHS).centre)
     y = np.sin(points.sum(axis=1))
     mean, variances = leave_one_out(points, y, hyper)
     others = np.arange(12) != 5
@@ -174,7 +174,7 @@ def test_each_target_is_foretold_by_the_others(points: np.ndarray) -> None:
 
 
 def test_what_is_in_flight_is_believed_to_come_as_predicted(points: np.ndarray) -> None:
-    hyper = Hyper(Prior(LENGTHS).centre, 0)
+    hyper = Hyper(Prior(LENGTHS).centre)
     y = np.sin(points.sum(axis=1))
     y[[2, 7]] = np.nan
     known = ~np.isnan(y)

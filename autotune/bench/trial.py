@@ -69,7 +69,8 @@ class Bench:
         self._launcher = Launcher(session, self._arena, limits, announce, self._watch)
         self.clocks = Clocks(session, self._launcher)
         self.anchor = Anchor(self)
-        self._contention = Contention() if session.traits.shares_cores else None
+        # The share of the time, 0..1, that threads waited for a core that others had since this was asked.
+        self.contention: Callable[[], float] = Contention().read if session.traits.shares_cores else lambda: 0.0
         self._compiled: dict[Any, Compiled] = {}
         self._hints: dict[Any, tuple[str, ...]] = {}  # of sources and launches whose arguments fit
         self.hints: tuple[str, ...] = ()  # of the plan built last
@@ -214,10 +215,6 @@ class Bench:
     def throttled(self) -> str:
         """Name what slows the device down now; empty: nothing, as far as its sensors say."""
         return str(self._sensed().get(THROTTLED, ""))
-
-    def contention(self) -> float:
-        """Return the share of the time, 0..1, that threads waited for a core that others had since this was asked."""
-        return self._contention.read() if self._contention is not None else 0.0
 
     def refresh(self) -> None:
         """Forget all buffers: a faulty kernel may have written to any of them."""

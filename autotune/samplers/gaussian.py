@@ -31,8 +31,8 @@ CONSTANT = 10.0
 class Prior:
     """Normal priors on the logarithms of the hyperparameters, for targets of variance about 1.
 
-    The first coordinates, scaled to 0..1, are those of the process: each has a centre in `lengths`. The last `linear`
-    are linear terms of the mean, with coefficients of variance `slope` around 0.
+    The first coordinates, scaled to 0..1, are those of the process: each has a centre in `lengths`. What comes after
+    them are linear terms of the mean, with coefficients of variance `slope` around 0.
     """
 
     lengths: tuple[float, ...]
@@ -41,7 +41,6 @@ class Prior:
     noise: float = 1e-3
     noise_spread: float = 1.5
     slope: float = 0.1
-    linear: int = 0
 
     @property
     def centre(self) -> Floats:
@@ -71,13 +70,12 @@ class Hyper:
     """Logarithms of the lengths, the variances of the process, the noise and the slopes, as one vector."""
 
     vector: Floats
-    linear: int
 
     def scale(self, points: Floats) -> Scaled:
         """Points (n, size), ready for `covariances`."""
-        process, linear = _split(points, self.linear)
-        process = process * np.exp(-self.vector[:-3])
-        return Scaled(process, np.square(process).sum(axis=1), linear)
+        size = len(self.vector) - 3
+        process = points[:, :size] * np.exp(-self.vector[:-3])
+        return Scaled(process, np.square(process).sum(axis=1), points[:, size:])
 
     @cached_property
     def signal(self) -> float:
@@ -101,8 +99,9 @@ def fit(points: Floats, targets: Floats, prior: Prior) -> Hyper:
     Always started at the prior's centre, so that the result depends on the data alone.
     """
     centre, spread = prior.centre, prior.spread
-    process, linear = _split(points, prior.linear)
-    squares = np.square(process.T[:, :, None] - process.T[:, None, :]).reshape(process.shape[1], -1)
+    size = len(prior.lengths)
+    process, linear = points[:, :size], points[:, size:]
+    squares = np.square(process.T[:, :, None] - process.T[:, None, :]).reshape(size, -1)
     result = minimize(
         _loss,
         centre,
@@ -112,12 +111,7 @@ def fit(points: Floats, targets: Floats, prior: Prior) -> Hyper:
         options={"maxiter": _ITERATIONS},
         bounds=list(zip(centre - _BOUND * spread, centre + _BOUND * spread, strict=True)),
     )
-    return Hyper(result.x, prior.linear)
-
-
-def _split(points: Floats, linear: int) -> tuple[Floats, Floats]:
-    size = points.shape[1] - linear
-    return points[:, :size], points[:, size:]
+    return Hyper(result.x)
 
 
 def _loss(
@@ -171,7 +165,7 @@ def covariances(first: Scaled, second: Scaled, hyper: Hyper) -> Floats:
     np.negative(root, out=root)
     result *= np.exp(root, out=root)
     result += CONSTANT
-    if hyper.linear:
+    if first.linear.shape[1]:
         result += hyper.slope * (first.linear @ second.linear.T)
     return np.asarray(result)
 

@@ -53,7 +53,7 @@ class View:
         self._features = features
 
     def encode(self, rows: Rows) -> tuple[Floats, Floats]:
-        """Coordinates (n, size), the last `prior.linear` linear, and the expected log time over the best (n,)."""
+        """Coordinates (n, size), those beyond `prior.lengths` linear, and the expected log time over the best (n,)."""
         return self._features.of_rows(rows), np.zeros(len(rows))
 
 
@@ -108,7 +108,7 @@ def by_lot(points: Floats, failed: NDArray[np.bool_], prior: Prior) -> bool:
     count = len(failed)
     if min(failed.sum(), count - failed.sum()) < LEAST_KNOWN:
         return False
-    hyper = Hyper(np.append(prior.centre[:-3], np.log([0.25, 0.05, prior.slope])), prior.linear)  # of 0 and 1
+    hyper = Hyper(np.append(prior.centre[:-3], np.log([0.25, 0.05, prior.slope])))  # of 0 and 1
     foretold = leave_one_out(points, failed.astype(np.float64), hyper)[0]
     share = (failed.sum() - failed) / (count - 1)
     return bool(np.square(failed - foretold).sum() > np.square(failed - share).sum())
@@ -163,7 +163,7 @@ class Surrogate:
         rng = np.random.default_rng([self._seed, due])
         learned = _learned(history, finished, LEARNED, rng)
         prior = self._view.prior
-        self.hyper = Hyper(prior.centre, prior.linear)
+        self.hyper = Hyper(prior.centre)
         if (history.states[learned] == State.TIMED).any():
             fitted = _learned(history, finished, FITTED, rng)
             failed = history.states[fitted] == State.FAILED

@@ -76,7 +76,7 @@ class TransferView(View):
         self._donors = donors
         self.scale = float(np.median([donor.deviation for donor in donors]))
         self.least_cap = float(np.median([donor.cap for donor in donors]))
-        self.prior = Prior(features.lengths, signal=0.3, linear=len(donors))
+        self.prior = Prior(features.lengths, signal=0.3)
         rows = space.sample(np.random.default_rng(0), CENTRE_ROWS)
         means = self._means(features.of_rows(rows))
         self._centre = means.mean(axis=0)
