@@ -17,9 +17,10 @@ from autotune.bench.holder import Holder
 from autotune.bench.prepare import Built
 from autotune.bench.timing import Limits, Rules
 from autotune.bench.trial import Bench
-from autotune.devices import BackendError, Batch, Session, list_devices, open_session, opencl_session, opencl_timer
+from autotune.devices import BackendError, Batch, Session, opencl_session, opencl_timer
 from autotune.model import Measurement, Outcome
 from autotune.study import Buffer, Launch, Plan, Tolerance
+from tests.test_holder import opened
 
 pytestmark = pytest.mark.device
 
@@ -36,10 +37,8 @@ kernel void count(global int *counts, global int *out) { out[0] = ++counts[0]; }
 @pytest.fixture
 def session(monkeypatch: pytest.MonkeyPatch) -> Session:
     """A session on a CPU that passes for a device with cores of its own."""
-    session = open_session(next(device for device in list_devices() if device.kind == "cpu"))
-    monkeypatch.setattr(session, "traits", replace(session.traits, shares_cores=False))
     monkeypatch.setattr(clock, "QUEUED_NS", 10**10)  # any run is short
-    return session
+    return opened()
 
 
 def bench_of(session: Session, **expected: int) -> Bench:
