@@ -169,8 +169,8 @@ class Surrogate:
             failed = history.states[fitted] == State.FAILED
             self._by_lot = by_lot(self._points[fitted], failed, prior)
             if self._by_lot:
-                fitted = _without_failures(history, fitted)
-                learned = _without_failures(history, learned)
+                worked = history.states != State.FAILED
+                fitted, learned = ([at for at in some if worked[at]] for some in (fitted, learned))
             found = targets(history, fitted, self._expected[fitted], self._view, self._by_lot)
             self.hyper = fit(self._points[fitted], found.values, prior)
             self.evidence = self._foresight(history, fitted, found)
@@ -233,10 +233,6 @@ class Surrogate:
         self._drawn = due
         self.rows = np.arange(len(self._space)) if few else np.sort(self._space.sample(rng, POOL))
         self._candidates, self._candidates_expected = self._view.encode(self.rows)
-
-
-def _without_failures(history: History, positions: list[int]) -> list[int]:
-    return [position for position in positions if history.states[position] != State.FAILED]
 
 
 def _learned(history: History, finished: NDArray[np.int64], most: int, rng: np.random.Generator) -> list[int]:
