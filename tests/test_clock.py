@@ -96,7 +96,6 @@ def test_where_events_do_not_tell_the_time_the_host_does(
     began = time.perf_counter_ns()
     report = bench_of(session, out=5).run(spin(3_000_000), None)
     assert (report.outcome, report.environment["clock"]) == (Outcome.OK, "host")
-    assert report.measurement is not None
     assert 100_000 < sum(report.measurement.samples_ns) < time.perf_counter_ns() - began
 
 

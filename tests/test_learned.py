@@ -94,7 +94,6 @@ def test_finalists_come_in_the_order_of_the_ranking(problem: Problem, searched: 
 def test_the_summary_is_that_of_the_best(problem: Problem, searched: Store) -> None:
     known, _ = lessons(searched)
     found = learned.summary(searched, known.best)
-    assert found is not None
     assert found["configuration"] == {"WPT": 4, "WG": 32, "FAST": 0}
     assert found["time_ns"] == 1320
     assert found["gflops"] is None  # a replayed trial tells nothing of its work

@@ -358,7 +358,6 @@ def test_launches_in_order_with_a_zeroed_buffer_and_local_memory(
     monkeypatch.setattr(session, "cache", 2**20)  # a server's last level takes seconds to clear
     report = run(sum_plan(cache=cache))
     assert report.outcome is Outcome.OK, report.reason  # a busy machine gives a reason: the times drifted
-    assert report.measurement is not None
     assert report.measurement.cache == cache
     assert report.busy_s > 0
 
