@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from autotune import text
 from autotune.identity import Choices, Size, in_order, size_order
@@ -24,13 +24,6 @@ _SIZES, _PANELS = 64, 3
 """Sizes of a comparison by size, and of others: the largest, where nobody says which."""
 
 
-class Sides(NamedTuple):
-    """The cells of a comparison, and how many stored sizes smaller than theirs are left out."""
-
-    cells: list[dict[str, Any]]
-    left_out: int
-
-
 def sides(
     store: Store,
     study: str,
@@ -40,11 +33,12 @@ def sides(
     choices: Choices | None = None,
     device: str = "",
     order: Sequence[str] = (),
-) -> Sides:
-    """Return a cell per value: `value`, `size`, `device`, `problem` (its number), `trials`, `reason`, `best`.
+) -> tuple[list[dict[str, Any]], int]:
+    """Return a cell per value, and how many stored sizes smaller than theirs are left out.
 
-    `best` has what `learned.summary` tells, None where `reason` says why. By default the sizes that are stored, the
-    largest of them; the choices of what was stored last; the device that was searched last.
+    A cell has `value`, `size`, `device`, `problem` (its number), `trials`, `reason` and `best`, which has what
+    `learned.summary` tells, None where `reason` says why. By default the sizes that are stored, the largest of them;
+    the choices of what was stored last; the device that was searched last.
     `order` has the names of a size as the study orders them, where it is known.
     """
     stored = [
@@ -71,7 +65,7 @@ def sides(
             told = Counter[Outcome]() if known is None else survey.outcomes(store, known.number)
             ended = sum(count for outcome, count in told.items() if outcome.ended)
             cells.append(_cell(known, size, device, text.size(size), None, ended, told))
-    return Sides(cells, 0 if sizes else len(stored_sizes) - len(wanted))
+    return cells, 0 if sizes else len(stored_sizes) - len(wanted)
 
 
 def _newest(problems: Sequence[listing.Problem]) -> list[listing.Problem]:
