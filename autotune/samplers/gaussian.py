@@ -21,6 +21,7 @@ from scipy.optimize import minimize
 Floats = NDArray[np.float64]
 
 JITTER = 1e-8
+SLOPE = 0.1
 _BOUND = 4.0  # hyperparameters stay within so many deviations of their prior
 _ITERATIONS = 30
 CONSTANT = 10.0
@@ -32,25 +33,21 @@ class Prior:
     """Normal priors on the logarithms of the hyperparameters, for targets of variance about 1.
 
     The first coordinates, scaled to 0..1, are those of the process: each has a centre in `lengths`. What comes after
-    them are linear terms of the mean, with coefficients of variance `slope` around 0.
+    them are linear terms of the mean, with coefficients of variance `SLOPE` around 0.
     """
 
     lengths: tuple[float, ...]
-    length_spread: float = 0.5
     signal: float = 1.0
-    noise: float = 1e-3
-    noise_spread: float = 1.5
-    slope: float = 0.1
 
     @property
     def centre(self) -> Floats:
         """Means of the logarithms: lengths, signal, noise, slope."""
-        return np.log([*self.lengths, self.signal, self.noise, self.slope])
+        return np.log([*self.lengths, self.signal, 1e-3, SLOPE])
 
     @property
     def spread(self) -> Floats:
         """Deviations of the logarithms."""
-        return np.array([*[self.length_spread] * len(self.lengths), 1.0, self.noise_spread, 1.0])
+        return np.array([*[0.5] * len(self.lengths), 1.0, 1.5, 1.0])
 
 
 class Scaled(NamedTuple):

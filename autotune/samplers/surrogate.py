@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.samplers.features import Features
-from autotune.samplers.gaussian import Floats, Hyper, Prior, fit, leave_one_out
+from autotune.samplers.gaussian import SLOPE, Floats, Hyper, Prior, fit, leave_one_out
 from autotune.samplers.posterior import Posterior, log_expected_improvement
 from autotune.samplers.rows import History, State
 from autotune.space import Space
@@ -108,7 +108,7 @@ def by_lot(points: Floats, failed: NDArray[np.bool_], prior: Prior) -> bool:
     count = len(failed)
     if min(failed.sum(), count - failed.sum()) < LEAST_KNOWN:
         return False
-    hyper = Hyper(np.append(prior.centre[:-3], np.log([0.25, 0.05, prior.slope])))  # of 0 and 1
+    hyper = Hyper(np.append(prior.centre[:-3], np.log([0.25, 0.05, SLOPE])))  # of 0 and 1
     foretold = leave_one_out(points, failed.astype(np.float64), hyper)[0]
     share = (failed.sum() - failed) / (count - 1)
     return bool(np.square(failed - foretold).sum() > np.square(failed - share).sum())
