@@ -192,10 +192,14 @@ class Trial:
     generation: int = field(default=0, repr=False, compare=False)
 
     @property
+    def latest(self) -> Measurement:
+        """What ranks this trial: its re-timing, else its first measurement; without samples where it has neither."""
+        return self.retimed or self.measurement or Measurement(())
+
+    @property
     def time_ns(self) -> float:
-        """The median that ranks this trial: re-timed where it was, else as first measured; NaN if none."""
-        best = self.retimed or self.measurement
-        return best.median_ns if best is not None else math.nan
+        """The median that ranks this trial; NaN if none."""
+        return self.latest.median_ns
 
     @property
     def paced_ns(self) -> float:

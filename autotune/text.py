@@ -279,11 +279,9 @@ def parse_size(texts: str | Sequence[str] | None, known: Mapping[str, int]) -> d
             raise UsageError(f"{item!r} is not a size", where="--size", hint=hint)
         if not name:
             size = dict.fromkeys(size, int(value))
-        elif name in known:
-            size[name] = int(value)
         else:
-            what, hint = f"no size named {name!r}{did_you_mean(name, known)}", f"sizes here: {_listing(known)}"
-            raise UsageError(what, where="--size", hint=hint)
+            require_known("size", [name], known, where="--size", hint=f"sizes here: {_listing(known)}")
+            size[name] = int(value)
     return size
 
 

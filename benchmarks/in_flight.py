@@ -29,16 +29,15 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 from numpy.typing import NDArray
+from recording import Recording, listed_space
 from tables import save
 
 from autotune.model import Trial, identity
 from autotune.pool.builders import COST_S, LONG_S, count_first
 from autotune.pool.tasks import Ahead
 from autotune.samplers import Proposer
-from autotune.space import Space
 from autotune.store import Store
 from autotune.study import Study
-from autotune.tuner import Recording
 
 FILE = Path(__file__).parent / "recorded" / "h200.npz"
 LEAST = 24
@@ -108,7 +107,7 @@ def recorded() -> list[Recorded]:
             indices, seconds = file[f"{number}.indices"], file[f"{number}.seconds"].astype(float)
             if len(indices) < LEAST:
                 continue
-            space = Space.of_indices(values, indices)
+            space = listed_space(values, indices)
             order = np.argsort(space.rows(indices))
             time_ns = file[f"{number}.time_ns"][order]
             outcome = np.where(np.isnan(time_ns), 2, 0).astype(np.uint8)

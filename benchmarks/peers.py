@@ -12,9 +12,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from recording import Recording
+
 from autotune.errors import SetupError
 from autotune.model import Outcome, Trial
-from autotune.tuner.replay import Recording
 
 STRATEGIES = ("adaptive_tabu_greywolf", "hybrid_vndx", "genetic_algorithm", "pso", "simulated_annealing")
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from recording import Recording
 
 from autotune.model import ProblemKey, Trial
 from autotune.samplers import Proposer
 from autotune.tuner.finale import MOST_FINALISTS
-from autotune.tuner.replay import Recording
 
 _LAUNCH_ERROR = 2  # of a recording
 

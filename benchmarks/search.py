@@ -32,12 +32,12 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 from figures import MARKS, TABLE, aggregate, figures, late, losses, print_table, table_rows
 from recorded import CALM, Disturbance, Retiming, curve, search
+from recording import Recording
 from tables import save
 
 from autotune import samplers
 from autotune.errors import AutotuneError, UsageError
 from autotune.model import Trial
-from autotune.tuner.replay import Recording
 
 DONOR_SEED = 1_000_003  # added to the seed of the searches whose trials are handed over
 DONOR_TRIALS = 200

@@ -18,10 +18,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 from numpy.typing import NDArray
+from recording import Recording
 from tables import save
 
 from autotune.samplers import Proposer
-from autotune.tuner.replay import Recording
 
 BUDGET = 200
 AHEAD = 20

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from autotune.devices import environment
+from autotune.devices import Session, environment, list_devices, open_session
 from autotune.store import Store
 from autotune.study import Problem
 from tests import postgres
@@ -95,3 +95,9 @@ def postgres_server() -> Iterator[str]:
         Path(folder).chmod(0o755)  # the server runs as an ordinary user
         with postgres.server(Path(folder)) as url:
             yield url
+
+
+@pytest.fixture(scope="module")
+def session() -> Session:
+    """A session on the CPU."""
+    return open_session(next(device for device in list_devices() if device.kind == "cpu"))

@@ -7,7 +7,7 @@ import pytest
 
 from autotune.bench.arena import POISON, Arena, Guarded
 from autotune.bench.verify import Checker
-from autotune.devices import Session, list_devices, open_session, opencl_objects
+from autotune.devices import Session, opencl_objects
 from autotune.study import Buffer, Plan
 
 pytestmark = pytest.mark.device
@@ -19,11 +19,6 @@ kernel void overrun(global const T *x, global T *y, float a, float b) {
     y[i] = (T)(a * x[i] + b * y[i]);
 }
 """
-
-
-@pytest.fixture(scope="module")
-def session() -> Session:
-    return open_session(next(device for device in list_devices() if device.kind == "cpu"))
 
 
 def prepared(session: Session, kind: str, access: str) -> tuple[Arena, list[Guarded]]:

@@ -27,64 +27,27 @@ from autotune.cli.check import _excluded_rows
 from autotune.devices import find_device, linker, load_backend
 from autotune.pool import sizing
 from autotune.samplers import SAMPLERS
+from autotune.study import toml
 from tests.processes import has_ended
-from tests.studies import SOURCE
+from tests.studies import SOURCE, TABLE
 
 pytestmark = pytest.mark.device
 
-STUDY = """
-name = "saxpy"
-about = "y = alpha * x + y"
-kernel = "saxpy.cl"
-
-[sizes]
-N = 1000
-[size_lists]
-ladder = [{ N = 100 }, { N = 1000 }]
-
-[choices]
-T = ["float", "double"]
-
-[parameters.WPT]
-values = [1, 2, 4]
-about = "elements per work-item"
-[parameters.WG]
-values = [32, 64, 8192]
-default = 64
-
-[[constraints]]
-require = "WPT * WG <= 8192"
-reason = "a work-group covers at most 8192 elements"
-
-[arguments.alpha]
-type = "float"
-value = "2.5"
-[arguments.x]
-type = "T"
-shape = ["N"]
-access = "in"
-[arguments.y]
-type = "T"
-shape = ["N"]
-access = "inout"
-
-[[launch]]
-entry = "saxpy"
-global = ["round_up(ceil_div(N, WPT), WG)"]
-local = ["WG"]
-arguments = ["N", "alpha", "x", "y"]
-
-[reference]
-numpy = { y = "alpha * x + y" }
-
-[tolerance]
-relative = 1e-6
-absolute = 1e-6
-
-[work]
-flops = "2 * N"
-bytes = "12 * N"
-"""
+STUDY = (
+    toml(
+        {
+            **{name: part for name, part in TABLE.items() if name not in ("defines", "options")},
+            "about": "y = alpha * x + y",
+            "parameters": {
+                "WPT": {"values": [1, 2, 4], "about": "elements per work-item"},
+                "WG": {"values": [32, 64, 8192], "default": 64},
+            },
+            "constraints": [{"require": "WPT * WG <= 8192", "reason": "a work-group covers at most 8192 elements"}],
+        },
+        "",
+    )
+    + '[reference]\nnumpy = { y = "alpha * x + y" }\n'
+)
 
 PRODUCT = """
 name = "product"

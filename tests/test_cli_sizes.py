@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,30 +15,21 @@ import pytest
 
 from autotune import tuner
 from autotune.devices import find_device
-from autotune.model import Measurement, Outcome, Trial
+from autotune.model import Identity, Measurement, Outcome, Trial, identity
 from autotune.reports import verify as verifying
 from autotune.store import Store
 from autotune.study import Problem, Study
-from autotune.tuner import Measured, ReplayEvaluator, Request, Result
+from autotune.tuner import ReplayEvaluator, Request, Result
 from autotune.tuner import run as real
 from tests.stored import put
-from tests.studies import SOURCE
-from tests.test_cli import STUDY, one_error, run
+from tests.test_cli import STUDY, one_error, own_place, run
 
 pytestmark = pytest.mark.device
 
+__all__ = ["own_place"]  # a fixture
+
 ORIGIN = {"format": "t4", "file": "results.json", "entry": "{}"}
 FAST, DEFAULT = {"WPT": 4, "WG": 32}, {"WPT": 1, "WG": 64}
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the study and a database of its own."""
-    (tmp_path / "saxpy.toml").write_text(STUDY)
-    (tmp_path / "saxpy.cl").write_text(SOURCE)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("AUTOTUNE_DB", str(tmp_path / "a.db"))
-    return tmp_path
 
 
 def recorded(one: Problem, failed: Outcome | None = None) -> list[Trial]:
@@ -51,14 +43,25 @@ def recorded(one: Problem, failed: Outcome | None = None) -> list[Trial]:
     ]
 
 
-@pytest.fixture
-def replayed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Searches of several sizes answer from records."""
+def answer(
+    monkeypatch: pytest.MonkeyPatch,
+    trials_of: Callable[[Problem], list[Trial]],
+    after: Callable[[Any], object] = lambda stop: None,
+) -> None:
+    """Have searches answer from records; `after` is called with what stops them."""
 
     def search(request: Request, stop: threading.Event | None = None, **options: Any) -> Result:
-        return real(request, stop, evaluator=ReplayEvaluator(recorded(request.problem)), **options)
+        result = real(request, stop, evaluator=ReplayEvaluator(trials_of(request.problem)), **options)
+        after(stop)
+        return result
 
     monkeypatch.setattr("autotune.tuner.run", search)
+
+
+@pytest.fixture
+def replayed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Searches answer from records in which everything passes."""
+    answer(monkeypatch, recorded)
 
 
 def problem(n: int = 1000) -> Problem:
@@ -98,10 +101,10 @@ def test_several_sizes_are_searched_and_covered(replayed: None) -> None:
         assert nearest["mean_loss"] <= nearest["worst_loss"]
 
 
-def test_several_studies_share_a_budget_and_one_that_fails_stops_no_other(replayed: None, folder: Path) -> None:
-    (folder / "twice.toml").write_text(STUDY.replace('name = "saxpy"', 'name = "twice"'))
+def test_several_studies_share_a_budget_and_one_that_fails_stops_no_other(replayed: None) -> None:
+    Path("twice.toml").write_text(STUDY.replace('name = "saxpy"', 'name = "twice"'))
     never = STUDY.replace('name = "saxpy"', 'name = "never"')
-    (folder / "never.toml").write_text(never + '[[constraints]]\nrequire = "N < 64"\n')
+    Path("never.toml").write_text(never + '[[constraints]]\nrequire = "N < 64"\n')
     words = ("search", "./saxpy.toml", "./never.toml", "./twice.toml", "--sizes", "100,1000", "--trials", "9")
     result = run(*words, code=2)
     assert "N < 64" in one_error(result)
@@ -128,14 +131,13 @@ def test_the_command_that_goes_on_has_what_the_search_had(replayed: None) -> Non
 def test_a_default_that_was_stopped_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     slow = "clearly slower than the best: 3 times as long after 6 runs"
 
-    def search(request: Request, stop: threading.Event | None = None, **options: Any) -> Result:
-        trials = [
+    def stopped(one: Problem) -> list[Trial]:
+        return [
             replace(trial, outcome=Outcome.STOPPED, reason=slow) if trial.configuration == DEFAULT else trial
-            for trial in recorded(request.problem)
+            for trial in recorded(one)
         ]
-        return real(request, stop, evaluator=ReplayEvaluator(trials), **options)
 
-    monkeypatch.setattr("autotune.tuner.run", search)
+    answer(monkeypatch, stopped)
     said = " ".join(run("search", "./saxpy.toml", "--trials", "2").stdout.split())
     assert f" µs: {slow}, as it was then; not timed in turns with the best " in said
 
@@ -169,23 +171,14 @@ def test_a_bad_list_is_one_error(replayed: None) -> None:
 
 
 def test_sizes_at_which_nothing_passes_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    def search(request: Request, stop: threading.Event | None = None, **options: Any) -> Result:
-        trials = recorded(request.problem, Outcome.CRASH if request.problem.size["N"] == 7 else None)
-        return real(request, stop, evaluator=ReplayEvaluator(trials), **options)
-
-    monkeypatch.setattr("autotune.tuner.run", search)
+    answer(monkeypatch, lambda one: recorded(one, Outcome.CRASH if one.size["N"] == 7 else None))
     result = run("search", "./saxpy.toml", "--sizes", "7,8", "--trials", "4", code=1)
     assert "no configuration passed at N=7; autotune check ./saxpy.toml" in one_error(result)
     assert "none passed: 2 crash" in result.stdout
 
 
 def test_a_search_that_is_interrupted_keeps_and_shows_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def search(request: Request, stop: threading.Event, **options: Any) -> Result:
-        result = real(request, stop, evaluator=ReplayEvaluator(recorded(request.problem)), **options)
-        stop.set()
-        return result
-
-    monkeypatch.setattr("autotune.tuner.run", search)
+    answer(monkeypatch, recorded, after=threading.Event.set)
     result = run("search", "./saxpy.toml", "--sizes", "7,8", "--trials", "4", code=130)
     assert "not searched" in result.stdout
     with Store.open() as store:
@@ -208,12 +201,12 @@ def test_a_borrowed_best_is_verified_on_the_device_beside_the_default(monkeypatc
 
 
 def measured(best_ns: tuple[int, ...], default_ns: tuple[int, ...], outcome: Outcome = Outcome.OK) -> Any:
-    def measure(request: Request, *_: object, **__: object) -> Measured:
+    def measure(*_: object, **__: object) -> dict[Identity, Trial]:
         trials = [
             Trial(FAST, outcome, "off by 3", retimed=Measurement(best_ns)),
             Trial(DEFAULT, Outcome.OK, retimed=Measurement(default_ns)),
         ]
-        return Measured(request.problem, {tuple(sorted(trial.configuration.items())): trial for trial in trials})
+        return {identity(trial.configuration): trial for trial in trials}
 
     return measure
 

@@ -58,7 +58,6 @@ def test_every_value_gets_equal_trials_and_its_own_best(store: Store) -> None:
     assert [cell.value for cell in cells] == [str(value) for value in values]
     assert [trials for _, trials in spent] == [3] * len(values)
     for cell, value in zip(cells, values, strict=True):
-        assert cell.best is not None
         assert cell.best.configuration["WPT"] == value
         assert cell.trials == 3
 

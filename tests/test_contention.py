@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -128,14 +128,10 @@ def test_short_times_are_left_alone() -> None:
     assert stretch([20_000] * 9, 0.5) == 1
 
 
-class Told:
-    """A bench's contention, in turn; what each reading begins with is not told of."""
-
-    def __init__(self, shares: Iterable[float]) -> None:
-        self._told = itertools.chain.from_iterable((0.0, share) for share in shares)
-
-    def read(self) -> float:
-        return next(self._told, 0.0)
+def told(shares: Iterable[float]) -> Callable[[], float]:
+    """What a bench is told of contention, reading by reading; then of none."""
+    left = iter(shares)
+    return lambda: next(left, 0.0)
 
 
 def bench_of(shares: Iterable[float], monkeypatch: pytest.MonkeyPatch) -> Bench:
@@ -144,7 +140,8 @@ def bench_of(shares: Iterable[float], monkeypatch: pytest.MonkeyPatch) -> Bench:
     data = np.arange(1, 101, dtype=np.int32)
     rules = Rules(maximum=5, most=5, warmup=3, least_s=0.0)
     bench = Bench(session, {"source": data}, {"target": data}, rules, Limits(), lambda *_: None)
-    monkeypatch.setattr(bench, "_contention", Told(shares))
+    # What each reading begins with is not told of.
+    monkeypatch.setattr(bench, "contention", told(reading for share in shares for reading in (0.0, share)))
     return bench
 
 
@@ -193,20 +190,10 @@ def test_long_times_are_not_taken_again_for_what_others_had(monkeypatch: pytest.
 # Finalists ------------------------------------------------------------------------------------------------
 
 
-class Repeating:
-    """Contention before the first run, at the beginning of a turn, then of each sample that is asked for."""
-
-    def __init__(self, shares: Iterable[float]) -> None:
-        self._shares = iter(shares)
-
-    def read(self) -> float:
-        return next(self._shares, 0.0)
-
-
 def test_a_contended_turn_is_made_up_for_before_anybody_has_another(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = bench_of([], monkeypatch)
     first_turns = [0.0, 0.0]
-    monkeypatch.setattr(bench, "_contention", Repeating([*first_turns, 0.0, 0.4, 0.0, 0.0]))
+    monkeypatch.setattr(bench, "contention", told([*first_turns, 0.0, 0.4, 0.0, 0.0]))
     rounds = list[int]()
     judge = Finals._judge
 
@@ -231,8 +218,7 @@ def test_what_is_late_for_others_work_waits_as_long_again(
     monkeypatch.setattr(tour, "time", clock)
     bench = bench_of([], monkeypatch)
     readings = itertools.count()
-    busy = SimpleNamespace(read=lambda: 0.5 if next(readings) > 5 and clock.monotonic() < until else 0.0)
-    monkeypatch.setattr(bench, "_contention", busy)
+    monkeypatch.setattr(bench, "contention", lambda: 0.5 if next(readings) > 5 and clock.monotonic() < until else 0.0)
     found = [one for one in bench.retime([copying(), copying()], None, 30.0) if isinstance(one, Measurement)]
     first, second = found
     assert len(first.samples_ns) == len(second.samples_ns) >= 3
@@ -243,7 +229,7 @@ def test_what_is_late_for_others_work_waits_as_long_again(
 
 def test_where_all_rounds_are_contended_they_count(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = bench_of([], monkeypatch)
-    monkeypatch.setattr(bench, "_contention", Repeating(itertools.repeat(0.5)))
+    monkeypatch.setattr(bench, "contention", told(itertools.repeat(0.5)))
     first, second = bench.retime([copying(), copying()], None, 0.2)
     assert isinstance(first, Measurement)
     assert isinstance(second, Measurement)

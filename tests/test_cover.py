@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from autotune.errors import AutotuneError
-from autotune.model import Configuration, Measurement, Outcome, Trial
+from autotune.model import Configuration, Measurement, Outcome, Trial, identity
 from autotune.pool import Stopped
 from autotune.reports import cover as covering
 from autotune.reports.cover import Rule, choose, cover, rule
@@ -158,16 +158,16 @@ def test_given_configurations_are_tried_and_timed_in_turns_and_stored(store: Sto
         [ok(FIRST, *[90] * 6), ok(SECOND, *[50] * 6), Trial(SLOW, Outcome.WRONG_RESULT, reason="off")], 2
     )
     found = measure(request, [FIRST, SECOND, SLOW], evaluator=evaluator)
-    times = [found.of(one).time_ns for one in (FIRST, SECOND)]
+    times = [found[identity(one)].time_ns for one in (FIRST, SECOND)]
     assert times == [91, 51]
-    assert found.of(SLOW).outcome is Outcome.WRONG_RESULT
+    assert found[identity(SLOW)].outcome is Outcome.WRONG_RESULT
     stored = store.trials(request.problem.key)
     assert [trial.configuration for trial in stored] == [FIRST, SECOND, SLOW]
     assert stored[1].retimed == Measurement((51,) * 6)
     assert stored[1].verified_runs == 3
     # The best is timed with it: the ranking compares times that were taken together.
     again = measure(request, [FIRST], evaluator=Replay([ok(FIRST, *[70] * 6), ok(SECOND, *[60] * 6)]), anew=True)
-    assert again.of(FIRST).time_ns == 71
+    assert again[identity(FIRST)].time_ns == 71
     assert store.trials(request.problem.key)[1].time_ns == 61
     assert [row.sampler for row in store.history(limit=1)] == ["measure"]
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -19,6 +20,7 @@ from autotune.tuner import Budget, ReplayEvaluator, Request, Result, fastest
 from autotune.tuner.finale import MOST_FINALISTS, finalists, ties
 
 Stop = threading.Event | None
+Answers = Sequence[Measurement | Trial | None]
 
 
 def ranked(problem: Problem) -> list[Trial]:
@@ -31,23 +33,33 @@ def ranked(problem: Problem) -> list[Trial]:
 
 
 class Finals(ReplayEvaluator):
-    """Fails some configurations when they are timed again; notes which ones were."""
+    """Fails some configurations when they are timed again; notes which ones were.
 
-    def __init__(self, trials: Sequence[Trial], failing: Sequence[Trial] = ()) -> None:
+    `before` is called with it and `stop` before a round, `anew` gives what is measured in the place of what was.
+    """
+
+    def __init__(
+        self,
+        trials: Sequence[Trial],
+        failing: Sequence[Trial] = (),
+        before: Callable[[Finals, Stop], object] = lambda finals, stop: None,
+        anew: Callable[[Measurement], Measurement] = lambda measured: measured,
+    ) -> None:
         super().__init__(trials)
+        self.before, self.anew = before, anew
         self.failing = {identity(trial.configuration) for trial in failing}
         self.rounds: list[list[Identity]] = []
         self.bounds: list[float | None] = []
 
-    def retime(
-        self, configurations: Sequence[Configuration], budget_s: float = 0.0, stop: Stop = None
-    ) -> Sequence[Measurement | Trial | None]:
+    def retime(self, configurations: Sequence[Configuration], budget_s: float = 0.0, stop: Stop = None) -> Answers:
+        self.before(self, stop)
         self.rounds.append([identity(one) for one in configurations])
         self.bounds.append(self.best_ns)
         return [
-            Trial(one, Outcome.CRASH, reason="gone") if identity(one) in self.failing else measured
+            Trial(one, Outcome.CRASH, reason="gone") if identity(one) in self.failing
+            else self.anew(measured) if isinstance(measured, Measurement) else measured
             for one, measured in zip(configurations, super().retime(configurations), strict=True)
-        ]
+        ]  # fmt: skip
 
 
 def search(
@@ -70,7 +82,6 @@ def test_finalists_are_timed_as_the_fastest_of_them_calls_for(problem: Problem, 
 def test_a_finalist_that_fails_is_a_failed_trial_and_not_the_best(problem: Problem, store: Store) -> None:
     trials = ranked(problem)
     result = search(problem, store, Finals(trials, failing=trials[:1]))
-    assert result.best is not None
     assert result.best.configuration == trials[1].configuration
     assert dict(result.failures) == {Outcome.CRASH: 1}
     first, last = [one for one in store.trials(problem.key) if one.configuration == trials[0].configuration]
@@ -81,7 +92,6 @@ def test_nothing_is_named_that_was_not_timed_again(problem: Problem, store: Stor
     trials = ranked(problem)
     evaluator = Finals(trials, failing=trials[: FINALISTS + 2])
     result = search(problem, store, evaluator)
-    assert result.best is not None
     assert result.best.configuration == trials[FINALISTS + 2].configuration
     assert result.best.retimed is not None
     assert len(evaluator.rounds) == 2
@@ -99,61 +109,48 @@ def test_one_alone_is_timed_again_too(problem: Problem, store: Store) -> None:
     evaluator = Finals([only, *(replace(other, outcome=Outcome.CRASH, measurement=None) for other in others)])
     result = search(problem, store, evaluator)
     assert evaluator.rounds == [[identity(only.configuration)]]
-    assert result.best is not None
     assert result.best.retimed is not None
 
 
-class Interrupted(Finals):
-    def retime(
-        self, configurations: Sequence[Configuration], budget_s: float = 0.0, stop: Stop = None
-    ) -> Sequence[Measurement | Trial | None]:
-        raise KeyboardInterrupt
+def interrupted(finals: Finals, _: Stop) -> None:
+    raise KeyboardInterrupt
 
 
 def test_finalists_that_an_interrupted_search_left_are_timed_by_the_next_and_only_once(
     problem: Problem, store: Store
 ) -> None:
-    assert search(problem, store, Interrupted(ranked(problem))).reason == "interrupted"
+    assert search(problem, store, Finals(ranked(problem), before=interrupted)).reason == "interrupted"
     evaluator = Finals(ranked(problem))
     for _ in range(2):
         result = search(problem, store, evaluator)
         assert result.trials == 0
         assert len(evaluator.rounds) == 1
-        assert result.best is not None
         assert result.best.retimed is not None
 
 
-class StoppedMeanwhile(Finals):
-    def retime(
-        self, configurations: Sequence[Configuration], budget_s: float = 0.0, stop: Stop = None
-    ) -> Sequence[Measurement | Trial | None]:
-        assert stop is not None
-        stop.set()
-        raise Stopped
+def stopped(_: Finals, stop: Stop) -> None:
+    assert stop is not None
+    stop.set()
+    raise Stopped
 
 
 def test_who_sets_stop_ends_a_search_among_its_finalists(problem: Problem, store: Store) -> None:
     stop = threading.Event()
-    result = search(problem, store, StoppedMeanwhile(ranked(problem)), stop=stop)
+    result = search(problem, store, Finals(ranked(problem), before=stopped), stop=stop)
     assert result.reason == "interrupted"
     assert result.best is not None
     assert result.trials == len(problem.space)
 
 
-class InterruptedLater(Finals):
-    def retime(
-        self, configurations: Sequence[Configuration], budget_s: float = 0.0, stop: Stop = None
-    ) -> Sequence[Measurement | Trial | None]:
-        if self.rounds:
-            raise KeyboardInterrupt
-        return super().retime(configurations, budget_s)
+def interrupted_later(finals: Finals, _: Stop) -> None:
+    if finals.rounds:
+        raise KeyboardInterrupt
 
 
 def test_what_failed_before_an_interruption_is_not_named(problem: Problem, store: Store) -> None:
     trials = ranked(problem)
-    result = search(problem, store, InterruptedLater(trials, failing=trials[: FINALISTS + 1]))
+    result = search(problem, store, Finals(trials, trials[: FINALISTS + 1], before=interrupted_later))
     assert result.reason == "interrupted"
-    assert result.best is not None
     assert result.best.configuration == trials[FINALISTS].configuration
 
 
@@ -184,7 +181,6 @@ def test_what_was_stopped_for_one_that_failed_is_measured_again(
     evaluator = Bounded(trials, failing=trials[:failing])
     starts = [trial.configuration for trial in trials[::step]]
     result = search(problem, store, evaluator, starts)
-    assert result.best is not None
     assert result.best.configuration == trials[failing].configuration
     assert result.best.retimed is not None
     assert max(evaluator.tried.values()) == tries
@@ -262,54 +258,25 @@ def test_a_result_says_where_the_machine_was_too_noisy_to_rank(problem: Problem,
     assert replace(quiet, best=noisy, ties=()).is_ranked
 
 
-class Noisy(Finals):
-    """Whose finalists are as fast as each other, within a fifth of their time."""
-
-    def retime(
-        self, configurations: Sequence[Configuration], budget_s: float = 0.0, stop: Stop = None
-    ) -> Sequence[Measurement | Trial | None]:
-        super().retime(configurations)
-        return [Measurement(tuple(range(1000, 1240, 12))) for _ in configurations]
+def noisy(_: Measurement) -> Measurement:
+    """As fast as all others, within a fifth of their time."""
+    return Measurement(tuple(range(1000, 1240, 12)))
 
 
 def test_what_noise_kept_from_being_ranked_is_timed_anew_by_the_next_search(problem: Problem, store: Store) -> None:
-    assert not search(problem, store, Noisy(ranked(problem))).is_ranked
+    assert not search(problem, store, Finals(ranked(problem), anew=noisy)).is_ranked
     evaluator = Finals(ranked(problem))
     result = search(problem, store, evaluator)
     assert (result.trials, len(evaluator.rounds), result.is_ranked) == (0, 1, True)
 
 
-class Throttled(Finals):
-    """Whose device is throttled while the finalists are timed."""
-
-    def retime(
-        self, configurations: Sequence[Configuration], budget_s: float = 0.0, stop: Stop = None
-    ) -> Sequence[Measurement | Trial | None]:
-        found = super().retime(configurations)
-        return [
-            replace(one, verified_runs=3, throttled="hw_slowdown") if isinstance(one, Measurement) else one
-            for one in found
-        ]
-
-
-class Cool(Finals):
-    """Whose device is not."""
-
-    def retime(
-        self, configurations: Sequence[Configuration], budget_s: float = 0.0, stop: Stop = None
-    ) -> Sequence[Measurement | Trial | None]:
-        found = super().retime(configurations)
-        return [replace(one, verified_runs=3) if isinstance(one, Measurement) else one for one in found]
-
-
 def test_what_a_throttled_device_timed_is_timed_anew_by_the_next_search(problem: Problem, store: Store) -> None:
-    hot = search(problem, store, Throttled(ranked(problem)))
-    assert hot.best is not None
+    throttled = partial(replace, verified_runs=3, throttled="hw_slowdown")
+    hot = search(problem, store, Finals(ranked(problem), anew=throttled))
     assert hot.best.throttled == "hw_slowdown"
     for rounds in (1, 0):
-        evaluator = Cool(ranked(problem))
+        evaluator = Finals(ranked(problem), anew=partial(replace, verified_runs=3))
         found = search(problem, store, evaluator)
-        assert found.best is not None
         assert (found.trials, len(evaluator.rounds), found.best.throttled) == (0, rounds, "")
 
 
@@ -326,7 +293,6 @@ def test_what_an_earlier_search_timed_again_is_not_named_by_that_day_s_pace(prob
     tuner.run(first, evaluator=Finals(trials))
     today = Finals(slower(trials, 1.06))
     result = tuner.run(replace(first, budget=Budget(trials=1), start=[newcomer]), evaluator=today)
-    assert result.best is not None
     assert result.best.configuration == newcomer
     assert {identity(quick), identity(rival)} <= set(today.rounds[0])
 
@@ -337,7 +303,6 @@ def test_a_gain_is_told_of_times_taken_in_the_same_turns_only(problem: Problem, 
     budget = Budget(trials=2)
     request = Request(problem, database=store.where, sampler="random", seed=1, budget=budget, start=[default, best])
     result = tuner.run(request, evaluator=Finals(ranked(problem)))
-    assert result.gain is not None
     assert result.gain[0] > 1
     again = tuner.run(replace(request, budget=Budget(trials=1)), evaluator=Finals(ranked(problem)))
     assert again.gain is not None  # nothing has changed: what was stored of it says it

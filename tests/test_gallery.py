@@ -14,7 +14,7 @@ from autotune.bench import Limits, Report, Rules
 from autotune.bench.reference import ReferenceBench
 from autotune.bench.trial import Bench
 from autotune.cli import app
-from autotune.devices import Session, list_devices, open_session
+from autotune.devices import Session
 from autotune.errors import DeviceError
 from autotune.model import Configuration, Outcome
 from autotune.study import Problem, Study, check_entries, check_inputs, check_reference, expected_data, input_data
@@ -30,11 +30,6 @@ OTHERS: dict[str, dict[str, Any]] = {
 """What is launched in another way than the default, which the example itself shows."""
 
 RULES = Rules(minimum=1, maximum=1, least_s=0.0, warmup=1)
-
-
-@pytest.fixture(scope="module")
-def session() -> Session:
-    return open_session(next(device for device in list_devices() if device.kind == "cpu"))
 
 
 def run(session: Session, study: Study, *configurations: Configuration, size: Any = None) -> list[Report]:

@@ -37,7 +37,7 @@ def bests(store: Store) -> list[dict[str, Value] | None]:
     elsewhere = compare.compare(tuned, "device", [size], CHOICES, [OTHER], store, trials=1, search=None)
     covered = cover([Request(PROBLEM, database=store.where)], searching=str, search=False)
     known = learned.sample(store, 1)
-    (side,) = sides.sides(store, tuned.name, "size").cells
+    (side,) = sides.sides(store, tuned.name, "size")[0]
     entry = collect(tuned.text, CHOICES, database=store.where).entries[0]
     return [
         dict(found.configuration),
@@ -84,7 +84,7 @@ def test_trials_are_counted_from_the_generation_that_answers_on(store: Store) ->
     def trials() -> int:
         """Return what all say, whoever counts."""
         asked = (PROBLEM.study.text, PROBLEM.size, CHOICES, DEVICE.fingerprint)
-        (side,) = sides.sides(store, PROBLEM.study.name, "size").cells
+        (side,) = sides.sides(store, PROBLEM.study.name, "size")[0]
         told = {
             lookup.best(*asked, database=store.where).trials,
             len(store.answering(PROBLEM.key)),
@@ -121,7 +121,7 @@ def test_what_another_tool_made_is_not_counted(store: Store) -> None:
 def test_why_a_side_has_no_best_is_told_of_the_trials_that_it_counts(store: Store) -> None:
     search(store, Trial(FIRST, Outcome.CRASH), Trial(SECOND, Outcome.CRASH))
     search(store, Trial(THIRD, Outcome.COMPILE_ERROR), fresh=True)
-    (side,) = sides.sides(store, PROBLEM.study.name, "size").cells
+    (side,) = sides.sides(store, PROBLEM.study.name, "size")[0]
     assert (side["trials"], side["reason"]) == (1, "1 trial failed: 1 compile_error")
 
 

@@ -111,7 +111,6 @@ def test_finalists_come_in_the_order_of_the_ranking(problem: Problem, searched: 
 def test_the_summary_is_that_of_the_best(problem: Problem, searched: Store) -> None:
     known, _ = lessons(searched)
     found = learned.summary(searched, known.best)
-    assert found is not None
     assert found["configuration"] == {"WPT": 4, "WG": 32, "FAST": 0}
     assert found["time_ns"] == 1320
     assert found["gflops"] is None  # a replayed trial tells nothing of its work
@@ -181,21 +180,12 @@ def test_values_of_both_kinds_stand_in_one_order(store: Store) -> None:
     assert [one["value"] for one in lessons(store)[1]["values"]["A"]] == [1, 2, "a", "b"]
 
 
-def test_retimings_stand_before_first_medians(store: Store) -> None:
-    put(
-        store,
-        [Trial({"A": 1}, Outcome.OK, measurement=Measurement((9,)), retimed=Measurement((4, 4, 4))), ok({"A": 2}, 8)],
-    )
-    assert survey.retimings(store, [1, 2]) == {1: Measurement((4, 4, 4))}
+def test_retimings_stand_before_first_medians_but_for_those_of_another_driver(store: Store, tmp_path: Path) -> None:
+    again = Measurement((4, 4, 4))
+    put(store, [Trial({"A": 1}, Outcome.OK, measurement=Measurement((9,)), retimed=again), ok({"A": 2}, 8)])
+    assert survey.retimings(store, [1, 2]) == {1: again}
     assert survey.retimed(store, 1, 5) == [1]
     assert lessons(store)[0].measured[0].time_ns == 4
-
-
-def test_a_retiming_under_another_driver_than_its_trial_is_none(store: Store, tmp_path: Path) -> None:
-    put(
-        store,
-        [Trial({"A": 1}, Outcome.OK, measurement=Measurement((9,)), retimed=Measurement((4, 4, 4))), ok({"A": 2}, 8)],
-    )
     with closing(sqlite3.connect(tmp_path / "a.db")) as connection, connection:
         connection.execute("UPDATE retimings SET driver = 'another'")
     assert survey.retimings(store, [1, 2]) == {}

@@ -1,28 +1,19 @@
 """The live display and the plain lines of a running search."""
 
 import re
-from dataclasses import dataclass, field
+from functools import partial
 from io import StringIO
 from itertools import repeat
 
 from rich.console import Console
 
+from autotune import tuner
 from autotune.cli.progress import show
 from autotune.model import Measurement, Outcome, Trial
 
-
-@dataclass(frozen=True)
-class Progress:
-    """The fields of search.Progress that a display reads."""
-
-    done: int = 0
-    total: int | None = 40
-    failures: dict = field(default_factory=dict)
-    best: Trial | None = None
-    elapsed_s: float = 1.0
-    rate: float = 4.25
-    left_s: float | None = 75.0
-    phase: str = "searching"
+Progress = partial(
+    tuner.Progress, done=0, total=40, failures={}, best=None, elapsed_s=1.0, rate=4.25, left_s=75.0, phase="searching"
+)
 
 
 def trial(ns):

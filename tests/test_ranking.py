@@ -141,7 +141,6 @@ def asked(problem: Problem, store: Store) -> Best:
 
 def require_agreement(problem: Problem, store: Store, result: Result, expected: Configuration) -> None:
     found = asked(problem, store)
-    assert result.best is not None
     assert result.best.configuration == found.configuration == expected
     assert (result.best.time_ns, found.match) == (found.time_ns, Match.EXACT)
 

@@ -64,7 +64,6 @@ def test_the_expected_output_is_computed_in_float64() -> None:
     problem = Problem(study())
     inputs = input_data(problem)
     found = expected_data(problem, inputs)
-    assert found is not None
     assert found["y"].dtype == np.float64
     assert np.array_equal(found["y"], 2.5 * inputs["x"].astype(np.float64) + inputs["y"])
 
@@ -91,7 +90,6 @@ def test_a_difference_of_unsigned_integers_may_be_negative(kind: str) -> None:
     told = {"numpy": {"y": "x - y", "z": "abs(x - y) / 2"}}
     problem = Problem(study(arguments=arguments, launch=[launch], reference=told))
     found = expected_data(problem, input_data(problem))
-    assert found is not None
     assert set(found["y"]) == {np.iinfo(found["y"].dtype).max}  # wraps to the output's type
     assert set(found["z"]) == {0.5}
 
@@ -137,7 +135,6 @@ def test_a_function_given_in_python_runs() -> None:
     problem = Problem(study(reference=lambda x, y, alpha, N: {"y": alpha * x + y + N}))
     inputs = input_data(problem)
     found = expected_data(problem, inputs)
-    assert found is not None
     assert np.allclose(found["y"], 2.5 * inputs["x"] + inputs["y"] + 1000)
 
 
@@ -153,7 +150,6 @@ def test_a_reference_is_given_what_the_user_chose(reference: Any) -> None:
     check_reference(problem)
     inputs = input_data(problem)
     found = expected_data(problem, inputs)
-    assert found is not None
     assert np.allclose(found["y"], 2.5 * inputs["x"] + 3)
 
 
@@ -172,7 +168,6 @@ def test_a_file_with_python_runs_only_when_allowed(tmp_path: Path, monkeypatch: 
     with pytest.raises(StudyError, match="--allow-python"):
         expected_data(problem, inputs)
     found = expected_data(problem, inputs, python=lambda path, name, names: {"y": names["x"]})
-    assert found is not None
     assert np.array_equal(found["y"], inputs["x"].astype(np.float64))
 
 

@@ -13,7 +13,8 @@ import pytest
 from autotune.errors import UsageError
 from autotune.model import Configuration, Measurement, Outcome, Trial
 from autotune.pool import Evaluator
-from autotune.tuner import Recording, ReplayEvaluator
+from autotune.tuner import ReplayEvaluator
+from benchmarks.recording import Recording
 from tests.contracts.evaluator import EvaluatorContract
 
 
@@ -60,7 +61,7 @@ def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_evaluator_answers_in_the_order_submitted(recording: Recording) -> None:
-    with ReplayEvaluator.of(recording, capacity=2) as evaluator:
+    with recording.evaluator(capacity=2) as evaluator:
         for x, y in [(16, 2), (32, 1)]:
             evaluator.submit({"y": y, "x": x, "k": 7})
         assert [evaluator.collect().outcome for _ in range(2)] == [Outcome.OK, Outcome.LAUNCH_ERROR]
@@ -82,7 +83,7 @@ def test_the_evaluator_answers_from_stored_trials() -> None:
 class TestReplayEvaluator(EvaluatorContract):
     @pytest.fixture
     def evaluator(self, recording: Recording) -> Evaluator:
-        return ReplayEvaluator.of(recording)
+        return recording.evaluator()
 
     @pytest.fixture
     def passing(self) -> list[Configuration]:
@@ -94,7 +95,7 @@ class TestReplayEvaluator(EvaluatorContract):
 
 
 def test_the_one_submitted_first_and_some_more_are_not_withdrawn(recording: Recording) -> None:
-    evaluator = ReplayEvaluator.of(recording)
+    evaluator = recording.evaluator()
     for x, y in ((16, 2), (32, 1), (32, 2), (8, 1)):
         evaluator.submit({"x": x, "k": 7, "y": y})
     assert evaluator.withdraw(leave=2) == [{"x": 8, "k": 7, "y": 1}]

@@ -69,10 +69,17 @@ def keys(trials: list[Trial]) -> list[tuple]:
 pytestmark = pytest.mark.parametrize("sampler", list(SAMPLERS))
 
 
-def test_proposes_each_valid_configuration_once_and_then_nothing(sampler: str, small: Space) -> None:
-    trials = search(Proposer(small, sampler, seed=1), len(small) + 5)
-    assert len(trials) == len(small)
-    assert len(set(keys(trials))) == len(small)
+@pytest.mark.parametrize(
+    "evaluate",
+    [
+        measure,
+        lambda c: Trial(c, Outcome.COMPILE_ERROR, "no"),
+        lambda c: Trial(c, Outcome.OK, measurement=Measurement((9,))),  # all equally fast
+    ],
+)
+def test_proposes_each_valid_configuration_once_and_then_nothing(sampler: str, small: Space, evaluate) -> None:
+    trials = search(Proposer(small, sampler, seed=1), len(small) + 5, evaluate)
+    assert len(set(keys(trials))) == len(trials) == len(small)
     assert all(trial.configuration in small for trial in trials)
 
 
@@ -172,16 +179,6 @@ def test_a_space_of_a_million(sampler: str, million: Space) -> None:
     proposer = Proposer(million, sampler, seed=0)
     trials = search(proposer, 20, lambda c: Trial(c, Outcome.OK, measurement=Measurement((sum(c.values()),))))
     assert len(set(keys(trials))) == 20
-
-
-def test_where_everything_fails(sampler: str, small: Space) -> None:
-    trials = search(Proposer(small, sampler, seed=0), 99, lambda c: Trial(c, Outcome.COMPILE_ERROR, "no"))
-    assert len(set(keys(trials))) == len(small)
-
-
-def test_where_all_are_equally_fast(sampler: str, small: Space) -> None:
-    trials = search(Proposer(small, sampler, seed=0), 99, lambda c: Trial(c, Outcome.OK, measurement=Measurement((9,))))
-    assert len(set(keys(trials))) == len(small)
 
 
 def test_a_sampler_with_a_model_says_what_to_expect(sampler: str, small: Space) -> None:

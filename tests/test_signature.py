@@ -8,7 +8,7 @@ import pytest
 
 from autotune.bench.report import Fault
 from autotune.bench.signature import check_signatures
-from autotune.devices import KernelArgument, Session, list_devices, open_session
+from autotune.devices import KernelArgument, Session
 from autotune.study import Buffer, Image, Launch, Local, Plan, Sampler, Scalar, Tolerance
 
 pytestmark = pytest.mark.device
@@ -31,11 +31,6 @@ ARGUMENTS = {
     "s": Sampler("s", "sampler_t", "clamp", "nearest", False),
     "one": Scalar("one", POINT, 0),
 }
-
-
-@pytest.fixture(scope="module")
-def session() -> Session:
-    return open_session(next(device for device in list_devices() if device.kind == "cpu"))
 
 
 def plan(**changes: object) -> Plan:

@@ -15,6 +15,7 @@ pytest.importorskip("jinja2", reason="pip install '.[serve]'")
 
 from autotune.cli import app
 from autotune.errors import StudyError, UsageError
+from autotune.lookup import asking
 from autotune.model import Outcome, Trial
 from autotune.reports import single
 from autotune.store import Store
@@ -27,7 +28,7 @@ NASTY = "</script><script>alert(1)</script> \x1b[31m \u202e ' onload='x"
 
 
 def report(store: Store, study: str = "scale", **asked: object) -> single.Written:
-    return single.written(store, single.Asked(study, **asked))  # type: ignore[arg-type]
+    return single.written(store, asking.Asked(study, **asked))  # type: ignore[arg-type]
 
 
 def test_a_replayed_search_becomes_one_file(problem: Problem, store: Store) -> None:

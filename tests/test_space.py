@@ -19,6 +19,7 @@ from autotune.model import Value
 from autotune.space import Constraint, Space
 from autotune.space.build import build
 from autotune.space.diagram import binding_order
+from benchmarks.recording import listed_space
 
 XGEMM = {
     "MWG": [16, 32, 64, 128],
@@ -271,7 +272,7 @@ def test_a_sample_is_uniform_and_distinct() -> None:
 
 def test_a_space_of_listed_configurations() -> None:
     listed = np.array([[2, 0], [0, 1], [0, 0], [1, 1]], dtype=np.int16)
-    built = Space.of_indices({"a": [1, 2, 3], "V": ["x", "y"]}, listed)
+    built = listed_space({"a": [1, 2, 3], "V": ["x", "y"]}, listed)
     assert len(built) == 4
     assert [built.configuration(row) for row in built.rows(listed)] == [
         {"a": 3, "V": "x"},
@@ -281,7 +282,7 @@ def test_a_space_of_listed_configurations() -> None:
     ]
     assert {"a": 3, "V": "y"} not in built
     with pytest.raises(SpaceError, match="none is listed"):
-        Space.of_indices({"a": [1]}, np.zeros((0, 1), dtype=np.int16))
+        listed_space({"a": [1]}, np.zeros((0, 1), dtype=np.int16))
 
 
 def test_a_thousand_parameters_that_nothing_binds_together_take_no_time() -> None:

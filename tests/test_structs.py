@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autotune.bench.signature import _measured
-from autotune.devices import Session, list_devices, open_session
+from autotune.devices import Session
 from autotune.errors import StudyError
 from autotune.study import Plan, Problem, Study, check_reference, expected_data, input_data, leaves, numpy_type, offsets
 from autotune.study.arrays import evaluate, shape_of
@@ -27,11 +27,6 @@ MEMBER = st.tuples(
 
 def declared(kinds: list[tuple[str, str, str]], prefix: str = "m") -> list[str]:
     return [f"{scalar}{width} {prefix}{n}{array}" for n, (scalar, width, array) in enumerate(kinds)]
-
-
-@pytest.fixture(scope="module")
-def session() -> Session:
-    return open_session(next(device for device in list_devices() if device.kind == "cpu"))
 
 
 @pytest.mark.device

@@ -81,16 +81,22 @@ class Arena:
     """Keeps the buffers of the plans it has seen, so that inputs travel to the device once.
 
     `inputs` are host arrays of the logical shapes; what is allocated and not in the shape is zero. `poisons` are the
-    words that outputs are filled with: before a first run, and later, to see whether the kernel still writes.
+    words that outputs are filled with: before a first run, and later, to see whether the kernel still writes; `beyond`
+    and `fence` fill the guards of what it may only read, and of all else.
     """
 
     def __init__(
-        self, session: Session, inputs: Mapping[str, NDArray[Any]], poisons: tuple[int, int] = POISONS
+        self,
+        session: Session,
+        inputs: Mapping[str, NDArray[Any]],
+        poisons: tuple[int, int] = POISONS,
+        beyond: int = BEYOND,
+        fence: int = FENCE,
     ) -> None:
         self._session = session
         self._inputs = inputs
         self._guarded: dict[Buffer, Guarded] = {}
-        self._beyond, self._fence = BEYOND, FENCE
+        self._beyond, self._fence = beyond, fence
         self.poisons = poisons
 
     def prepare(self, plan: Plan) -> list[Guarded]:
@@ -108,10 +114,6 @@ class Arena:
     def clear(self) -> None:
         """Forget every buffer: a faulty kernel may have written to any of them."""
         self._guarded.clear()
-
-    def stain(self, poison: int, beyond: int, fence: int) -> None:
-        """Have these words in the place of POISON, BEYOND and FENCE, in buffers made from here on: call `clear`."""
-        self.poisons, self._beyond, self._fence = (poison, poison), beyond, fence
 
     def poison(self, guarded: Guarded, word: int) -> None:
         """Fill a buffer with a word, so that what a kernel leaves unwritten shows."""

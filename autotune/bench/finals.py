@@ -268,7 +268,7 @@ class Finals:
         """Return how many runs the next series may have."""
         if finalist.plan.checks and not finalist.run_s:  # how long they take on the host is not known
             return min(1, _VERIFIED_RUNS - finalist.verified) if left_s > 0 else 0
-        finalist.run_s = finalist.run_s or self.bench.restore_s + finalist.first_ns * 1e-9 + _LAUNCH_S
+        finalist.run_s = finalist.run_s or self.bench.launcher.restore_s + finalist.first_ns * 1e-9 + _LAUNCH_S
         series_s = min(left_s, max(_SERIES_S, finalist.run_s))
         return min(_VERIFIED_RUNS - finalist.verified, int(series_s / finalist.run_s))
 

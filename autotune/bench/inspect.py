@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from autotune.bench.kernels import ask
 from autotune.bench.messages import Inspect, Inspected
 from autotune.bench.report import Fault, first_error, located
 from autotune.devices import BackendError, BuildError, Session, open_session
@@ -47,12 +48,7 @@ kernel void autotune_macros(global char *out)
 """
     found = np.zeros(_ROOM, np.uint8)
     try:
-        kernel = session.build(asked, options).kernel("autotune_macros")
-        memory = session.allocate(found.nbytes)
-        session.fill(memory, 0, 0, found.nbytes)
-        session.set_arguments(kernel, [memory])
-        session.launch(kernel, (1,), (1,))
-        session.read(memory, found)
+        ask(session, asked, options, "autotune_macros", found)
     except BackendError:
         half = len(names) // 2
         if not half:

@@ -6,7 +6,11 @@ empty one, which shows what a launch takes.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from autotune.devices import Session
 
@@ -123,28 +127,34 @@ def common_options(session: Session) -> list[str]:
 _ITEMS, _GROUP = 64 * 1024, 64
 
 
-class Flush:
-    """Overwrites a buffer larger than the last-level cache; allocated and built at the first use."""
+def flusher(session: Session) -> Callable[[], None]:
+    """Return what enqueues overwriting a buffer larger than the last-level cache; it is built, and has run once.
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._ready = False
+    By a kernel where it can be, since a fill may go past the caches.
+    """
+    size = min(2 * session.cache, session.info.memory // 8)
+    buffer, kernel = session.allocate(size), None
+    if session.traits.checks_on_device:
+        kernel = session.build(FLUSH, common_options(session)).kernel("flush")
+        session.set_arguments(kernel, (buffer, np.uint64(size // 4), np.uint32(1)))
 
-    def run(self) -> None:
-        """Enqueue one flush: by a kernel where it can be, since a fill may go past the caches."""
-        if not self._ready:
-            self._prepare()
-        if self._session.traits.checks_on_device:
-            self._session.launch(self._kernel, (_ITEMS,), (_GROUP,))
+    def flush() -> None:
+        if kernel is None:
+            session.fill(buffer, 0, 0, size)
         else:
-            self._session.fill(self._buffer, 0, 0, self._size)
+            session.launch(kernel, (_ITEMS,), (_GROUP,))
 
-    def _prepare(self) -> None:
-        self._size = min(2 * self._session.cache, self._session.info.memory // 8)
-        self._buffer = self._session.allocate(self._size)
-        if self._session.traits.checks_on_device:
-            self._kernel = self._session.build(FLUSH, common_options(self._session)).kernel("flush")
-            self._session.set_arguments(self._kernel, (self._buffer, np.uint64(self._size // 4), np.uint32(1)))
-        self._ready = True
-        self.run()
-        self._session.finish()
+    flush()
+    session.finish()
+    return flush
+
+
+def ask(session: Session, source: str, options: Sequence[str], entry: str, found: NDArray[Any]) -> None:
+    """Read what a kernel, given nothing but room for an array, writes there in one work-item. Raises BackendError."""
+    kernel = session.build(source, options).kernel(entry)
+    memory = session.allocate(found.nbytes)
+    session.fill(memory, 0, 0, found.nbytes)
+    session.set_arguments(kernel, [memory])
+    session.launch(kernel, (1,), (1,))
+    session.read(memory, found)
+    session.busy_ns()  # lets go of the events

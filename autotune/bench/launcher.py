@@ -6,10 +6,11 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
 from autotune.bench.arena import Arena
-from autotune.bench.kernels import Flush
+from autotune.bench.kernels import flusher
 from autotune.bench.prepare import Built, compiled_apart
 from autotune.bench.report import Fault
 from autotune.bench.timing import Limits
@@ -48,7 +49,6 @@ class Launcher:
     def __init__(self, session: Session, arena: Arena, limits: Limits, announce: Announce, watch: Stopwatch) -> None:
         self._session = session
         self._arena = arena
-        self._flush = Flush(session)
         self._limits = limits
         self._announce = announce
         self._watch = watch
@@ -92,7 +92,7 @@ class Launcher:
             self._put_back(built, *(() if left else poisoned))
             if built.plan.cache == "cold":
                 with noticing_loss():
-                    self._flush.run()
+                    self._flush()
             spans.append(self._run(built))
         self.finish()
         times = [self._session.span_ns(first, last) for first, last in spans]
@@ -133,6 +133,10 @@ class Launcher:
         self.finish()
         busy_ns, self._busy_ns = self._busy_ns + self._session.busy_ns(), 0
         return busy_ns * 1e-9
+
+    @cached_property
+    def _flush(self) -> Callable[[], None]:
+        return flusher(self._session)
 
     def _run(self, built: Built) -> tuple[Event, Event]:
         """Queue all launches of a run; return the first and the last."""

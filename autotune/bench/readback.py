@@ -17,14 +17,14 @@ _NONE = np.zeros(4, np.uint32)
 
 
 class OnHost:
-    """Looks at buffers by reading them back."""
+    """Looks at buffers by reading them back, and compares in 64 bits: see verify.Looks."""
 
     def __init__(self, session: Session, expected: Mapping[str, NDArray[Any]]) -> None:
         self._session = session
         self._expected = expected
 
     def forget(self) -> None:
-        """Nothing of it lies on the device."""
+        pass  # nothing of it lies on the device
 
     def run(
         self,
@@ -33,7 +33,6 @@ class OnHost:
         run: Callable[[], None] | None = None,
         runs: int = 1,
     ) -> list[NDArray[np.uint32]]:
-        """Return what each look found, then what each of the `repeated` found after all of the runs together."""
         totals = [_NONE.copy() for _ in repeated]
         for _ in range(runs):
             if run is not None:
@@ -45,7 +44,6 @@ class OnHost:
         return [*(look() for look in looks), *totals]
 
     def guards(self, guarded: Guarded) -> Any:
-        """Count the bytes of its guards that have changed."""
         start, stop = guarded.start, guarded.start + guarded.nbytes
 
         def look() -> NDArray[np.uint32]:
@@ -57,13 +55,11 @@ class OnHost:
         return look
 
     def checksum(self, guarded: Guarded) -> Any:
-        """Take the CRC of its data."""
         return lambda: np.array(
             [zlib.crc32(self._read(guarded, guarded.start, guarded.nbytes).data), 0, 0, 0], np.uint32
         )
 
     def compare(self, guarded: Guarded, leaf: Leaf, tolerance: Tolerance) -> Any:
-        """Compare its logical part with what is expected, in 64 bits."""
         buffer = guarded.buffer
         dtype, _ = numpy_type(buffer.type)
 

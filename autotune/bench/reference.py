@@ -42,11 +42,9 @@ class ReferenceBench:
     ) -> None:
         self._session = session
         self._inputs = inputs
-        self._arena = Arena(session, inputs)
         self._checker = Checker(session, {}, inputs)
         self._limits = limits
         self._announce = announce
-        self._launcher = Launcher(session, self._arena, limits, announce, Stopwatch())
         self.hints: tuple[str, ...] = ()
 
     def reference(self, plan: Plan) -> dict[str, NDArray[Any]]:
@@ -60,9 +58,7 @@ class ReferenceBench:
         outputs = {buffer.name: buffer for buffer in plan.buffers if buffer.name in plan.outputs}
         found, run_ns = self._run(plan, compiled)
         if run_ns <= _TWICE_NS and sum(buffer.nbytes for buffer in outputs.values()) <= _TWICE_BYTES:
-            self._arena.stain(OTHER_POISON, OTHER_BEYOND, OTHER_FENCE)
-            other, _ = self._run(plan, compiled)
-            self._arena.stain(POISON, BEYOND, FENCE)
+            other, _ = self._run(plan, compiled, OTHER_POISON, OTHER_BEYOND, OTHER_FENCE)
             places = {
                 name: _differing(buffer, found[name], other[name], but_for_poison=True)
                 for name, buffer in outputs.items()
@@ -84,12 +80,18 @@ class ReferenceBench:
             raise Fault(Outcome.WRONG_RESULT, unmoved(alone))
         return found
 
-    def _run(self, plan: Plan, compiled: Compiled) -> tuple[dict[str, NDArray[Any]], int]:
-        """Run a reference once, on new buffers; return what it gives, and its ns. Raises Fault."""
-        self._arena.clear()
+    def _run(
+        self, plan: Plan, compiled: Compiled, poison: int = POISON, beyond: int = BEYOND, fence: int = FENCE
+    ) -> tuple[dict[str, NDArray[Any]], int]:
+        """Run a reference once, on new buffers with these words in them; return what it gives, and its ns.
+
+        Raises Fault.
+        """
         self._checker.forget()
-        built = bind(self._session, self._arena, self._checker, plan, compiled)
-        run_ns = self._launcher.once(built, self._limits.first_s)
+        arena = Arena(self._session, self._inputs, (poison, poison), beyond, fence)
+        built = bind(self._session, arena, self._checker, plan, compiled)
+        launcher = Launcher(self._session, arena, self._limits, self._announce, Stopwatch())
+        run_ns = launcher.once(built, self._limits.first_s)
         written = [guarded for guarded in built.buffers if guarded.buffer.name in plan.outputs]
         found = {guarded.buffer.name: np.ascontiguousarray(contents(self._session, guarded)) for guarded in written}
         found |= self._checker.values(built.buffers, plan.checks)

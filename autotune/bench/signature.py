@@ -12,6 +12,7 @@ from typing import cast
 
 import numpy as np
 
+from autotune.bench.kernels import ask
 from autotune.bench.report import Fault
 from autotune.devices import BackendError, Guest, KernelArgument, Session
 from autotune.errors import StudyError
@@ -235,13 +236,7 @@ def _measured(session: Session, plan: Plan, name: str, members: Sequence[str]) -
     source = f"{plan.source}\nkernel void autotune_layout(global ulong *out)\n{{\n    {name} autotune_one;\n{lines}}}\n"
     found = np.zeros(len(asked), np.uint64)
     try:
-        kernel = session.build(source, plan.options).kernel("autotune_layout")
-        memory = session.allocate(found.nbytes)
-        session.set_arguments(kernel, [memory])
-        session.launch(kernel, (1,), (1,))
-        session.read(memory, found)
-        session.finish()
-        session.busy_ns()
+        ask(session, source, plan.options, "autotune_layout", found)
     except BackendError:
         return None
     return [int(number) for number in found]

@@ -157,9 +157,9 @@ class Precise:
         self._rules = rules
         self.samples: list[int] = []
 
-    def add(self, ns: int) -> None:
-        """Take in one run time."""
-        self.samples.append(ns)
+    def add(self, *times: int) -> None:
+        """Take in run times."""
+        self.samples += times
 
     @property
     def left(self) -> int:
@@ -196,9 +196,9 @@ class Slower:
         seen = len(runs) >= self._rules.sure or sum(runs) >= 50_000_000
         return seen and min(runs) > self._bound * self._rules.hopeless
 
-    def add(self, ns: int) -> None:
-        """Take in one run time, taken when steady."""
-        self._samples.append(ns)
+    def add(self, *times: int) -> None:
+        """Take in run times, taken when steady."""
+        self._samples += times
 
     @property
     def finished(self) -> bool:
@@ -250,22 +250,19 @@ def measure(source: Source, rules: Rules, bound_ns: float | None = None, cache: 
     if slower.is_hopeless(warmup):
         return timed((), warmup, stopped=True)
     unsteady, steady = warmup[: -rules.quiet - 1], warmup[-rules.quiet - 1 :]
-    for ns in steady:
-        slower.add(ns)
+    slower.add(*steady)
     if slower.finished:
         return timed(unsteady, steady, stopped=True)
     unsteady, steady = [*unsteady, *steady[:1]], steady[1:]
     run_ns = warmup[-1] if warmup else 0
     precise = Precise(rules)
-    for ns in steady:
-        precise.add(ns)
+    precise.add(*steady)
     while not precise.finished:
         times = source(_wanted(precise, rules, run_ns))
         if not times:
             break
-        for ns in times:
-            precise.add(ns)
-            slower.add(ns)
+        precise.add(*times)
+        slower.add(*times)
         if slower.finished:
             return timed(unsteady, precise.samples, stopped=True)
     return timed(unsteady, precise.samples)

@@ -66,10 +66,11 @@ class Bench:
         self._limits = limits
         self._announce = announce
         self._watch = Stopwatch()
-        self._launcher = Launcher(session, self._arena, limits, announce, self._watch)
-        self.clocks = Clocks(session, self._launcher)
+        self.launcher = Launcher(session, self._arena, limits, announce, self._watch)
+        self.clocks = Clocks(session, self.launcher)
         self.anchor = Anchor(self)
-        self._contention = Contention() if session.traits.shares_cores else None
+        # The share of the time, 0..1, that threads waited for a core that others had since this was asked.
+        self.contention: Callable[[], float] = Contention().read if session.traits.shares_cores else lambda: 0.0
         self._compiled: dict[Any, Compiled] = {}
         self._hints: dict[Any, tuple[str, ...]] = {}  # of sources and launches whose arguments fit
         self.hints: tuple[str, ...] = ()  # of the plan built last
@@ -106,7 +107,7 @@ class Bench:
             environment |= {**clock.facts(), **timed.facts, **self._note(plan, clock, timed)}
             return Report(
                 Outcome.STOPPED if timed.stopped else Outcome.OK, timed.reason, timed.measurement,
-                max(verdict.max_error, last.max_error), **watch.seconds, busy_s=self._launcher.busy_s(),
+                max(verdict.max_error, last.max_error), **watch.seconds, busy_s=self.launcher.busy_s(),
                 binary_hash="" if built_ahead else binary_hash(self._session, built.program), build_log=log,
                 environment=environment,
             )  # fmt: skip
@@ -118,7 +119,7 @@ class Bench:
                 reason = "; ".join([reason, *self._hints.get(_signed(plan), ())])
             busy, fatal = 0.0, fault.fatal
             try:
-                busy = 0.0 if fatal else self._launcher.busy_s()
+                busy = 0.0 if fatal else self.launcher.busy_s()
             except Fault:  # a refused launch may take the context along: the reason is still the refusal
                 fatal = True
             return Report(
@@ -179,14 +180,14 @@ class Bench:
         """Run and check a plan once; return it, on new buffers where those were spoilt, and its ns. Raises Fault."""
         # False before anything is launched: a fault in the middle must not leave the next plan spoilt buffers.
         fresh, self._fresh = self._fresh, False
-        span = self._launcher.once(built, limit_s)
+        span = self.launcher.once(built, limit_s)
         verdict = self._check(built)
         if verdict.reason and not fresh:
             # An earlier kernel may have spoilt an input or the expected output without a trace: once more, clean.
             self.refresh()
             built = self.build(built.plan)
             self._fresh = False
-            span = self._launcher.once(built, limit_s)
+            span = self.launcher.once(built, limit_s)
             verdict = self._check(built)
         if verdict.reason:
             raise Fault(Outcome.WRONG_RESULT, verdict.reason)
@@ -196,39 +197,30 @@ class Bench:
     def check_last(self, built: Built, clock: Clock) -> Verdict:
         """Check what the timed runs left, or one more run where none of them wrote on poisoned outputs."""
         if not clock.poisons:
-            self._launcher.enqueue(built)
+            self.launcher.enqueue(built)
         return self._check(built, inputs=True)
 
     def check_runs(self, built: Built, count: int, run_s: float) -> Verdict:
         """Check each of so many runs, on poisoned outputs; one takes about `run_s` with its check. Raises Fault."""
         known_s = self._limits.floor_s + self._limits.multiple * count * run_s
         self._announce("verify", known_s if run_s else self._limits.first_s)
-        run = partial(self._launcher.enqueue, built)
+        run = partial(self.launcher.enqueue, built)
         with noticing_loss():
             verdict = self._checker.check(
                 built.buffers, built.plan.outputs, built.plan.checks, inputs=True, run=run, runs=count
             )
-        self._launcher.busy_s()  # lets go of the events
+        self.launcher.busy_s()  # lets go of the events
         return verdict
 
     def throttled(self) -> str:
         """Name what slows the device down now; empty: nothing, as far as its sensors say."""
         return str(self._sensed().get(THROTTLED, ""))
 
-    def contention(self) -> float:
-        """Return the share of the time, 0..1, that threads waited for a core that others had since this was asked."""
-        return self._contention.read() if self._contention is not None else 0.0
-
     def refresh(self) -> None:
         """Forget all buffers: a faulty kernel may have written to any of them."""
         self._arena.clear()
         self._checker.forget()
         self._fresh = True
-
-    @property
-    def restore_s(self) -> float:
-        """Seconds that it took to put the buffers into their state before the last first run."""
-        return self._launcher.restore_s
 
     def _check(self, built: Built, *, inputs: bool = False) -> Verdict:
         self._announce("verify", self._limits.first_s)  # not the plan's doing, and PoCL may have the check to compile

@@ -36,11 +36,14 @@ a float's bits."""
 class Looks(Protocol):
     """Ways to look at a buffer; `run` takes what they return."""
 
-    def guards(self, guarded: Guarded) -> Any: ...
+    def guards(self, guarded: Guarded) -> Any:
+        """Count the bytes of its guards that have changed."""
 
-    def checksum(self, guarded: Guarded) -> Any: ...
+    def checksum(self, guarded: Guarded) -> Any:
+        """Sum up its data."""
 
-    def compare(self, guarded: Guarded, leaf: Leaf, tolerance: Tolerance) -> Any: ...
+    def compare(self, guarded: Guarded, leaf: Leaf, tolerance: Tolerance) -> Any:
+        """Compare its logical part with what is expected: the numbers of one member, where it holds structs."""
 
     def run(
         self, looks: Sequence[Any], repeated: Sequence[Any] = (), run: Callable[[], None] | None = None, runs: int = 1
@@ -186,13 +189,11 @@ class OnDevice:
         self._results = session.allocate(_SLOTS * _WORDS * 4)
 
     def forget(self) -> None:
-        """Forget the expected outputs on the device."""
         self._references.clear()
 
     def run(
         self, looks: Sequence[Any], repeated: Sequence[Any] = (), run: Callable[[], None] | None = None, runs: int = 1
     ) -> Sequence[Words]:
-        """Launch a kernel for each look, and read what all of them found."""
         if len(looks) + len(repeated) > _SLOTS:
             raise StudyError(f"more than {_SLOTS // 3} buffers or members of structs in one kernel")
         self._session.fill(self._results, 0, 0, _SLOTS * _WORDS * 4)
@@ -210,18 +211,15 @@ class OnDevice:
         return list(found[: len(looks) + len(repeated)])
 
     def guards(self, guarded: Guarded) -> Any:
-        """Count the bytes of its guards that have changed."""
         start, stop, size = guarded.start, guarded.start + guarded.nbytes, guarded.size
         numbers = (np.uint64(start), np.uint64(stop), np.uint64(size), np.uint32(guarded.guard))
         return guarded, self._guards, (guarded.whole, *numbers)
 
     def checksum(self, guarded: Guarded) -> Any:
-        """Sum up its mixed words."""
         start, stop = guarded.start // 4, (guarded.start + guarded.nbytes + 3) // 4
         return guarded, self._checksum, (guarded.whole, np.uint64(start), np.uint64(stop))
 
     def compare(self, guarded: Guarded, leaf: Leaf, tolerance: Tolerance) -> Any:
-        """Compare its logical part with what is expected: the numbers of one member, where it holds structs."""
         buffer = guarded.buffer
         if (buffer.name, leaf) not in self._references:
             self._upload(buffer, leaf)

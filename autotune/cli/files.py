@@ -53,7 +53,8 @@ def replacing(file: Path, database: str | None = None, read: Iterable[str] = ())
             yield part
             if mode is not None:
                 part.chmod(mode)
-            _sync(part)
+            with part.open("rb") as written:
+                os.fsync(written.fileno())  # before it takes the place of another
             part.replace(target)
         except BaseException:
             with suppress(OSError):
@@ -107,12 +108,3 @@ def _mode(target: Path) -> int | None:
         return None
     with target.open("ab"):  # who may not write to it may not replace it
         return stat.S_IMODE(target.stat().st_mode)
-
-
-def _sync(path: Path) -> None:
-    """Have a file on the disk before it takes the place of another."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

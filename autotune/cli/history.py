@@ -101,8 +101,8 @@ def _bound(row: Row) -> str:
 
 def _spread(row: Row) -> str:
     """Half the width of the median's 95 % interval, as a share of the median."""
-    measurement = row.trial.retimed or row.trial.measurement
-    if measurement is None or not measurement.median_ns > 0 or row.trial.outcome is not Outcome.OK:
+    trial = row.trial
+    if not trial.time_ns > 0 or trial.outcome is not Outcome.OK:
         return ""
-    low, high = median_interval(measurement.samples_ns)
-    return f"± {50 * (high - low) / measurement.median_ns:.1f} %"
+    low, high = median_interval(trial.latest.samples_ns)
+    return f"± {50 * (high - low) / trial.time_ns:.1f} %"

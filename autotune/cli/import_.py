@@ -90,7 +90,33 @@ def import_trials(
     if study is None:
         what = f"holds {READERS[name].about}{_of(document)}"
         raise UsageError(what, where=where, hint="say which study they are of: --study STUDY; nothing was imported")
-    _import_foreign(name, document, where, study, device, size, choice, rename, fix, database)
+    tuned = options.load_study(study)
+    choices = parse_choices(choice, offered_choices(tuned.text))
+    renamed = {theirs: _one(theirs, ours) for theirs, ours in options.assignments(rename, "--rename")}
+    parameters = {known: parameter.values for known, parameter in tuned.parameters.items()}
+    with placed(where, UsageError):
+        meant = device_of(document, device, database)
+        meant_size, source = size_of(document, size or (), tuned.sizes)
+        require_element(document, element_of(tuned, choices))
+        wanted = dict(options.assignments(fix, "--fix"))
+        adopted = adopt(document, parameters, format=name, file=where, rename=renamed, fix=wanted)
+        told = {"format": name, "file": Path(where).name, "device": document.device, "kernel": document.kernel}
+        told[HEADER] = _header(document)
+    key = problem_key(tuned.text, meant_size, choices, meant.fingerprint)
+    with Store.open(database) as store:
+        count = store.adopt(key, meant.info, adopted.trials, told)
+    for note in meant.notes:
+        say(note)
+    if document.device and meant.info is not None and document.device.lower() not in meant.info.name.lower():
+        warn(f"the file is of {document.device}; its trials are kept for {meant.fingerprint}")
+    say(f"{where}: {READERS[name].about}{_of(document)}, kept for {meant.fingerprint}")
+    say(f"size {text.pairs(meant_size)}, from {source}")
+    for note in adopted.notes:
+        say(note)
+    say_left_out(adopted.left_out)
+    say(f"{text.count(count, 'new trial')} imported, none of them a result before it is measured here")
+    again = options.command("search", study, None, meant_size if size else {}, choices if choice else {}, database)
+    say(f"to measure the fastest of them first: {again} -d {meant.fingerprint}")
 
 
 def _import_lines(lines: IO[str], where: str, database: str | None) -> None:
@@ -102,47 +128,6 @@ def _import_lines(lines: IO[str], where: str, database: str | None) -> None:
         except UNPACKING as error:
             raise UsageError(f"cannot be unpacked: {error}", where=where, hint="nothing was imported") from None
     say(f"{text.count(count, 'new trial')} imported")
-
-
-def _import_foreign(
-    name: str,
-    document: Document,
-    where: str,
-    study_name: str,
-    selector: str | None,
-    sizes: list[str] | None,
-    choice: list[str] | None,
-    rename: list[str] | None,
-    fix: list[str] | None,
-    database: str | None,
-) -> None:
-    study = options.load_study(study_name)
-    choices = parse_choices(choice, offered_choices(study.text))
-    renamed = {theirs: _one(theirs, ours) for theirs, ours in options.assignments(rename, "--rename")}
-    parameters = {known: parameter.values for known, parameter in study.parameters.items()}
-    with placed(where, UsageError):
-        meant = device_of(document, selector, database)
-        size, source = size_of(document, sizes or (), study.sizes)
-        require_element(document, element_of(study, choices))
-        wanted = dict(options.assignments(fix, "--fix"))
-        adopted = adopt(document, parameters, format=name, file=where, rename=renamed, fix=wanted)
-        told = {"format": name, "file": Path(where).name, "device": document.device, "kernel": document.kernel}
-        told[HEADER] = _header(document)
-    key = problem_key(study.text, size, choices, meant.fingerprint)
-    with Store.open(database) as store:
-        count = store.adopt(key, meant.info, adopted.trials, told)
-    for note in meant.notes:
-        say(note)
-    if document.device and meant.info is not None and document.device.lower() not in meant.info.name.lower():
-        warn(f"the file is of {document.device}; its trials are kept for {meant.fingerprint}")
-    say(f"{where}: {READERS[name].about}{_of(document)}, kept for {meant.fingerprint}")
-    say(f"size {text.pairs(size)}, from {source}")
-    for note in adopted.notes:
-        say(note)
-    say_left_out(adopted.left_out)
-    say(f"{text.count(count, 'new trial')} imported, none of them a result before it is measured here")
-    again = options.command("search", study_name, None, size if sizes else {}, choices if choice else {}, database)
-    say(f"to measure the fastest of them first: {again} -d {meant.fingerprint}")
 
 
 def say_left_out(left_out: Counter[str]) -> None:

@@ -17,7 +17,7 @@ from autotune.model import DeviceInfo, Value
 from autotune.pool import Settings
 from autotune.samplers import SAMPLERS, entry_of
 from autotune.store import shown
-from autotune.study import Parameter, Problem, Study, effects, find_study
+from autotune.study import Problem, Study, effects, find_study
 from autotune.text import is_value, parse_duration, parse_size, require_known, split_items
 
 StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="Name of a study, or path of its TOML file.")]
@@ -131,8 +131,7 @@ def parse_fix(texts: Sequence[str] | None, study: Study) -> dict[str, list[Value
     """Return the values to keep of each parameter: `TS=16,32` or `TS=16,WPT=4`. Raises UsageError."""
     fixed: dict[str, list[Value]] = {}
     for name, values in assignments(texts, "--fix"):
-        kept = [_value(parameter(study, name, "--fix"), value, "--fix") for value in values]
-        fixed.setdefault(name, []).extend(kept)
+        fixed.setdefault(name, []).extend(_value(study, name, value, "--fix") for value in values)
     return fixed
 
 
@@ -149,7 +148,7 @@ def parse_configuration(
             raise UsageError(
                 f"{name} is given {len(values)} values", where=option, hint=f"write {option} {name}={values[0]}"
             )
-        configuration[name] = _value(parameter(study, name, option), values[0], option)
+        configuration[name] = _value(study, name, values[0], option)
     return configuration
 
 
@@ -167,18 +166,15 @@ def warn_of_idle(problem: Problem) -> None:
         say(f"the study's default is {why}; the nearest valid one stands in: {moved}")
 
 
-def parameter(study: Study, name: str, option: str) -> Parameter:
-    """Return a parameter by name. Raises UsageError with the known names."""
+def _value(study: Study, name: str, text: str, option: str) -> Value:
+    """Return a value of a parameter by its text. Raises UsageError with the known names, or values."""
     hint = f"parameters of {study.name}: {', '.join(study.parameters)}"
     require_known("parameter", [name], study.parameters, where=option, hint=hint)
-    return study.parameters[name]
-
-
-def _value(of: Parameter, text: str, option: str) -> Value:
-    for value in of.values:
+    values = study.parameters[name].values
+    for value in values:
         if is_value(text, value):
             return value
-    raise UsageError(f"{of.name} cannot be {text!r}", where=option, hint=f"it can be {', '.join(map(str, of.values))}")
+    raise UsageError(f"{name} cannot be {text!r}", where=option, hint=f"it can be {', '.join(map(str, values))}")
 
 
 def parse_sizes(texts: Sequence[str] | None, study: Study) -> list[dict[str, int]]:

@@ -42,9 +42,9 @@ def report_searches(
         raise UsageError(
             f"a report is HTML, and {output.name!r} is not named so", where="--output", hint="name it .html"
         )
-    fingerprint = asking.device_meant(device, database).fingerprint if device is not None else ""
+    fingerprint = asking.device_meant(device, database).fingerprint if device is not None else None
     with Store.to_read(database) as store:
-        written = single.written(store, single.Asked(study, fingerprint, tuple(size or ()), tuple(choice or ())))
+        written = single.written(store, asking.Asked(study, fingerprint, tuple(size or ()), tuple(choice or ())))
     with writing(output, database) as out:
         out.write(written.html)
     say(f"{text.pairs(written.key.size, ',') or written.key.study} on {written.key.device}: written to {output}")

@@ -98,7 +98,10 @@ def search(
     study = studies[0]
     if size and sizes_:
         raise UsageError("--size and --sizes exclude each other", hint="leave one of them out")
-    budget = _budget(trials, timeout, until_stale, _gain(until_gain, sampler))
+    seconds = None if timeout is None else text.parse_duration(timeout)
+    budget = asked_budget = Budget(trials, seconds, until_stale, _gain(until_gain, sampler))
+    if asked_budget == Budget():
+        budget = Budget(seconds=DEFAULT_SECONDS)
     if server is not None:
         if len(studies) > 1:
             raise UsageError("a server takes one study at a time", where="STUDY", hint=f"search {study} first")
@@ -167,7 +170,7 @@ def search(
 
     parts = [[part(of, name, chosen) for of, name in zip(tuned, studies, strict=True)] for chosen in models]
     if sizes_ or len(studies) > 1 or len(models) > 1:
-        if not (trials or timeout or until_stale or until_gain):
+        if asked_budget == Budget():
             budget = Budget(seconds=DEFAULT_SECONDS * sum(len(one.requests) for one in parts[0]))
         given = {"-d": [device] if device else [], "--sizes": sizes_, "--size": size, "--choice": choice}
         given["--db"] = [shown(database)] if database is not None else []
@@ -230,13 +233,6 @@ def _devices(selector: str | None) -> list[DeviceInfo]:
     for line in devices.diagnose() if chosen.kind == "cpu" else ():
         warn(line)
     return [chosen]
-
-
-def _budget(trials: int | None, timeout: str | None, until_stale: int | None, least_gain: float | None) -> Budget:
-    seconds = text.parse_duration(timeout) if timeout is not None else None
-    if trials is None and seconds is None and until_stale is None and least_gain is None:
-        seconds = DEFAULT_SECONDS
-    return Budget(trials=trials, seconds=seconds, until_stale=until_stale, least_gain=least_gain)
 
 
 def _gain(text: str | None, sampler: str) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 
@@ -133,7 +133,10 @@ def _search(
             return shows.enter_context(shown)
 
         try:
-            requests = [replace(one, budget=budget, start=_valid(one)) for one in part.requests]
+            requests = [  # what to start with is known to be valid at the first size
+                replace(one, budget=budget, start=[start for start in one.start if start in one.problem.space])
+                for one in part.requests
+            ]
             for place, result in run_sizes(requests, stop, on_turn=turn, search=run):
                 part.found[place] = result
                 if not alone:
@@ -155,11 +158,6 @@ def _require_found(parts: Sequence[Part]) -> None:
             where = f"{part.study} on {part.device.name}" if len(parts) > 1 else ""
             hint = f"{text.typed(['autotune', 'check', part.study])} builds one and shows its log"
             raise AutotuneError(f"no configuration passed at {', '.join(without)}", where=where, hint=hint)
-
-
-def _valid(request: Request) -> list[Mapping[str, int | float | str]]:
-    """The configurations to start with, as far as they are valid at a size: they have been for the first."""
-    return [configuration for configuration in request.start if configuration in request.problem.space]
 
 
 def _announce(models: Sequence[Sequence[Part]], budget: Budget) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from autotune.cli.options import DatabaseOption, JsonOption
@@ -24,7 +25,9 @@ def list_studies(database: DatabaseOption = None, as_json: JsonOption = False) -
       autotune studies
       autotune studies --json
     """
-    info = _any_device()
+    info: DeviceInfo | None = None
+    with suppress(AutotuneError):
+        info = select.find_device(None)
     with Store.to_read(database) as store:
         counts = store.counts()
     rows = [_study(name, info, counts) for name in sorted(study_paths())]
@@ -32,13 +35,6 @@ def list_studies(database: DatabaseOption = None, as_json: JsonOption = False) -
         write_json(rows)
         return
     facts((row["study"], _study_text(row)) for row in rows)
-
-
-def _any_device() -> DeviceInfo | None:
-    try:
-        return select.find_device(None)
-    except AutotuneError:
-        return None
 
 
 def _study(name: str, info: DeviceInfo | None, counts: dict[str, int]) -> dict[str, Any]:

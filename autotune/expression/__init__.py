@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -36,34 +37,27 @@ __all__ = [
 ]  # fmt: skip
 
 
+@dataclass(frozen=True)
 class Expression:
-    """One expression; immutable, equal and hashable by its text. Make one with `Expression.parse`."""
+    """One expression; equal and hashable by its text. Make one with `Expression.parse`.
+
+    `where` its text stands, for messages: `sgemm.toml: constraints[2]`.
+    """
 
     text: str
-    where: str
-    """Where the text stands, for messages: `sgemm.toml: constraints[2]`."""
-    names: frozenset[str]
-    """The free names; `extensions` among them where `has_extension` is used."""
-    tree: Node
+    where: str = field(compare=False, repr=False)
+    tree: Node = field(init=False, compare=False, repr=False)
 
-    def __init__(self, text: str, where: str) -> None:
-        tree = parse(text, where)
-        self.__dict__.update(text=text, where=where, tree=tree, names=tree.names)
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"an expression does not change ({name})")
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Expression) and self.text == other.text
-
-    def __hash__(self) -> int:
-        return hash(self.text)
-
-    def __repr__(self) -> str:
-        return f"Expression({self.text!r})"
+    def __post_init__(self) -> None:
+        self.__dict__["tree"] = parse(self.text, self.where)
 
     def __reduce__(self) -> tuple[Callable[..., Expression], tuple[str, str]]:
         return Expression, (self.text, self.where)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The free names; `extensions` among them where `has_extension` is used."""
+        return self.tree.names
 
     @classmethod
     def parse(cls, text: str | int | float, *, where: str = "") -> Expression:

@@ -65,7 +65,7 @@ def parse(text: str, where: str) -> Node:
     """Return the tree of a text; ExpressionError, placed at `where`, where it is not of the language."""
     syntax = read(text, where)
     try:
-        return _Builder().build(syntax)
+        return _built(syntax)
     except _NotAllowedError as error:
         what, hint = str(error), error.hint
     except ArithmeticError as error:
@@ -137,80 +137,76 @@ def _check_size(syntax: ast.AST) -> None:
         level = [child for child in children if not isinstance(child, _NOT_COUNTED)]
 
 
-class _Builder:
-    """A method per kind of syntax, named after it; syntax without a method is refused."""
+def _built(syntax: ast.AST) -> Node:
+    """The node of a piece of syntax. Raises _NotAllowedError for what is not listed here."""
+    match syntax:
+        case ast.Constant(value=int() | float() as number):
+            return constant(bounded(number))
+        case ast.Constant(value=str() as text):
+            return constant(text)
+        case ast.Constant(value=other):
+            raise _NotAllowedError(f"holds {other!r}, which is neither a number nor text")
+        case ast.Name(id=name) if name in _CALLABLE:
+            raise _NotAllowedError(f"uses the function {name} without parentheses")
+        case ast.Name(id=name):
+            node = Node("name", value=name)
+            return Node("unlisted", (node,)) if name == EXTENSIONS else node
+        case ast.BinOp(left=left, op=sign, right=right):
+            return _applied(_sign(sign), _all([left, right]))
+        case ast.UnaryOp(op=sign, operand=part):
+            return _applied(_sign(sign), _all([part]))
+        case ast.BoolOp(op=sign, values=parts):
+            return Node("and" if isinstance(sign, ast.And) else "or", _all(parts))
+        case ast.IfExp(test=test, body=body, orelse=other):
+            return Node("if", _all([test, body, other]))
+        case ast.Compare():
+            return _compared(syntax)
+        case ast.Call():
+            return _called(syntax)
+    raise _foreign(syntax)
 
-    def build(self, syntax: ast.AST) -> Node:
-        method = getattr(self, f"_{type(syntax).__name__.lower()}", None)
-        if method is None:
-            raise _foreign(syntax)
-        node: Node = method(syntax)
-        return node
 
-    def _constant(self, syntax: ast.Constant) -> Node:
-        value = syntax.value
-        if isinstance(value, int | float):
-            return constant(bounded(value))
-        if isinstance(value, str):
-            return constant(value)
-        raise _NotAllowedError(f"holds {value!r}, which is neither a number nor text")
+def _all(parts: Iterable[ast.AST]) -> tuple[Node, ...]:
+    return tuple(_built(part) for part in parts)
 
-    def _name(self, syntax: ast.Name) -> Node:
-        if syntax.id in _CALLABLE:
-            raise _NotAllowedError(f"uses the function {syntax.id} without parentheses")
-        name = Node("name", value=syntax.id)
-        return Node("unlisted", (name,)) if syntax.id == EXTENSIONS else name
 
-    def _binop(self, syntax: ast.BinOp) -> Node:
-        return _applied(_sign(syntax.op), self._all([syntax.left, syntax.right]))
+def _compared(syntax: ast.Compare) -> Node:
+    if any(isinstance(sign, ast.In | ast.NotIn) for sign in syntax.ops):
+        return _membership(syntax)
+    signs = tuple(_sign(sign) for sign in syntax.ops)
+    parts = _all([syntax.left, *syntax.comparators])
+    if any(part.parts for part in parts[1:-1]):
+        return Node("chain", parts, signs)
+    # What stands between costs nothing to look at twice: `a < b < c` is `a < b and b < c`.
+    links = [_applied(sign, pair) for sign, pair in zip(signs, pairwise(parts), strict=True)]
+    return Node("and", tuple(links)) if len(links) > 1 else links[0]
 
-    def _unaryop(self, syntax: ast.UnaryOp) -> Node:
-        return _applied(_sign(syntax.op), self._all([syntax.operand]))
 
-    def _boolop(self, syntax: ast.BoolOp) -> Node:
-        return Node("and" if isinstance(syntax.op, ast.And) else "or", self._all(syntax.values))
+def _membership(syntax: ast.Compare) -> Node:
+    if len(syntax.ops) > 1:
+        raise _NotAllowedError("chains `in` with another comparison", "join the two with `and`")
+    listed = syntax.comparators[0]
+    if not isinstance(listed, ast.Tuple | ast.List) or not listed.elts:
+        raise _NotAllowedError("has no list after `in`", "write `x in (1, 2)` or `x in ('A', 'B')`")
+    node = Node("in", _all([syntax.left, *listed.elts]))
+    return Node("not", (node,)) if isinstance(syntax.ops[0], ast.NotIn) else node
 
-    def _ifexp(self, syntax: ast.IfExp) -> Node:
-        return Node("if", self._all([syntax.test, syntax.body, syntax.orelse]))
 
-    def _compare(self, syntax: ast.Compare) -> Node:
-        if any(isinstance(sign, ast.In | ast.NotIn) for sign in syntax.ops):
-            return self._membership(syntax)
-        signs = tuple(_sign(sign) for sign in syntax.ops)
-        parts = self._all([syntax.left, *syntax.comparators])
-        if any(part.parts for part in parts[1:-1]):
-            return Node("chain", parts, signs)
-        # What stands between costs nothing to look at twice: `a < b < c` is `a < b and b < c`.
-        links = [_applied(sign, pair) for sign, pair in zip(signs, pairwise(parts), strict=True)]
-        return Node("and", tuple(links)) if len(links) > 1 else links[0]
-
-    def _membership(self, syntax: ast.Compare) -> Node:
-        if len(syntax.ops) > 1:
-            raise _NotAllowedError("chains `in` with another comparison", "join the two with `and`")
-        listed = syntax.comparators[0]
-        if not isinstance(listed, ast.Tuple | ast.List) or not listed.elts:
-            raise _NotAllowedError("has no list after `in`", "write `x in (1, 2)` or `x in ('A', 'B')`")
-        node = Node("in", self._all([syntax.left, *listed.elts]))
-        return Node("not", (node,)) if isinstance(syntax.ops[0], ast.NotIn) else node
-
-    def _call(self, syntax: ast.Call) -> Node:
-        name = syntax.func.id if isinstance(syntax.func, ast.Name) else None
-        if name is None or syntax.keywords or any(isinstance(a, ast.Starred) for a in syntax.args):
-            raise _NotAllowedError("calls something that is not a plain function", "write `ceil_div(a, b)`")
-        if name == "has_extension":
-            return _extension(syntax)
-        if name not in FUNCTIONS:
-            close = difflib.get_close_matches(name, _CALLABLE, n=3, cutoff=0.5)
-            hint = f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(_CALLABLE)}"
-            raise _NotAllowedError(f"calls {name}, which is no function of the language", hint)
-        function = FUNCTIONS[name]
-        if not function.least <= len(syntax.args) <= function.most:
-            wanted = f"{function.least}" if function.least == function.most else f"at least {function.least}"
-            raise _NotAllowedError(f"gives {name} {len(syntax.args)} values; it takes {wanted}")
-        return _applied(name, self._all(syntax.args))
-
-    def _all(self, parts: Iterable[ast.AST]) -> tuple[Node, ...]:
-        return tuple(self.build(part) for part in parts)
+def _called(syntax: ast.Call) -> Node:
+    name = syntax.func.id if isinstance(syntax.func, ast.Name) else None
+    if name is None or syntax.keywords or any(isinstance(a, ast.Starred) for a in syntax.args):
+        raise _NotAllowedError("calls something that is not a plain function", "write `ceil_div(a, b)`")
+    if name == "has_extension":
+        return _extension(syntax)
+    if name not in FUNCTIONS:
+        close = difflib.get_close_matches(name, _CALLABLE, n=3, cutoff=0.5)
+        hint = f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(_CALLABLE)}"
+        raise _NotAllowedError(f"calls {name}, which is no function of the language", hint)
+    function = FUNCTIONS[name]
+    if not function.least <= len(syntax.args) <= function.most:
+        wanted = f"{function.least}" if function.least == function.most else f"at least {function.least}"
+        raise _NotAllowedError(f"gives {name} {len(syntax.args)} values; it takes {wanted}")
+    return _applied(name, _all(syntax.args))
 
 
 def _extension(syntax: ast.Call) -> Node:

@@ -6,6 +6,7 @@ import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 
 import numpy as np
@@ -110,12 +111,14 @@ def cover(
     candidates = _candidates(problems, stored)
     times = []
     for place, request in enumerate(requests):
-        there = {identity(trial.configuration): trial for trial in _comparable(stored[place])}
+        # What is faster than the best was timed once, at another moment, and ranks behind what was timed in turns.
+        known = [trial for trial in stored[place] if trial.time_ns >= stored[place][0].time_ns]
+        there = {identity(trial.configuration): trial for trial in known}
         if search:
             valid = [one for one in candidates if one in request.problem.space]
             if on_size is not None:
                 on_size(place, len(valid))
-            there |= measure(request, valid, stop).trials
+            there |= measure(request, valid, stop)
         times.append([_time(there, one) for one in candidates])
     return chosen_of(problems, candidates, np.array(times).T, most)
 
@@ -144,17 +147,15 @@ def choose(losses: Losses, count: int) -> Chosen:
     Each size takes the one of the set that loses least there. Exact where there are few sets, else the best of a
     greedy choice improved by single exchanges (k-medoids: Kaufman and Rousseeuw 1990, PAM).
     """
-    total = len(losses)
+    total, cost = len(losses), partial(_cost, losses)
     if math.comb(total, count) <= MOST_SETS:
-        return _set(losses, min(combinations(range(total), count), key=lambda places: _cost(losses, places)))
+        return _set(losses, min(combinations(range(total), count), key=cost))
     places: tuple[int, ...] = ()
     while len(places) < count:
-        places = min(
-            ((*places, one) for one in range(total) if one not in places), key=lambda some: _cost(losses, some)
-        )
+        places = min(((*places, one) for one in range(total) if one not in places), key=cost)
     while True:
-        better = min(_exchanges(places, total), key=lambda some: _cost(losses, some))
-        if _cost(losses, better) >= _cost(losses, places):
+        better = min(_exchanges(places, total), key=cost)
+        if cost(better) >= cost(places):
             return _set(losses, tuple(sorted(places)))
         places = better
 
@@ -202,14 +203,6 @@ def _exchanges(places: tuple[int, ...], total: int) -> Iterator[tuple[int, ...]]
 def _passed(store: Store, problem: Problem) -> list[Trial]:
     """The verified trials of a problem on this device and driver, best first."""
     return ranked(ours(problem, store.answering(problem.key, problem.device.driver)), problem.device.driver)
-
-
-def _comparable(trials: Sequence[Trial]) -> list[Trial]:
-    """Those that are no faster than the best, of trials in their order: the others' times are of another moment.
-
-    What was timed once ranks behind what was timed again in turns, also where it took less then.
-    """
-    return [trial for trial in trials if trial.time_ns >= trials[0].time_ns]
 
 
 def _candidates(problems: Sequence[Problem], stored: Sequence[Sequence[Trial]]) -> list[Configuration]:

@@ -143,19 +143,13 @@ def learned(store: Store, problem: int, known: Sample, default: Configuration | 
 
 
 def parameters_of(known: Sample) -> dict[str, list[Value]]:
-    """Return each parameter with the values that were tried, numbers in their order and text by first use."""
+    """Return each parameter with the values that were tried: numbers in their order, else as text by the alphabet."""
     found: dict[str, dict[Value, None]] = {}
     for configuration in (*(one.configuration for one in known.measured), *(row.configuration for row in known.others)):
         for name, value in configuration.items():
             found.setdefault(name, {}).setdefault(value)
-    return {name: _in_order(values) for name, values in found.items()}
-
-
-def _in_order(values: Iterable[Value]) -> list[Value]:
-    listed = list(values)
-    if all(isinstance(value, int | float) for value in listed):
-        return sorted(listed)
-    return sorted(listed, key=str)
+    texts = {name for name, values in found.items() if any(isinstance(value, str) for value in values)}
+    return {name: sorted(values, key=str if name in texts else float) for name, values in found.items()}
 
 
 def importance(known: Sample) -> list[dict[str, Any]]:

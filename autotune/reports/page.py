@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from autotune import text
 from autotune.errors import SetupError
 from autotune.ranking import confidence
+from autotune.reports.course import moment
 from autotune.reports.learned import by_importance
 
 if TYPE_CHECKING:
@@ -91,21 +92,18 @@ def _instant(told: str | datetime | None) -> str:
     if not told:
         return "–"
     try:
-        moment = told if isinstance(told, datetime) else datetime.fromisoformat(told)
-        moment = moment.astimezone(UTC) if moment.tzinfo else moment
+        then = told if isinstance(told, datetime) else datetime.fromisoformat(told)
+        then = then.astimezone(UTC) if then.tzinfo else then
     except (ValueError, OverflowError):  # no instant, or one that is in no year
         return str(told)
-    return f"{moment:%Y-%m-%d %H:%M} UTC"
+    return f"{then:%Y-%m-%d %H:%M} UTC"
 
 
 def _ago(told: str | None, now: datetime | None = None) -> str:
     """`3 min ago`, `5 days ago`."""
-    try:
-        moment = datetime.fromisoformat(told or "")
-    except ValueError:
+    if (then := moment(told or "")) is None:
         return "–"
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    seconds = max(0.0, ((now or datetime.now(UTC)) - moment).total_seconds())
+    seconds = max(0.0, ((now or datetime.now(UTC)) - then).total_seconds())
     for unit, scale in (("day", 86400), ("hour", 3600), ("minute", 60)):
         if seconds >= scale:
             return f"{text.count(int(seconds / scale), unit)} ago"

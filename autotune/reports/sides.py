@@ -7,29 +7,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from autotune import text
 from autotune.identity import Choices, Size, in_order, size_order
 from autotune.lookup import records
 from autotune.model import Outcome
 from autotune.reports import learned
+from autotune.reports.compare import BY_DEVICE, BY_SIZE
 from autotune.store import Store, listing, survey
-
-BY_SIZE, BY_DEVICE = "size", "device"
 
 MOST = 1000
 """Trials of a problem that a comparison of values looks at, the fastest among them."""
 
 _SIZES, _PANELS = 64, 3
 """Sizes of a comparison by size, and of others: the largest, where nobody says which."""
-
-
-class Sides(NamedTuple):
-    """The cells of a comparison, and how many stored sizes smaller than theirs are left out."""
-
-    cells: list[dict[str, Any]]
-    left_out: int
 
 
 def sides(
@@ -41,14 +33,18 @@ def sides(
     choices: Choices | None = None,
     device: str = "",
     order: Sequence[str] = (),
-) -> Sides:
-    """Return a cell per value: `value`, `size`, `device`, `problem` (its number), `trials`, `reason`, `best`.
+) -> tuple[list[dict[str, Any]], int]:
+    """Return a cell per value, and how many stored sizes smaller than theirs are left out.
 
-    `best` has what `learned.summary` tells, None where `reason` says why. By default the sizes that are stored, the
-    largest of them; the choices of what was stored last; the device that was searched last.
+    A cell has `value`, `size`, `device`, `problem` (its number), `trials`, `reason` and `best`, which has what
+    `learned.summary` tells, None where `reason` says why. By default the sizes that are stored, the largest of them;
+    the choices of what was stored last; the device that was searched last.
     `order` has the names of a size as the study orders them, where it is known.
     """
-    stored = [_ordered(problem, order) for problem in _newest(listing.problems(store, study=study))]
+    stored = [
+        problem._replace(key=problem.key._replace(size=in_order(problem.key.size, order)))
+        for problem in _newest(listing.problems(store, study=study))
+    ]
     if choices is None:
         choices = next((problem.key.choices for problem in stored), {})
     fitting = [problem for problem in stored if problem.key.choices == choices]
@@ -67,8 +63,9 @@ def sides(
         if not any(cell["size"] == size for cell in cells):
             known = next((problem for problem in fitting if problem.key.size == size), None)
             told = Counter[Outcome]() if known is None else survey.outcomes(store, known.number)
-            cells.append(_cell(known, size, device, text.size(size), None, _ended(told), told))
-    return Sides(cells, 0 if sizes else len(stored_sizes) - len(wanted))
+            ended = sum(count for outcome, count in told.items() if outcome.ended)
+            cells.append(_cell(known, size, device, text.size(size), None, ended, told))
+    return cells, 0 if sizes else len(stored_sizes) - len(wanted)
 
 
 def _newest(problems: Sequence[listing.Problem]) -> list[listing.Problem]:
@@ -77,10 +74,6 @@ def _newest(problems: Sequence[listing.Problem]) -> list[listing.Problem]:
     for problem in problems:  # newest first
         found.setdefault(f"{problem.key._replace(kernel_hash='', study_hash='')}", problem)
     return list(found.values())
-
-
-def _ordered(problem: listing.Problem, order: Sequence[str]) -> listing.Problem:
-    return problem._replace(key=problem.key._replace(size=in_order(problem.key.size, order)))
 
 
 def _sizes(problems: Sequence[listing.Problem]) -> list[dict[str, int]]:
@@ -129,10 +122,6 @@ def _cell(
         "reason": "" if best is not None else _why_none(told),
         "best": best,
     }
-
-
-def _ended(told: Counter[Outcome]) -> int:
-    return sum(count for outcome, count in told.items() if outcome.ended)
 
 
 def _why_none(told: Counter[Outcome]) -> str:

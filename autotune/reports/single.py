@@ -9,6 +9,7 @@ from typing import NamedTuple
 from autotune import __version__, text
 from autotune.errors import StudyError, UsageError
 from autotune.identity import Configuration, ProblemKey, in_order
+from autotune.lookup import Asked
 from autotune.reports import learned, page
 from autotune.reports.course import course
 from autotune.store import Store, listing
@@ -19,15 +20,6 @@ _MAPPED = 12
 """Parameters of which every pair has a heat map: the most important."""
 
 
-class Asked(NamedTuple):
-    """What was typed after `autotune report`. `device` is a fingerprint; what is empty says nothing."""
-
-    study: str
-    device: str = ""
-    sizes: tuple[str, ...] = ()
-    choices: tuple[str, ...] = ()
-
-
 class Written(NamedTuple):
     """A report and what it is about."""
 
@@ -36,7 +28,7 @@ class Written(NamedTuple):
 
 
 def written(store: Store, asked: Asked) -> Written:
-    """Return the report of the problem that fits and was searched last.
+    """Return the report of the problem that fits and was searched last; `asked.device` is a fingerprint.
 
     The study's file may be gone: what is stored of it is told all the same, without its default configuration. Raises
     UsageError where nothing stored fits, StudyError where there is neither such a study nor anything stored of it.
@@ -51,12 +43,13 @@ def written(store: Store, asked: Asked) -> Written:
     name = asked.study if text_of is None else text_of.name
     fitting = [
         problem
-        for problem in listing.problems(store, study=name, device=asked.device)
+        for problem in listing.problems(store, study=name, device=asked.device or "")
         if _fits(problem, asked, text_of)
     ]
     if not fitting:
+        on, at = asked.device, " ".join((*asked.sizes, *asked.choices))
         raise UsageError(
-            f"nothing is stored of {name}" + (f" on {asked.device}" if asked.device else "") + _where(asked),
+            f"nothing is stored of {name}" + (f" on {on}" if on else "") + (f" at {at}" if at else ""),
             hint=f"{_search(asked)} measures some, autotune history {text.typed([asked.study])} lists what there is",
         )
     order = listing.last_searched(store, [one.number for one in fitting])
@@ -77,11 +70,6 @@ def _search(asked: Asked) -> str:
     given = [("-d", asked.device)] if asked.device else []
     given += [("--size", size) for size in asked.sizes] + [("--choice", choice) for choice in asked.choices]
     return text.typed(["autotune", "search", asked.study, *(word for option in given for word in option)])
-
-
-def _where(asked: Asked) -> str:
-    said = " ".join((*asked.sizes, *asked.choices))
-    return f" at {said}" if said else ""
 
 
 def _fits(problem: listing.Problem, asked: Asked, text_of: StudyText | None) -> bool:

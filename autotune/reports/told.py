@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from autotune import text
-from autotune.model import Measurement, Trial
+from autotune.model import Trial
 from autotune.ranking import median_interval
 from autotune.study import Problem
 from autotune.tuner import Result
@@ -49,7 +49,7 @@ def trial_json(problem: Problem, trial: Trial | None) -> dict[str, Any] | None:
     """A trial with its time, interval and rates."""
     if trial is None:
         return None
-    measurement = trial.retimed or trial.measurement or Measurement(())
+    measurement = trial.latest
     return {
         "configuration": trial.configuration,
         "outcome": trial.outcome.value,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from autotune import lookup, text
 from autotune.errors import AutotuneError
 from autotune.lookup import Best, Match
-from autotune.model import Configuration, Trial
+from autotune.model import Configuration, Trial, identity
 from autotune.ranking import speedup
 from autotune.store import Store
 from autotune.study import Problem
@@ -74,7 +74,7 @@ def verify(request: Request, stop: threading.Event | None = None, *, searching: 
         )
     configuration = best.configuration if imported is None else imported.configuration
     measured = measure(request, [configuration, problem.default], stop, anew=True)
-    trial, default = measured.of(configuration), measured.of(problem.default)
+    trial, default = (measured.get(identity(one)) for one in (configuration, problem.default))
     return _compared(Verified(problem, best, configuration, imported, trial, default))
 
 

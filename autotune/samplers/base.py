@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import sys
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from optuna.distributions import BaseDistribution
-from optuna.samplers import BaseSampler
+from optuna.samplers import BaseSampler, GPSampler, TPESampler
 from optuna.study import Study
 from optuna.trial import FrozenTrial
 from threadpoolctl import ThreadpoolController
 
 from autotune.errors import SpaceError
+from autotune.samplers.registry import Donors
 from autotune.samplers.rows import Codec, History
+from autotune.space import Space
 
 Fixed = Mapping[str, Any]
 """Optuna parameters that a trial was enqueued with."""
@@ -31,14 +33,17 @@ class RowSampler(BaseSampler):
     """Proposes valid configurations only, and none twice, in flight or done.
 
     A proposal is a function of the seed, the number of the trial and the trials before it, so that a
-    search which is resumed from stored trials goes on exactly as one that was never interrupted.
+    search which is resumed from stored trials goes on exactly as one that was never interrupted. `ordered`
+    says how it has Optuna see the space (`Codec`); only one with a model makes anything of `donors`.
     """
 
-    def __init__(self, codec: Codec, seed: int) -> None:
-        self.codec = codec
-        self.space = codec.space
+    ordered = False
+
+    def __init__(self, space: Space, seed: int, donors: Donors = ()) -> None:
+        self.codec = Codec(space, ordered=self.ordered)
+        self.space = space
         self.seed = seed
-        self.history = History(codec)
+        self.history = History(self.codec)
 
     @abstractmethod
     def choose(self, study: Study, trial: FrozenTrial, fixed: Fixed) -> int:
@@ -113,16 +118,14 @@ class GridSampler(RowSampler):
 
 
 class StockSampler(RowSampler):
-    """Asks a sampler that knows nothing of constraints, then moves its answer to the nearest allowed row.
+    """Asks a `stock` sampler, which knows nothing of constraints, then moves its answer to the nearest allowed row.
 
     The moved answer is what the trial holds, so the stock sampler learns from what was truly measured.
     It is made anew for each proposal, with a seed of its own, because its generator cannot be restored
     when a search is resumed.
     """
 
-    def __init__(self, codec: Codec, seed: int, make: Callable[[int], BaseSampler]) -> None:
-        super().__init__(codec, seed)
-        self._make = make
+    stock: ClassVar[type]
 
     def choose(self, study: Study, trial: FrozenTrial, fixed: Fixed) -> int:
         """The stock sampler's proposal if it is allowed, else the nearest allowed row."""
@@ -136,12 +139,24 @@ class StockSampler(RowSampler):
         return int(candidates[nearest(self.space.indices(candidates), wanted, rng)])
 
     def _propose(self, study: Study, trial: FrozenTrial, seed: int) -> dict[str, Any]:
-        sampler = self._make(seed)
-        params = sampler.sample_relative(study, trial, self.codec.distributions)
+        sampler = self.stock(seed=seed)
+        params: dict[str, Any] = sampler.sample_relative(study, trial, self.codec.distributions)
         for name, distribution in self.codec.distributions.items():
             if name not in params:
                 params[name] = sampler.sample_independent(study, trial, name, distribution)
         return params
+
+
+class TPE(StockSampler):
+    """Optuna's TPE. Categorical: on the recorded spaces .83 after 25 evaluations, against .71 for indices."""
+
+    stock = TPESampler
+
+
+class GP(StockSampler):
+    """Optuna's Gaussian process, which needs torch."""
+
+    stock, ordered = GPSampler, True
 
 
 def nearest(table: NDArray[np.int16], wanted: NDArray[np.int16], rng: np.random.Generator) -> int:

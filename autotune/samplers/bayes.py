@@ -15,7 +15,7 @@ from autotune.model import Value
 from autotune.samplers.base import Fixed, RowSampler, one_thread
 from autotune.samplers.features import Features
 from autotune.samplers.registry import Donors
-from autotune.samplers.rows import Codec, State
+from autotune.samplers.rows import State
 from autotune.space import Space
 
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ GROUP = 32
 class BayesSampler(RowSampler):
     """Expected improvement under a Gaussian process of the logarithm of the time, on every untried row."""
 
-    def __init__(self, codec: Codec, seed: int, donors: Donors = ()) -> None:
-        super().__init__(codec, seed)
+    def __init__(self, space: Space, seed: int, donors: Donors = ()) -> None:
+        super().__init__(space, seed)
         self._features = Features(self.space)
         self._informed = self._of_donors(donors) if donors else None
         self._judged, self._verdict = -1, False  # the fit at which the donors were judged, and how
@@ -70,9 +70,9 @@ class BayesSampler(RowSampler):
     @cached_property
     def _cold(self) -> Surrogate:
         """The model that knows of nothing but the trials here. A short search ends before SciPy is needed."""
-        from autotune.samplers.surrogate import ColdView, Surrogate
+        from autotune.samplers.surrogate import Surrogate, View
 
-        return Surrogate(self.space, ColdView(self._features), self.seed)
+        return Surrogate(self.space, View(self._features), self.seed)
 
     def _of_donors(self, donors: Donors) -> Surrogate | None:
         from autotune.samplers.surrogate import Surrogate

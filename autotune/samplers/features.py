@@ -32,10 +32,10 @@ class Features:
     def __init__(self, space: Space) -> None:
         self._space = space
         self._columns = [column for column, values in enumerate(space.values) if len(values) > 1]
-        self._tables = [table(space.values[column]) for column in self._columns]
-        self.size = sum(found.shape[1] for found in self._tables)
         listed = [_coordinates(space.values[column], space.values[column]) for column in self._columns]
+        self._tables = [np.column_stack([one.column for one in found]) for found in listed]
         self.lengths = tuple(one.length for found in listed for one in found)
+        self.size = len(self.lengths)
 
     def of_rows(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """Vectors of some rows of the space, shape (n, size)."""
@@ -45,11 +45,8 @@ class Features:
 
     def of(self, configurations: Iterable[Configuration]) -> NDArray[np.float64]:
         """Vectors of configurations whose values need not be among those of the space, shape (n, size)."""
-        parts = []
-        listed = list(configurations)
-        for column in self._columns:
-            name, values = self._space.names[column], self._space.values[column]
-            parts.append(table(values, [configuration[name] for configuration in listed]))
+        listed, names, values = list(configurations), self._space.names, self._space.values
+        parts = [table(values[column], [one[names[column]] for one in listed]) for column in self._columns]
         return np.hstack([np.zeros((len(listed), 0)), *parts])
 
 

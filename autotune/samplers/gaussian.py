@@ -21,6 +21,7 @@ from scipy.optimize import minimize
 Floats = NDArray[np.float64]
 
 JITTER = 1e-8
+SLOPE = 0.1
 _BOUND = 4.0  # hyperparameters stay within so many deviations of their prior
 _ITERATIONS = 30
 CONSTANT = 10.0
@@ -31,27 +32,22 @@ CONSTANT = 10.0
 class Prior:
     """Normal priors on the logarithms of the hyperparameters, for targets of variance about 1.
 
-    The first coordinates, scaled to 0..1, are those of the process: each has a centre in `lengths`. The last `linear`
-    are linear terms of the mean, with coefficients of variance `slope` around 0.
+    The first coordinates, scaled to 0..1, are those of the process: each has a centre in `lengths`. What comes after
+    them are linear terms of the mean, with coefficients of variance `SLOPE` around 0.
     """
 
     lengths: tuple[float, ...]
-    length_spread: float = 0.5
     signal: float = 1.0
-    noise: float = 1e-3
-    noise_spread: float = 1.5
-    slope: float = 0.1
-    linear: int = 0
 
     @property
     def centre(self) -> Floats:
         """Means of the logarithms: lengths, signal, noise, slope."""
-        return np.log([*self.lengths, self.signal, self.noise, self.slope])
+        return np.log([*self.lengths, self.signal, 1e-3, SLOPE])
 
     @property
     def spread(self) -> Floats:
         """Deviations of the logarithms."""
-        return np.array([*[self.length_spread] * len(self.lengths), 1.0, self.noise_spread, 1.0])
+        return np.array([*[0.5] * len(self.lengths), 1.0, 1.5, 1.0])
 
 
 class Scaled(NamedTuple):
@@ -71,18 +67,12 @@ class Hyper:
     """Logarithms of the lengths, the variances of the process, the noise and the slopes, as one vector."""
 
     vector: Floats
-    linear: int
-
-    @property
-    def lengths(self) -> Floats:
-        """Over how far the process changes along each of its coordinates."""
-        return np.asarray(np.exp(self.vector[:-3]))
 
     def scale(self, points: Floats) -> Scaled:
         """Points (n, size), ready for `covariances`."""
-        process, linear = _split(points, self.linear)
-        process = process * np.exp(-self.vector[:-3])
-        return Scaled(process, np.square(process).sum(axis=1), linear)
+        size = len(self.vector) - 3
+        process = points[:, :size] * np.exp(-self.vector[:-3])
+        return Scaled(process, np.square(process).sum(axis=1), points[:, size:])
 
     @cached_property
     def signal(self) -> float:
@@ -100,19 +90,15 @@ class Hyper:
         return float(np.exp(self.vector[-1]))
 
 
-def guess(prior: Prior) -> Hyper:
-    """What to take before there is anything to fit to."""
-    return Hyper(prior.centre, prior.linear)
-
-
 def fit(points: Floats, targets: Floats, prior: Prior) -> Hyper:
     """The most probable hyperparameters given targets (n,) at points (n, size).
 
     Always started at the prior's centre, so that the result depends on the data alone.
     """
     centre, spread = prior.centre, prior.spread
-    process, linear = _split(points, prior.linear)
-    squares = np.square(process.T[:, :, None] - process.T[:, None, :]).reshape(process.shape[1], -1)
+    size = len(prior.lengths)
+    process, linear = points[:, :size], points[:, size:]
+    squares = np.square(process.T[:, :, None] - process.T[:, None, :]).reshape(size, -1)
     result = minimize(
         _loss,
         centre,
@@ -122,12 +108,7 @@ def fit(points: Floats, targets: Floats, prior: Prior) -> Hyper:
         options={"maxiter": _ITERATIONS},
         bounds=list(zip(centre - _BOUND * spread, centre + _BOUND * spread, strict=True)),
     )
-    return Hyper(result.x, prior.linear)
-
-
-def _split(points: Floats, linear: int) -> tuple[Floats, Floats]:
-    size = points.shape[1] - linear
-    return points[:, :size], points[:, size:]
+    return Hyper(result.x)
 
 
 def _loss(
@@ -181,7 +162,7 @@ def covariances(first: Scaled, second: Scaled, hyper: Hyper) -> Floats:
     np.negative(root, out=root)
     result *= np.exp(root, out=root)
     result += CONSTANT
-    if hyper.linear:
+    if first.linear.shape[1]:
         result += hyper.slope * (first.linear @ second.linear.T)
     return np.asarray(result)
 

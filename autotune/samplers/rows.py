@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Any
 
@@ -33,14 +32,12 @@ class Codec:
         self.space = space
         self.ordered = ordered
         self.columns = [column for column, values in enumerate(space.values) if len(values) > 1]
+        values = {space.names[column]: space.values[column] for column in self.columns}
         self.distributions: dict[str, BaseDistribution] = {
-            space.names[column]: self._distribution(column) for column in self.columns
+            name: IntDistribution(0, len(listed) - 1) if ordered else CategoricalDistribution(listed)
+            for name, listed in values.items()
         }
         self._known: dict[tuple[Any, ...], int] = {}
-
-    def _distribution(self, column: int) -> BaseDistribution:
-        values = self.space.values[column]
-        return IntDistribution(0, len(values) - 1) if self.ordered else CategoricalDistribution(values)
 
     def params(self, row: int) -> dict[str, Any]:
         """The Optuna parameters of one valid configuration."""
@@ -107,6 +104,9 @@ class History:
 
     A pruned trial with an intermediate value was stopped early (the value is a lower bound of its time,
     in nanoseconds); a pruned one without, and a failed one, gave no time.
+
+    Arrays of shape (k,), in the order asked: `rows`, one `State` each in `states`, and in `times` nanoseconds, a lower
+    bound of them, or NaN where there is neither.
     """
 
     def __init__(self, codec: Codec) -> None:
@@ -114,9 +114,9 @@ class History:
         self._seen = 0  # trials of the study
         self._unready: list[int] = []  # numbers of those that have no parameters yet: enqueued, or being asked for
         self._open: dict[int, int] = {}  # trial number -> position of a trial that still runs
-        self._rows: list[int] = []
-        self._states: list[State] = []
-        self._times: list[float] = []
+        self.rows = np.zeros(0, np.int64)
+        self.states = np.zeros(0, np.int64)
+        self.times = np.zeros(0, np.float64)
         self._tried: set[int] = set()
         small = len(codec.space) <= MASKED_ROWS
         self._mask = np.zeros(len(codec.space), dtype=np.bool_) if small else None
@@ -128,38 +128,40 @@ class History:
             if trials[number].state.is_finished():
                 self._close(self._open.pop(number), trials[number])
         unread, self._unready = [*self._unready, *range(self._seen, len(trials))], []
+        new: list[tuple[int, FrozenTrial]] = []
         for number in unread:
             trial = trials[number]
             row = None if trial.state == TrialState.WAITING else self._codec.row(trial)
-            if row is not None:
-                self._append(row, trial)
-            elif not trial.state.is_finished():
-                self._unready.append(number)
+            if row is None:
+                self._unready += [] if trial.state.is_finished() else [number]
+            elif row not in self._tried:
+                self._tried.add(row)
+                new.append((row, trial))
         self._seen = len(trials)
+        self._append(new)
 
-    def _append(self, row: int, trial: FrozenTrial) -> None:
-        if row in self._tried:
-            return
-        self._tried.add(row)
+    def _append(self, new: Sequence[tuple[int, FrozenTrial]]) -> None:
+        rows, before = np.array([row for row, _ in new], np.int64), len(self)
         if self._mask is not None:
-            self._mask[row] = True
-        self._rows.append(row)
-        self._states.append(State.RUNNING)
-        self._times.append(math.nan)
-        if trial.state.is_finished():
-            self._close(len(self._rows) - 1, trial)
-        else:
-            self._open[trial.number] = len(self._rows) - 1
+            self._mask[rows] = True
+        self.rows = np.append(self.rows, rows)
+        self.states = np.append(self.states, np.full(len(new), State.RUNNING, np.int64))
+        self.times = np.append(self.times, np.full(len(new), np.nan))
+        for position, (_, trial) in enumerate(new, before):
+            if trial.state.is_finished():
+                self._close(position, trial)
+            else:
+                self._open[trial.number] = position
 
     def _close(self, position: int, trial: FrozenTrial) -> None:
         if trial.state == TrialState.COMPLETE:
             assert trial.value is not None
-            self._states[position], self._times[position] = State.TIMED, trial.value
+            self.states[position], self.times[position] = State.TIMED, trial.value
         elif trial.state == TrialState.PRUNED and trial.intermediate_values:
-            self._states[position] = State.BOUNDED
-            self._times[position] = trial.intermediate_values[max(trial.intermediate_values)]
+            self.states[position] = State.BOUNDED
+            self.times[position] = trial.intermediate_values[max(trial.intermediate_values)]
         else:
-            self._states[position] = State.FAILED
+            self.states[position] = State.FAILED
 
     def untried(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Mask of the rows that are neither tried nor in flight, same shape as `rows`."""
@@ -168,19 +170,4 @@ class History:
         return np.array([int(row) not in self._tried for row in rows], dtype=np.bool_)
 
     def __len__(self) -> int:
-        return len(self._rows)
-
-    @property
-    def rows(self) -> NDArray[np.int64]:
-        """Rows tried or in flight, shape (k,), in the order asked."""
-        return np.array(self._rows, dtype=np.int64)
-
-    @property
-    def states(self) -> NDArray[np.int64]:
-        """One `State` per row, shape (k,)."""
-        return np.array(self._states, dtype=np.int64)
-
-    @property
-    def times(self) -> NDArray[np.float64]:
-        """Nanoseconds per row, shape (k,): its time, or a lower bound of it; NaN where there is none."""
-        return np.array(self._times, dtype=np.float64)
+        return len(self.rows)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from autotune.samplers.features import Features
-from autotune.samplers.gaussian import Floats, Hyper, Prior, fit, guess, leave_one_out
+from autotune.samplers.gaussian import SLOPE, Floats, Hyper, Prior, fit, leave_one_out
 from autotune.samplers.posterior import Posterior, log_expected_improvement
 from autotune.samplers.rows import History, State
 from autotune.space import Space
@@ -37,24 +36,13 @@ LEAST_KNOWN = 3
 GAIN_DRAWS = 256
 
 
-class View(Protocol):
-    """What a model is built on.
+class View:
+    """What a model is built on: here the features alone, and no expectation.
 
-    `encode` gives the coordinates (n, size) of rows, the last `prior.linear` of which enter linearly, and the
-    expected log time over the best (n,). `scale` is the unit of that, None: the deviation of what is seen;
-    `least_cap` is how far above the best, in log time, the cap of the targets is at least.
+    `prior` is that of the model, `first_fit` the finished trials from which on there is one. `scale` is the unit of the
+    expected log time, None: the deviation of what is seen; `least_cap` is how far above the best, in log time, the cap
+    of the targets is at least.
     """
-
-    prior: Prior
-    first_fit: int
-    scale: float | None
-    least_cap: float
-
-    def encode(self, rows: Rows) -> tuple[Floats, Floats]: ...
-
-
-class ColdView:
-    """Nothing is known but the space."""
 
     first_fit = 8
     scale: float | None = None
@@ -65,7 +53,7 @@ class ColdView:
         self._features = features
 
     def encode(self, rows: Rows) -> tuple[Floats, Floats]:
-        """The features, and no expectation."""
+        """Coordinates (n, size), those beyond `prior.lengths` linear, and the expected log time over the best (n,)."""
         return self._features.of_rows(rows), np.zeros(len(rows))
 
 
@@ -120,7 +108,7 @@ def by_lot(points: Floats, failed: NDArray[np.bool_], prior: Prior) -> bool:
     count = len(failed)
     if min(failed.sum(), count - failed.sum()) < LEAST_KNOWN:
         return False
-    hyper = Hyper(np.append(prior.centre[:-3], np.log([0.25, 0.05, prior.slope])), prior.linear)  # of 0 and 1
+    hyper = Hyper(np.append(prior.centre[:-3], np.log([0.25, 0.05, SLOPE])))  # of 0 and 1
     foretold = leave_one_out(points, failed.astype(np.float64), hyper)[0]
     share = (failed.sum() - failed) / (count - 1)
     return bool(np.square(failed - foretold).sum() > np.square(failed - share).sum())
@@ -175,14 +163,14 @@ class Surrogate:
         rng = np.random.default_rng([self._seed, due])
         learned = _learned(history, finished, LEARNED, rng)
         prior = self._view.prior
-        self.hyper: Hyper = guess(prior)
+        self.hyper = Hyper(prior.centre)
         if (history.states[learned] == State.TIMED).any():
             fitted = _learned(history, finished, FITTED, rng)
             failed = history.states[fitted] == State.FAILED
             self._by_lot = by_lot(self._points[fitted], failed, prior)
             if self._by_lot:
-                fitted = _without_failures(history, fitted)
-                learned = _without_failures(history, learned)
+                worked = history.states != State.FAILED
+                fitted, learned = ([at for at in some if worked[at]] for some in (fitted, learned))
             found = targets(history, fitted, self._expected[fitted], self._view, self._by_lot)
             self.hyper = fit(self._points[fitted], found.values, prior)
             self.evidence = self._foresight(history, fitted, found)
@@ -245,10 +233,6 @@ class Surrogate:
         self._drawn = due
         self.rows = np.arange(len(self._space)) if few else np.sort(self._space.sample(rng, POOL))
         self._candidates, self._candidates_expected = self._view.encode(self.rows)
-
-
-def _without_failures(history: History, positions: list[int]) -> list[int]:
-    return [position for position in positions if history.states[position] != State.FAILED]
 
 
 def _learned(history: History, finished: NDArray[np.int64], most: int, rng: np.random.Generator) -> list[int]:

@@ -18,11 +18,8 @@ from autotune.model import Outcome, Trial
 from autotune.samplers.features import Features
 from autotune.samplers.gaussian import Floats, Hyper, Prior, covariances, fit, weigh
 from autotune.samplers.registry import Donors
-from autotune.samplers.surrogate import Rows
+from autotune.samplers.surrogate import CAP, Rows, View
 from autotune.space import Space
-
-CAP = 0.8
-"""Quantile of a donor's times above which they count as that quantile, as in surrogate.py."""
 
 LEAST_TRIALS = 10
 """A donor needs so many timed trials to have a say."""
@@ -69,17 +66,17 @@ class Donor:
         return np.asarray(covariance @ self._weights * self.deviation + self._shift)
 
 
-class TransferView:
+class TransferView(View):
     """The features, the donors' predictions as linear coordinates, and their mean as what is expected."""
 
     first_fit = 4
 
     def __init__(self, space: Space, features: Features, donors: Sequence[Donor]) -> None:
-        self._features = features
+        super().__init__(features)
         self._donors = donors
-        self.scale: float | None = float(np.median([donor.deviation for donor in donors]))
+        self.scale = float(np.median([donor.deviation for donor in donors]))
         self.least_cap = float(np.median([donor.cap for donor in donors]))
-        self.prior = Prior(features.lengths, signal=0.3, linear=len(donors))
+        self.prior = Prior(features.lengths, signal=0.3)
         rows = space.sample(np.random.default_rng(0), CENTRE_ROWS)
         means = self._means(features.of_rows(rows))
         self._centre = means.mean(axis=0)

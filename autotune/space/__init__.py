@@ -49,7 +49,7 @@ class Exclusion:
 
 @dataclass(frozen=True, eq=False)
 class Space:
-    """The valid configurations. Make one with `Space.build`, or with `Space.of_indices` from a list.
+    """The valid configurations. Make one with `Space.build`.
 
     A configuration has a row, 0 <= row < len(space). Columns of index arrays are the parameters in the order
     of `names`, their entries positions in `values`. Rows are in lexicographic order of the value indices, the
@@ -93,22 +93,6 @@ class Space:
                 raise told from None
             raise
         return cls(tuple(values), tuple(values.values()), tuple(constraints), known, diagram)
-
-    @classmethod
-    def of_indices(cls, parameters: Mapping[str, Sequence[Value]], indices: Indices) -> Space:
-        """The space of exactly these configurations, given as value indices, shape (n, parameters), distinct."""
-        names, values = tuple(parameters), tuple(tuple(listed) for listed in parameters.values())
-        table = indices[np.lexsort(indices.T[::-1])].astype(np.int64)
-        if not len(table):
-            raise SpaceError("no configuration is valid: none is listed")
-        keys, targets = [], []
-        state = np.zeros(len(table), dtype=np.int64)
-        for column, listed in enumerate(values):
-            key, state = np.unique(state * len(listed) + table[:, column], return_inverse=True)
-            keys.append(key)
-            targets.append(np.arange(len(key), dtype=np.int64))
-        columns = [(column, len(listed)) for column, listed in enumerate(values)]
-        return cls(names, values, (), {}, Diagram.link(columns, keys, targets))
 
     @property
     def combinations(self) -> int:

@@ -15,9 +15,9 @@ Enter by `run(Request(...))`.
 """
 
 from autotune.tuner.finale import fastest, ranked
-from autotune.tuner.measure import Measured, measure
+from autotune.tuner.measure import measure
 from autotune.tuner.recall import imported_best, ours, recall
-from autotune.tuner.replay import Recording, ReplayEvaluator
+from autotune.tuner.replay import ReplayEvaluator
 from autotune.tuner.request import DEFAULT_SECONDS, GAIN_TRIALS, Budget, Request
 from autotune.tuner.result import Progress, ProgressCallback, Result, confidence_of
 from autotune.tuner.several import Turn, require_enough, run_sizes

@@ -156,7 +156,9 @@ def finalists(passed: Sequence[Trial], budget_s: float = math.inf) -> list[Trial
     """
     ordered = sorted(passed, key=lambda trial: trial.paced_ns)
     found = [trial for trial in ordered[:FINALISTS] if trial.paced_ns <= FINALIST_MARGIN * ordered[0].paced_ns]
-    found += [trial for trial in ordered[len(found) : MOST_FINALISTS] if _may_be_faster(trial, ordered[0])]
+    for trial in ordered[len(found) : MOST_FINALISTS]:
+        (low, _), (_, high) = _paced_interval(trial), _paced_interval(ordered[0])
+        found += [trial] if low <= high else []
     while len(found) > 2 and retiming_s(found) > budget_s:
         found.pop()
     least = min(passed, key=first_median, default=None)
@@ -169,13 +171,8 @@ def earlier_finalists(passed: Sequence[Trial]) -> list[Trial]:
     return [trial for trial in again if trial.time_ns <= FINALIST_MARGIN * again[0].time_ns][:FINALISTS]
 
 
-def _may_be_faster(trial: Trial, leader: Trial) -> bool:
-    """Say whether the intervals of two first medians meet, from the machine's usual pace to that of then."""
-    (low, _), (_, high) = _paced_interval(trial), _paced_interval(leader)
-    return low <= high
-
-
 def _paced_interval(trial: Trial) -> tuple[float, float]:
+    """Return the interval of a first median, from the machine's usual pace to that of then."""
     if trial.measurement is None:
         return math.nan, math.nan
     low, high = median_interval(trial.measurement.samples_ns)

@@ -5,32 +5,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from autotune.errors import AutotuneError
 from autotune.model import Configuration, Identity, Trial, identity
 from autotune.pool import DeviceEvaluator, Evaluator, Stopped
-from autotune.study import Problem
 from autotune.tuner.finale import finalists
 from autotune.tuner.loop import POLL_S, RETIME_S, Ledger
 from autotune.tuner.recall import ours, recall
 from autotune.tuner.request import Request
 from autotune.tuner.start import environment
-
-
-@dataclass(frozen=True)
-class Measured:
-    """What was learned, by configuration: its latest trial, re-timed in turns with all others that passed.
-
-    Samples of one place in their re-timings were taken within the same moments.
-    """
-
-    problem: Problem
-    trials: dict[Identity, Trial]
-
-    def of(self, configuration: Configuration) -> Trial | None:
-        """Return the trial of a configuration; None where it has none."""
-        return self.trials.get(identity(configuration))
 
 
 def measure(
@@ -41,12 +25,14 @@ def measure(
     anew: bool = False,
     budget_s: float = RETIME_S,
     evaluator: Evaluator | None = None,
-) -> Measured:
+) -> dict[Identity, Trial]:
     """Have each configuration pass a trial, if it has not (or all `anew`), then time all that pass in turns.
 
-    All is stored as a search stores it. What was timed in turns before and is nearly as fast as the best is timed
-    with them, so that the ranking goes on comparing times that were taken together. `request` says on which problem,
-    device and database. Raises Stopped where `stop` is set: what had ended by then is stored.
+    Return the latest trial of each by its `identity`, re-timed in turns with all others that passed: samples of one
+    place in their re-timings were taken within the same moments. All is stored as a search stores it. What was timed in
+    turns before and is nearly as fast as the best is timed with them, so that the ranking goes on comparing times that
+    were taken together. `request` says on which problem, device and database. Raises Stopped where `stop` is set: what
+    had ended by then is stored.
     """
     from autotune.store import Store
 
@@ -54,13 +40,12 @@ def measure(
     problem = request.problem
     wanted = {identity(configuration): configuration for configuration in configurations}
     with Store.open(request.database) as store, ExitStack() as opened:
-        devices = list(request.devices) or [problem.device]
         # Slower than another, and measured all the same: what a search stops early, this has to know.
         settings = replace(request.settings, stops_slow=False)
-        runs = evaluator or opened.enter_context(DeviceEvaluator(problem, devices, settings, stop))
+        runs = evaluator or opened.enter_context(DeviceEvaluator(problem, request.devices, settings, stop))
         stored = store.trials(problem.key)
         number = store.start_search(
-            problem.key, devices, sampler="measure", seed=None, environment=environment(problem)
+            problem.key, request.devices, sampler="measure", seed=None, environment=environment(problem)
         )
         ledger, reason = Ledger(store, number, problem, recall(problem, stored), ours(problem, stored)), "error"
         try:
@@ -78,7 +63,7 @@ def measure(
         finally:
             store.end_search(number, reason)
     latest = {identity(trial.configuration): trial for trial in ledger.trials}
-    return Measured(problem, {name: latest[name] for name in wanted if name in latest})
+    return {name: latest[name] for name in wanted if name in latest}
 
 
 def _try_all(

@@ -38,8 +38,7 @@ def _safe(told: str) -> str:
 
 
 def _time(result: Result, best: Trial) -> str:
-    measured = best.retimed or best.measurement
-    samples = measured.samples_ns if measured else ()
+    samples = best.latest.samples_ns
     low, high = median_interval(samples)
     rate = text.rate(result.problem.flops(best.configuration), best.time_ns, "GFLOPS")
     interval = f" ({confidence(len(samples))} % interval {text.time(low)} to {text.time(high)})"

@@ -55,3 +55,6 @@ class Request:
     settings: Settings = field(default_factory=Settings)
     submission: str | None = None
     asked_by: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "devices", list(self.devices) or [self.problem.device])

@@ -123,12 +123,12 @@ class Trials(int):
 
 def row(trial: Trial) -> dict[str, Any]:
     """Return a trial as one flat row."""
-    measured = trial.retimed or trial.measurement
-    low, high = median_interval(measured.samples_ns) if measured and measured.samples_ns else (None, None)
+    samples = trial.latest.samples_ns
+    low, high = median_interval(samples) if samples else (None, None)
     return dict(trial.configuration) | {
         "outcome": trial.outcome.value,
         "reason": trial.reason,
-        "time_ns": trial.time_ns if measured and measured.samples_ns else None,
+        "time_ns": trial.time_ns if samples else None,
         "low_ns": low,
         "high_ns": high,
         "build_s": trial.build_s,

@@ -9,7 +9,6 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
-from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
@@ -64,7 +63,7 @@ def run(
     with ExitStack() as opened:
         opened.enter_context(quick_turns())
         if evaluator is None:
-            opened.enter_context(_not_within(request.devices or [request.problem.device]))
+            opened.enter_context(_not_within(request.devices))
             evaluator = _own_evaluator(request, stop)
             opened.callback(evaluator.close)
         from autotune.store import Store  # and SQLAlchemy, which loads while the evaluator's workers start
@@ -92,27 +91,23 @@ def _not_within(devices: Sequence[DeviceInfo]) -> Iterator[None]:
 
 
 def _own_evaluator(request: Request, stop: threading.Event) -> Evaluator:
+    def look() -> None:
+        """Raise StoreError where the database cannot be used: before a device is waited for, which may take hours."""
+        from autotune.store import Store
+
+        Store.open(request.database).close()
+
     try:
-        devices = request.devices or [request.problem.device]
-        return DeviceEvaluator(
-            request.problem, devices, within_budget(request), stop, partial(_look_at, request.database)
-        )
+        return DeviceEvaluator(request.problem, request.devices, within_budget(request), stop, look)
     except Stopped:  # while another search had the device: nothing will be asked of it
         return ReplayEvaluator(())
-
-
-def _look_at(database: str | None) -> None:
-    """Raise StoreError where a database cannot be used: before a device is waited for, which may take hours."""
-    from autotune.store import Store
-
-    Store.open(database).close()
 
 
 def within_budget(request: Request) -> Settings:
     """As many builders as pay off in these trials or seconds, and no more precision than the seconds can afford."""
     settings, budget = request.settings, request.budget
     if budget.trials is not None and settings.builders is None:
-        most = count_builders(request.devices or [request.problem.device], None)
+        most = count_builders(request.devices, None)
         settings = replace(settings, builders=min(most, budget.trials))
     if budget.seconds is not None:
         trial_s = max(LEAST_TRIAL_S, TRIAL_SHARE * budget.seconds)
@@ -138,7 +133,7 @@ def _search(
     seed = secrets.randbits(32) if request.seed is None else request.seed
     number = store.start_search(
         problem.key,
-        request.devices or [problem.device],
+        request.devices,
         sampler=request.sampler,
         seed=seed,
         environment=environment(problem) | ({"asked_by": request.asked_by} if request.asked_by else {}),

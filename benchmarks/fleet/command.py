@@ -8,9 +8,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from autotune.tuner import Recording
 from benchmarks import tables
 from benchmarks.fleet import cost, gpus, kills, simulate
+from benchmarks.recording import Recording
 
 
 def main(about: str) -> int:

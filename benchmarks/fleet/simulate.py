@@ -12,8 +12,9 @@ import numpy as np
 
 from autotune import tuner
 from autotune.cluster import Address, ClusterEvaluator
-from autotune.tuner import Budget, Recording, Request
+from autotune.tuner import Budget, Request
 from benchmarks.fleet.simulated import Cluster, invented, problem_of, recorded
+from benchmarks.recording import Recording, ordered_space
 
 NOWHERE = Address("tcp", "127.0.0.1", 1)
 
@@ -54,9 +55,7 @@ def space_of(count: int) -> Recording:
     side = max(2, int(np.ceil(count ** (1 / 4))))
     table = np.stack(np.meshgrid(*[np.arange(1, side + 1)] * 4, indexing="ij"), -1).reshape(-1, 4).astype(np.int16)
     times = 1e5 * (1 + ((table - side / 3) ** 2).sum(axis=1) / side)
-    from autotune.tuner.replay import _space_of
-
-    space, order = _space_of(["A", "B", "C", "D"], table)
+    space, order = ordered_space(["A", "B", "C", "D"], table)
     return Recording("made", space, times[order], np.zeros(len(table), np.uint8))
 
 

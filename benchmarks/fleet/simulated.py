@@ -14,7 +14,7 @@ from autotune.cluster import tasks
 from autotune.cluster.travel import facts_of, versions
 from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Trial
 from autotune.study import Problem, Study
-from autotune.tuner import Recording
+from benchmarks.recording import Recording
 
 DEVICE = DeviceInfo(
     index=0, name="Simulated", vendor="Tests", platform="Simulated", driver="1", kind="accelerator", opencl_version="",
