@@ -480,7 +480,7 @@ def test_a_reference_that_leaves_outputs_as_they_were_is_told_and_refused_where_
 def test_an_output_of_which_zeros_are_right_everywhere_is_a_warning() -> None:
     said = "warning: zeros are right for all of y, within the tolerance: "
     assert said not in run("check", "./saxpy.toml").stderr
-    change("absolute = 1e-6", "absolute = 4")
+    change("absolute = 1e-06", "absolute = 4")
     assert said in run("check", "./saxpy.toml").stderr
 
 

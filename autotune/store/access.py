@@ -16,8 +16,8 @@ from sqlalchemy.pool import Pool, PoolProxiedConnection
 from autotune.errors import StoreError
 from autotune.store import presence
 from autotune.store.database import ConnectionLost, Overtaken, clear_errors, clear_values, hasty, reading
-from autotune.store.location import Location
-from autotune.store.migrations import require_known
+from autotune.store.location import SCHEMA_VERSION, Location, version_in
+from autotune.store.migrations import VERSION
 from autotune.text import say, typed
 
 PATIENCE_S = 60.0
@@ -95,7 +95,8 @@ class Access:
         while True:
             try:
                 with self._writing(durable=durable) as connection, clear_values(self._location):
-                    require_known(connection, self.where)
+                    if (version := connection.execute(VERSION).scalar()) != SCHEMA_VERSION:
+                        version_in(version, self.where)  # a newer program keeps more than this one knows of
                     found = due(connection)
                 self._waited = False
                 return found

@@ -31,7 +31,7 @@ def migrate(connection: Connection, where: str) -> None:
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
     version = stored_version(connection, where)
     if 0 < version < SCHEMA_VERSION:
-        if connection.dialect.name == "postgresql":  # from here on nobody passes `require_known`
+        if connection.dialect.name == "postgresql":  # from here on nobody begins to write
             connection.execute(text("LOCK TABLE schema_version IN ACCESS EXCLUSIVE MODE"))
         _require_rest(connection, version, where)
     for migration in MIGRATIONS[version:]:
@@ -45,7 +45,7 @@ def migrate(connection: Connection, where: str) -> None:
 def _require_rest(connection: Connection, version: int, where: str) -> None:
     """Raise StoreError where a search is at work on an older version: it would keep up none of what it does not know.
 
-    Version 7 and later ones look before each of their transactions (`require_known`), but would lose what they are at.
+    Version 7 and later ones look before each transaction (`Access._written`), but would lose what they are at.
     """
     for started, environment, begun in connection.execute(_AT_WORK):
         if not has_died(started, environment) and is_recent(begun or started):
@@ -60,15 +60,7 @@ WHERE s.ended IS NULL GROUP BY s.id, s.started, s.environment
 """)
 
 
-def require_known(connection: Connection, where: str) -> None:
-    """Raise StoreError where a newer program has changed the tables since they were opened.
-
-    What it keeps beside the trials, as a summary for look-ups, this one does not know of.
-    """
-    version_in(connection.execute(_VERSION).scalar(), where)
-
-
-_VERSION = text("SELECT version FROM schema_version")
+VERSION = text("SELECT version FROM schema_version")
 
 
 def is_current(connection: Connection, where: str) -> bool:
@@ -90,7 +82,7 @@ def stored_version(connection: Connection, where: str) -> int:
         return 0  # a server's database may be shared with others
     if not is_ours(tables, where):
         return 0
-    return version_in(connection.execute(_VERSION).scalar(), where)
+    return version_in(connection.execute(VERSION).scalar(), where)
 
 
 def _run(connection: Connection, statements: str) -> None:
