@@ -94,6 +94,7 @@ def test_it_ends_with_its_search_and_takes_along_all_that_it_started(folder: Pat
         ("raise SystemExit(3)", r"^ref\.py:4: the function failed: SystemExit: 3"),
         ("import os; os._exit(3)", r"^ref\.py: the function left no answer \(exit code 3\)"),
         ("import os; os.abort()", r"^ref\.py: the function left no answer \(killed by SIGABRT\)"),
+        ("import os; os.kill(os.getpid(), 9)", r"^ref\.py: the function left no answer \(killed by SIGKILL\)"),
         ("return 3", "returned int; return a dict"),
         ("return {'y': [object()]}", "returned no numbers"),
         ("return {'y': [[1], [1, 2]]}", "returned no numbers"),
