@@ -143,7 +143,7 @@ def trace_search(problem: Problem, database: str, traced: int) -> Calls:
 
 def trace_worker(problem: Problem, folder: Path, traced: int) -> Calls:
     """Trace a trial in a device's worker, which is a thread here."""
-    setup = data.compute(problem, folder, Rules(), Limits(), allow_python=False)
+    setup = data.compute(problem, folder, Rules(), Limits())
     ours, theirs = Pipe()
     trace = Trace("Bench.run")
 

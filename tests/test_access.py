@@ -26,6 +26,7 @@ from autotune.errors import StoreError
 from autotune.lookup import asking
 from autotune.lookup.records import open_records
 from autotune.model import Measurement, Outcome, Trial
+from autotune.pool.process import state_of
 from autotune.store import Store, access, database, location, presence
 from autotune.store.attempts import NoSuchTrialError
 from autotune.store.database import ConnectionLost, clear_errors
@@ -268,6 +269,18 @@ def test_whether_a_process_is_at_work() -> None:
         assert not presence.is_dead(elsewhere, new)
         assert presence.is_dead(elsewhere, old)
     assert presence.is_dead("", "no instant")
+
+
+def test_a_process_whose_name_is_no_text_is_looked_at_all_the_same() -> None:
+    """Linux cuts a name after 15 bytes, in the middle of an é where that is how long it is."""
+    here, name = presence.this_process(), Path("/proc/self/comm")
+    before = name.read_bytes()
+    name.write_bytes("é".encode()[:1])
+    try:
+        assert presence.this_process() == here
+        assert state_of(os.getpid()) in "RS"
+    finally:
+        name.write_bytes(before)
 
 
 # The server -----------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -225,6 +226,31 @@ def test_what_is_late_for_others_work_waits_as_long_again(
     assert [one.throttled for one in found] == ["" if waits else BUSY_CORES] * 2
     assert max(one.verified_runs for one in found) > 50  # in the turns, and in what is kept for it
     assert clock.monotonic() < 60
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_only_for_gaps_in_others_work_is_anything_waited_for(share: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two rounds of 6 s are over before the deadline, the third of those that it takes is not."""
+    bench = bench_of([], monkeypatch)
+    monkeypatch.setattr(bench, "_contention", Repeating(itertools.repeat(share)))
+    monkeypatch.setattr(finals, "time", SimpleNamespace(monotonic=itertools.count(0, 6).__next__))
+    both = [Finalist(place, copying()) for place in range(2)]
+    waited_s = Finals(bench, Rules(maximum=50, least_s=1.0), bench).visit(both, 60.0, deadline=15.0)
+    assert [(len(one.samples), one.throttled) for one in both] == [(3, BUSY_CORES if share else "")] * 2
+    assert waited_s == 0
+
+
+@pytest.mark.parametrize("contended", [False, True])
+def test_an_anchor_that_met_others_work_says_nothing_of_turns_that_met_none(
+    contended: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = bench_of([], monkeypatch)
+    bench.run(copying(), None)
+    slow = Taken(round(100 * bench.anchor.pace.base_ns), contended=contended)
+    anchor, other = Finalist(0, copying(), turn=slow), Finalist(1, replace(copying(), source="another"), turn=Taken(5))
+    Finals(bench, Rules(), bench)._judge([anchor, other], math.inf)
+    assert anchor.precise.samples == []
+    assert other.precise.samples == ([5] if contended else [])
 
 
 def test_where_all_rounds_are_contended_they_count(monkeypatch: pytest.MonkeyPatch) -> None:

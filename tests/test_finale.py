@@ -187,6 +187,17 @@ def test_what_was_stopped_for_one_that_failed_is_measured_again(
     assert not [row for row in store.history() if row.trial.outcome is Outcome.PENDING]
 
 
+def test_a_guess_of_the_pace_keeps_nothing_from_being_measured_again(problem: Problem, store: Store) -> None:
+    failing, guessed, stopped, *others = ranked(problem)
+    guessed = replace(guessed, measurement=Measurement((3000,) * 5), environment={PACE: 2.0})
+    stopped = replace(stopped, measurement=Measurement((2000,) * 5))
+    others = [replace(one, measurement=Measurement((5000,) * 5)) for one in others]
+    evaluator = Bounded([failing, guessed, stopped, *others], failing=[failing])
+    result = search(problem, store, evaluator, [one.configuration for one in (guessed, failing, stopped)])
+    assert result.best is not None
+    assert result.best.configuration == stopped.configuration
+
+
 # Who is fastest, who is timed again, who ties -----------------------------------------------------------------
 
 

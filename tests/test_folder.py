@@ -76,4 +76,4 @@ def test_a_temporary_folder_that_is_none(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 def test_data_that_cannot_be_written_is_the_machines_fault(problem: Problem, tmp_path: Path) -> None:
     with pytest.raises(SetupError, match=r"the data cannot be written to .*gone: No such file.*; free some space"):
-        data.compute(problem, tmp_path / "gone", Rules(), Limits(), allow_python=False)
+        data.compute(problem, tmp_path / "gone", Rules(), Limits())

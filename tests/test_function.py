@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from autotune.errors import StudyError
-from autotune.pool.caller import caller
+from autotune.errors import StudyError, WorkerError
+from autotune.pool import Settings
+from autotune.pool.caller import Caller
+from autotune.pool.data import Setups
+from autotune.pool.folder import RunFolder
+from autotune.study import Problem
 from tests.processes import has_ended
 
 
@@ -29,7 +36,7 @@ def run(folder: Path, body: str, limit_s: float = 60.0, before: str = "") -> Any
     text = f"import numpy as np\n{before}\ndef f(x, N):\n    {body}\n"
     (folder / "author" / "ref.py").write_text(text)
     given = {"x": np.arange(3.0), "N": 3}
-    return caller(folder, limit_s)(folder / "author" / "ref.py", "f", given)["y"].tolist()
+    return Caller(folder, limit_s)(folder / "author" / "ref.py", "f", given)["y"].tolist()
 
 
 def test_it_gets_what_it_needs_and_its_own_files(folder: Path) -> None:
@@ -70,8 +77,8 @@ def test_it_is_ended_when_it_overruns_with_all_that_it_started(folder: Path) -> 
 SEARCH = """
 import sys
 from pathlib import Path
-from autotune.pool.caller import caller
-caller(Path(sys.argv[1]), 600.0)(Path(sys.argv[1]) / "author" / "ref.py", "f", {"N": 3})
+from autotune.pool.caller import Caller
+Caller(Path(sys.argv[1]), 600.0)(Path(sys.argv[1]) / "author" / "ref.py", "f", {"N": 3})
 """
 
 
@@ -87,6 +94,35 @@ def test_it_ends_with_its_search_and_takes_along_all_that_it_started(folder: Pat
     assert has_ended(pid)
 
 
+def test_it_ends_as_nobody_waits_for_it_any_more(folder: Path) -> None:
+    os.mkfifo(folder / "author" / "pid")
+    (folder / "author" / "ref.py").write_text(
+        "import os, time\ndef f(N):\n    open('pid', 'w').write(str(os.getpid()))\n    time.sleep(1e3)\n"
+    )
+    caller = Caller(folder, 600.0)
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(caller, folder / "author" / "ref.py", "f", {"N": 3})
+        pid = int((folder / "author" / "pid").read_text())
+        caller.close()
+        with pytest.raises(StudyError, match="killed by SIGKILL"):
+            waiting.result()
+    assert has_ended(pid)
+    with pytest.raises(WorkerError, match="closed"):
+        caller(folder / "author" / "ref.py", "f", {"N": 3})
+
+
+def test_what_an_evaluator_runs_ends_with_it(problem: Problem, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    kept = RunFolder()
+    setups = Setups(problem, kept, Settings(allow_python=True))
+    assert setups._data.result().inputs
+    setups.close()
+    assert setups._python is not None
+    with pytest.raises(WorkerError, match="closed"):
+        setups._python(folder / "author" / "helper.py", "f", {})
+    kept.remove()
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     [
@@ -94,6 +130,7 @@ def test_it_ends_with_its_search_and_takes_along_all_that_it_started(folder: Pat
         ("raise SystemExit(3)", r"^ref\.py:4: the function failed: SystemExit: 3"),
         ("import os; os._exit(3)", r"^ref\.py: the function left no answer \(exit code 3\)"),
         ("import os; os.abort()", r"^ref\.py: the function left no answer \(killed by SIGABRT\)"),
+        ("import os; os.kill(os.getpid(), 9)", r"^ref\.py: the function left no answer \(killed by SIGKILL\)"),
         ("return 3", "returned int; return a dict"),
         ("return {'y': [object()]}", "returned no numbers"),
         ("return {'y': [[1], [1, 2]]}", "returned no numbers"),

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from autotune.errors import StudyError, UsageError
-from autotune.pool.caller import caller
+from autotune.pool.caller import Caller
 from autotune.study import Problem, check_inputs, check_reference, expected_data, input_data
 from autotune.study.files import header_of, matrix_of
 from tests.studies import study
@@ -323,7 +323,7 @@ def test_a_function_of_a_file_makes_several_inputs_where_it_may(folder: Path) ->
     made = problem({"python": "gen.py:make"}, arguments=more)
     with pytest.raises(StudyError, match=r"gen\.py: the data is made by Python .*; allow it with --allow-python"):
         input_data(made)
-    found = input_data(problem({"python": "gen.py:make"}, "int", arguments=more), python=caller(folder, 60))
+    found = input_data(problem({"python": "gen.py:make"}, "int", arguments=more), python=Caller(folder, 60))
     assert found["x"].tolist() == [0, 3, 6, 9, 12, 15]
     assert found["z"].tolist() == [5] * 6  # whole, though NumPy's ones are of floats
 
@@ -341,7 +341,7 @@ def test_a_function_of_a_file_makes_several_inputs_where_it_may(folder: Path) ->
 def test_a_function_that_makes_no_data_is_named_with_its_argument(body: str, message: str) -> None:
     Path("gen.py").write_text(body)
     with pytest.raises(StudyError, match=rf"^saxpy\.toml: arguments\.x\.data: gen\.py:make: {message}"):
-        input_data(problem({"python": "gen.py:make"}), python=caller(Path.cwd(), 60))
+        input_data(problem({"python": "gen.py:make"}), python=Caller(Path.cwd(), 60))
 
 
 def test_arrays_and_functions_are_given_in_python() -> None:

@@ -80,7 +80,7 @@ def test_a_reference_that_loses_the_device_is_the_studys_error(tmp_path: Path, m
     monkeypatch.setattr(serving, "open_session", lambda _: session)
     here, there = Pipe()
     here.send(cpu())
-    here.send(compute(problem, tmp_path, Rules(), Limits(), allow_python=False))
+    here.send(compute(problem, tmp_path, Rules(), Limits()))
     serving.serve("device", there)
     while not isinstance(answer := here.recv(), Report):
         pass

@@ -221,6 +221,23 @@ def test_who_sets_stop_ends_a_search_while_a_trial_runs(problem: Problem, store:
     assert run(problem, store).trials == len(problem.space) - 3
 
 
+class Ended(ReplayEvaluator):
+    """Has a part of it ended by whoever stops the search."""
+
+    def __init__(self, trials: Sequence[Trial], stop: threading.Event) -> None:
+        super().__init__(trials)
+        self._stop = stop
+
+    def collect(self, timeout_s: float | None = None) -> Trial:
+        self._stop.set()
+        raise StudyError("the function left no answer (killed by SIGTERM)")
+
+
+def test_what_ends_with_a_search_that_is_stopped_is_no_error(problem: Problem, store: Store) -> None:
+    stop = threading.Event()
+    assert run(problem, store, Ended(recorded(problem), stop), stop).reason == "interrupted"
+
+
 class EndedMeanwhile(ReplayEvaluator):
     """Has all trials in flight at their end by the time somebody stops the search, at its third."""
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from autotune.bench.report import first_error, located
+import pytest
+
+from autotune.bench.report import Report, first_error, located
+from autotune.model import Outcome
+from autotune.pool.blame import may_be_the_machines
 
 SOURCE = """#line 1 "own.cl"
 int a;
@@ -28,3 +32,11 @@ def test_the_first_error_is_found_below_warnings() -> None:
         == "Error(s) while linking: Cannot find symbol op"
     )
     assert first_error("error: a.cl:2:3 <Spelling=/lib/opencl-c.h:1:24>: no") == "error: a.cl:2:3: no"
+
+
+@pytest.mark.parametrize("part", ["a", "x:", "error ", ":1:", "/tempfile_", " <Spelling=/"])
+def test_a_line_of_a_log_may_be_as_long_as_it_likes(part: str) -> None:
+    """In time that grows as it does: what tries each place anew would take hours."""
+    log = part * 2**18
+    assert first_error(log) == log.strip()
+    assert may_be_the_machines(Report(Outcome.COMPILE_ERROR, build_log=log))

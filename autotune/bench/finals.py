@@ -122,6 +122,12 @@ def _known(finalists: Sequence[Finalist]) -> int:
     return min(len(finalist.precise.samples) for finalist in finalists)
 
 
+def _met_others(finalists: Sequence[Finalist]) -> bool:
+    """Say whether some turns do not count for others' work, and some do: there are gaps to wait for."""
+    contended = any(turn.contended for one in finalists for turn in one.aside)
+    return contended and any(one.precise.samples for one in finalists)
+
+
 def sound(finalists: Sequence[Finalist]) -> list[Finalist]:
     """Return those that have not failed."""
     return [finalist for finalist in finalists if finalist.failure is None]
@@ -163,10 +169,10 @@ class Finals:
         while left := sound(finalists):
             now, few = time.monotonic(), _known(left) < self.least
             late = now >= deadline
+            if late and now < patient_until and few and _met_others(left):
+                late, waited_s = False, now - deadline
             if late and few:
-                late = now >= patient_until or not any(one.precise.samples for one in left)
-                waited_s = now - deadline
-            if late and few:
+                patient_until = deadline  # what met others' work counts from here on
                 for finalist in left:
                     finalist.take(finalist.aside)
                     finalist.aside = []
@@ -251,9 +257,13 @@ class Finals:
         return self._again or any(map(self._met_slowness, finalists))
 
     def _met_slowness(self, finalist: Finalist) -> bool:
-        """Say whether this is the anchor, and it was slower in its last turn than the machine has it otherwise."""
+        """Say whether this is the anchor, and it was slower in its last turn than the machine has it otherwise.
+
+        One that met others' work then tells nothing of the turns that met none.
+        """
         anchor, runs = self.bench.anchor, finalist.clock.runs if finalist.clock else 1
-        return finalist.plan == anchor.plan and anchor.pace.is_slow([finalist.turn.ns / runs])
+        told = finalist.plan == anchor.plan and not finalist.turn.contended
+        return told and anchor.pace.is_slow([finalist.turn.ns / runs])
 
     def verify(self, finalists: Sequence[Finalist], deadline: float) -> None:
         """Verify many runs of the one to be named, the fastest, until the deadline; where it fails, of the next."""

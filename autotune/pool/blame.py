@@ -21,8 +21,8 @@ from autotune.pool.process import WorkerDied
 _OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGXCPU)
 """Signals that others send: what is out of memory, who shuts down, `ulimit -t`. A worker's own fault is another."""
 
-_PLACED = re.compile(r"\berror\b.*:\d+:|:\d+:.*\berror\b")
-"""An error at a line of the source, as PoCL's compiler and NVIDIA's write it."""
+_ERROR, _PLACE = re.compile(r"\berror\b"), re.compile(r":\d+:")
+"""An error and its line of the source, as PoCL's compiler and NVIDIA's write them, in either order."""
 
 
 def is_from_outside(death: WorkerDied) -> bool:
@@ -44,7 +44,11 @@ def may_be_the_machines(report: Report) -> bool:
     """Say whether a failure tells nothing of the kernel's own fault: a lost build, an error at no line of its."""
     if report.outcome is Outcome.CRASH:
         return report.phase in ("build", "launch")
-    return report.outcome is Outcome.COMPILE_ERROR and not _PLACED.search(report.build_log)
+    return report.outcome is Outcome.COMPILE_ERROR and not _is_placed(report.build_log)
+
+
+def _is_placed(log: str) -> bool:
+    return any(_ERROR.search(line) and _PLACE.search(line) for line in log.splitlines())
 
 
 _ROOM = 2**20

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -16,23 +17,55 @@ from typing import Any
 import numpy as np
 
 from autotune import text
-from autotune.errors import StudyError
+from autotune.errors import StudyError, WorkerError
 from autotune.pool.process import signal_name
 from autotune.pool.worker import python_path
-from autotune.study import PythonCaller, files_of
+from autotune.study import files_of
 
 
-def caller(folder: Path, limit_s: float) -> PythonCaller:
-    """Return what runs a function of a file within `limit_s` seconds, and keeps its files in a folder meanwhile."""
+class Caller:
+    """Runs a function of a file within `limit_s` seconds, and keeps its files in a folder meanwhile.
 
-    def run(path: Path, name: str, names: Mapping[str, Any]) -> Mapping[str, Any]:
-        with tempfile.TemporaryDirectory(prefix="reference-", dir=folder) as place:
-            return _run(Path(place), path, name, names, limit_s)
+    One at a time. It is a `PythonCaller`.
+    """
 
-    return run
+    def __init__(self, folder: Path, limit_s: float) -> None:
+        self._folder, self._limit_s = folder, limit_s
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._closed = False
+
+    def __call__(self, path: Path, name: str, names: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return what the function returns. Raises StudyError, WorkerError once this is closed."""
+        with tempfile.TemporaryDirectory(prefix="reference-", dir=self._folder) as place:
+            _write(Path(place), path, name, names)
+            return _answer(Path(place), path, self._run(Path(place), path))
+
+    def close(self) -> None:
+        """End what runs, with all that it has started: nobody waits for it any more."""
+        with self._lock:
+            self._closed = True
+            if self._process is not None:
+                _end(self._process)
+
+    def _run(self, place: Path, path: Path) -> int:
+        with self._lock:
+            if self._closed:
+                raise WorkerError("closed")
+            process = self._process = _started(place)
+        try:
+            return process.wait(timeout=self._limit_s)
+        except subprocess.TimeoutExpired:
+            what = f"the function took more than {text.duration(self._limit_s)}"
+            raise StudyError(what, where=path.name, hint="allow it more with --run-limit 10m") from None
+        finally:
+            with self._lock:
+                self._process = None
+            _end(process)
+            process.wait()
 
 
-def _run(place: Path, path: Path, name: str, names: Mapping[str, Any], limit_s: float) -> Mapping[str, Any]:
+def _write(place: Path, path: Path, name: str, names: Mapping[str, Any]) -> None:
     arrays = {key: f"given-{key}.npy" for key, value in names.items() if isinstance(value, np.ndarray)}
     for key, file in arrays.items():
         np.save(place / file, names[key])
@@ -44,23 +77,22 @@ def _run(place: Path, path: Path, name: str, names: Mapping[str, Any], limit_s: 
         "numbers": {key: value for key, value in names.items() if key not in arrays},
     }
     (place / "request.json").write_text(json.dumps(request))
-    process = subprocess.Popen(
+
+
+def _started(place: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
         [sys.executable, "-P", "-m", "autotune.pool.guard", str(place / "request.json"), str(os.getpid())],
         env={**os.environ, **python_path()},
         stdin=subprocess.DEVNULL,
         stdout=2,  # what it prints is no data of ours
         start_new_session=True,
     )
-    try:
-        code = process.wait(timeout=limit_s)
-    except subprocess.TimeoutExpired:
-        what = f"the function took more than {text.duration(limit_s)}"
-        raise StudyError(what, where=path.name, hint="allow it more with --run-limit 10m") from None
-    finally:
-        with suppress(ProcessLookupError):  # what it started, too
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    return _answer(place, path, code)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kill it, and what it started, too."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _answer(place: Path, path: Path, code: int) -> Mapping[str, Any]:

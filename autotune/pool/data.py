@@ -18,11 +18,11 @@ from autotune.devices import traits
 from autotune.errors import AutotuneError, SetupError, StudyError, WorkerError, placed
 from autotune.model import DeviceInfo
 from autotune.pool.allowance import available
-from autotune.pool.caller import caller
+from autotune.pool.caller import Caller
 from autotune.pool.contract import Settings
 from autotune.pool.folder import RunFolder
 from autotune.pool.keeper import Keeper
-from autotune.study import Problem, expected_data, input_data, numpy_type
+from autotune.study import Problem, PythonCaller, expected_data, input_data, numpy_type
 
 
 class Setups:
@@ -35,6 +35,7 @@ class Setups:
         self._data: Future[Setup] = Future()
         self._expected: Mapping[str, str] = {}
         self._turn = threading.Lock()
+        self._python = Caller(folder.path, settings.limits.first_s) if settings.allow_python else None
         threading.Thread(target=self._compute, name="autotune-data", daemon=True).start()
 
     def start_runner(self, keeper: Keeper, device: DeviceInfo) -> None:
@@ -56,16 +57,16 @@ class Setups:
         keeper.start_worker(device, setup, self._folder.environment(device))
 
     def close(self) -> None:
-        """Let go of who still waits for the data."""
+        """Let go of who still waits for the data, and end the author's Python where it is computed."""
         with suppress(InvalidStateError):
             self._data.set_exception(WorkerError("closed"))
+        if self._python is not None:
+            self._python.close()
 
     def _compute(self) -> None:
         given, failure = self._settings, None
         try:
-            setup = compute(
-                self._problem, self._folder.path, given.rules, given.limits, allow_python=given.allow_python
-            )
+            setup = compute(self._problem, self._folder.path, given.rules, given.limits, self._python)
         except AutotuneError as error:
             failure = error
         except (Exception, SystemExit) as error:  # a reference in Python may raise anything; `collect` reports it
@@ -77,11 +78,10 @@ class Setups:
                 self._data.set_exception(failure)
 
 
-def compute(problem: Problem, folder: Path, rules: Rules, limits: Limits, *, allow_python: bool) -> Setup:
+def compute(problem: Problem, folder: Path, rules: Rules, limits: Limits, python: PythonCaller | None = None) -> Setup:
     """Return the set-up of workers. Raises StudyError, SetupError where the folder takes no more
     files, and whatever a reference in Python raises.
     """
-    python = caller(folder, limits.first_s) if allow_python else None
     inputs = input_data(problem, python=python, room=available)
     expected = expected_data(problem, inputs, python=python, room=available)
     # In the buffer's type, as the device compares: half the bytes to write, read and upload.

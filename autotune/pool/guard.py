@@ -9,6 +9,7 @@ import os
 import resource
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from autotune.pool.worker import die_with
@@ -29,7 +30,8 @@ def main(request: Path, parent: int) -> None:
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if code < 0:  # the caller is to see by what; one dump of it is enough
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        signal.signal(-code, signal.SIG_DFL)
+        with suppress(OSError):  # SIGKILL, for want of memory as a rule, has no other way
+            signal.signal(-code, signal.SIG_DFL)
         os.kill(own, -code)
     os._exit(code)
 

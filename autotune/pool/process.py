@@ -277,7 +277,7 @@ def _has_running_child(pid: int) -> bool:
 def state_of(pid: int | str) -> str:
     """Return the letter of a process's state; empty where it has ended, or nobody tells."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
     except OSError:
         return ""
 

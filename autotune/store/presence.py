@@ -85,7 +85,7 @@ def _boot() -> tuple[str, str]:
 def _start(number: int) -> str:
     """Return when a process began, in ticks since the boot; "" where there is none or it has ended."""
     try:
-        fields = (PROC / str(number) / "stat").read_text().rpartition(")")[2].split()
+        fields = (PROC / str(number) / "stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
         return ""
     return "" if fields[0] in "ZX" else fields[19]

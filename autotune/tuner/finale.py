@@ -102,7 +102,7 @@ class Finale:
     def _measure_overlooked(self) -> bool:
         """Measure again what was stopped for being slower than a configuration that failed as a finalist."""
         best = self.ledger.best()
-        bound = best.paced_ns if best is not None else math.inf
+        bound = best.bounding_ns if best is not None else math.inf
         stopped = [trial for trial in self.ledger.trials if trial.outcome is Outcome.STOPPED and trial.paced_ns < bound]
         due = [trial for trial in stopped if identity(trial.configuration) not in self._measured]
         due = sorted(due, key=lambda trial: trial.paced_ns)[:FINALISTS] if self._failed else []

@@ -265,6 +265,10 @@ class Search:
             except TimeoutError:
                 if time.monotonic() >= until or (filling and self._wanted() > 0):
                     raise
+            except AutotuneError:
+                if self._stop.is_set():  # who asks a whole job to end has ended an author's Python, say, as well
+                    raise Stopped from None
+                raise
 
     def _take(self, trials: Sequence[Trial]) -> None:
         """Record what has ended, and only then tell of it."""
