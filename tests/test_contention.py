@@ -232,7 +232,7 @@ def test_what_is_late_for_others_work_waits_as_long_again(
 def test_only_for_gaps_in_others_work_is_anything_waited_for(share: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two rounds of 6 s are over before the deadline, the third of those that it takes is not."""
     bench = bench_of([], monkeypatch)
-    monkeypatch.setattr(bench, "_contention", Repeating(itertools.repeat(share)))
+    monkeypatch.setattr(bench, "contention", told(itertools.repeat(share)))
     monkeypatch.setattr(finals, "time", SimpleNamespace(monotonic=itertools.count(0, 6).__next__))
     both = [Finalist(place, copying()) for place in range(2)]
     waited_s = Finals(bench, Rules(maximum=50, least_s=1.0), bench).visit(both, 60.0, deadline=15.0)
