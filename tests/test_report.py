@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from autotune.bench.report import first_error, located
 
 SOURCE = """#line 1 "own.cl"
@@ -28,3 +30,9 @@ def test_the_first_error_is_found_below_warnings() -> None:
         == "Error(s) while linking: Cannot find symbol op"
     )
     assert first_error("error: a.cl:2:3 <Spelling=/lib/opencl-c.h:1:24>: no") == "error: a.cl:2:3: no"
+
+
+@pytest.mark.parametrize("part", ["x", " <Spelling=/", "/tempfile_", "error a:"])
+def test_a_log_that_is_hostile_costs_no_time(part: str) -> None:
+    log = part * (2_000_000 // len(part))  # where each place is looked at from each, hours
+    assert first_error(log) == log.strip()

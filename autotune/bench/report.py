@@ -70,8 +70,8 @@ def first_error(log: str) -> str:
     """Return the first line of a build log that speaks of an error, else its first line; with the next, where it ends
     by a colon behind a word.
     """
-    log = re.sub(r"\S*/tempfile_\w+\.cl", "kernel", log)  # where PoCL keeps the source for a moment
-    log = re.sub(r" <Spelling=/[^>\n]*>", "", log)  # where a macro of OpenCL's own stands in its headers
+    log = re.sub(r"(?<!\S)\S*/tempfile_\w+\.cl", "kernel", log)  # where PoCL keeps the source for a moment
+    log = re.sub(r" <Spelling=/[^<>\n]*>", "", log)  # where a macro of OpenCL's own stands in its headers
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     told = (n for n, line in enumerate(lines) if re.search(r"\berror(s|\b)|invalid|fatal", line, re.IGNORECASE))
     first = next(told, 0)
