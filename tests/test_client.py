@@ -284,7 +284,7 @@ def test_notes_are_lines_of_visible_characters() -> None:
     [
         *("tune", "ftp://x", "http://", "https://x?y=1", "https://x/#y", "https://u:p@x", "http://[::1"),
         *("http://x:99999", "http://a..b", f"http://{'a' * 70}.org", "http://x\udcff", "http://x/ü", "http://x/a b"),
-        *("http://a b", "http://a\x7fb"),
+        *("http://a b", "http://a\x7fb", "http://x\n:80"),
     ],
 )
 def test_what_is_no_server_is_said_so(url: str) -> None:
@@ -312,15 +312,23 @@ def test_a_program_is_told_of_its_arguments(given: dict[str, Any], said: str) ->
         (lambda server: server.best(None), "study: NoneType is no name of a study, nor a path"),
         (lambda server: server.best("matmul", size=5), 'size: int is no mapping of names to values; write size={"NAME'),
         (lambda server: server.best("matmul", size="64"), "size: str is no mapping"),
-        (lambda server: server.best("matmul", choices=5), "choice: int is no mapping"),
+        (lambda server: server.best("matmul", choices=5), "choices: int is no mapping"),
         (lambda server: server.search("matmul", size=["M=5"]), "size: list is no mapping"),
         (lambda server: server.search("matmul", on_progress=5), "on_progress: int is no function; write print"),
         (lambda server: server.submit("matmul", size={"M": object()}), "object is nothing that can be sent to a serv"),
+        (lambda server: server.submit("matmul", size={("M",): 1}), "cannot be sent to a server: keys must be str"),
+        (lambda server: server.submit("matmul", once="a\nb"), "once: is no key of plain characters; leave it out"),
+        (lambda server: server.search("matmul", budget=5), "budget: int is no mapping"),
+        (lambda server: server.history(limit=None), "limit: NoneType is no whole number; write limit=30"),
     ],
 )
 def test_what_cannot_be_asked_is_one_line_before_it_is(asked: Callable[[Server], object], said: str) -> None:
     with server() as fake, pytest.raises(UsageError, match=f"^{re.escape(said)}"):
         asked(Server(fake.url, cache=False))
+
+
+def test_blanks_around_a_server_are_none_of_its_name() -> None:
+    assert Server("\thttps://x/\n").url == "https://x"
 
 
 def test_numbers_of_numpy_are_sent_as_plain_ones() -> None:
