@@ -408,6 +408,13 @@ def test_a_link_leads_nothing_but_the_study_s_folder_to_a_server(tmp_path: Path,
         assert upload_of(study)["upload"]["files"] == {"saxpy.cl": SOURCE}
 
 
+def test_a_kernel_of_another_encoding_is_to_be_saved_before_it_is_sent(tmp_path: Path) -> None:
+    (tmp_path / "saxpy.toml").write_text('name = "saxpy"\nkernel = "saxpy.cl"\n[parameters.WPT]\nvalues = [1]\n')
+    (tmp_path / "saxpy.cl").write_bytes(f"// \xa9\n{SOURCE}".encode("latin-1"))
+    with pytest.raises(UsageError, match=r"saxpy\.cl: is no text; a server takes text alone: save it as UTF-8"):
+        upload_of(tmp_path / "saxpy.toml")
+
+
 def test_a_search_is_sent_again_under_the_same_key_where_no_answer_came(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("autotune.service.client._PAUSE_S", 0)
     with server((502, {}, b""), (202, {}, {"id": "x"})) as fake:
