@@ -117,7 +117,7 @@ STUDY_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}"
 """Pattern of a study's name: neither an option nor a folder, wherever a command takes it."""
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
-_PARAMETERS = re.compile(r"\((?:[A-Za-z_]\w*(?:,[A-Za-z_]\w*)*)?\)", re.ASCII)
+_PARAMETERS = re.compile(r"\((?:(?:[A-Za-z_]\w*,)*(?:[A-Za-z_]\w*|\.\.\.))?\)", re.ASCII)
 _ACTED_ON = frozenset({
     "CDPATH", "ENV", "FPATH", "GCONV_PATH", "GLIBC_TUNABLES", "HOME", "IFS", "JAVA_TOOL_OPTIONS", "LOCPATH", "NLSPATH",
     "NODE_OPTIONS", "NODE_PATH", "PATH", "PERL5DB", "PERL5LIB", "PERL5OPT", "PERLLIB", "PROMPT_COMMAND", "PS0", "PS1",
@@ -138,7 +138,7 @@ def name_fault(name: object) -> str:
 
 
 def macro_fault(name: str) -> str:
-    """Return what is wrong with the name of a `-D`, to stand behind it; it may have parameters: `AT(r,i)`."""
+    """Return what is wrong with the name of a `-D`, to stand behind it; it may have parameters, `AT(r,i)`."""
     own, bracket, _ = name.partition("(")
     return name_fault(own if bracket and _PARAMETERS.fullmatch(name, len(own)) else name)
 

@@ -180,7 +180,8 @@ def test_what_is_chosen(tmp_path: Path) -> None:
     """Exact; the nearest size; the same architecture, however it is named; the default; and nothing invalid."""
     study = text(constraints=[{"require": "WPT * WG <= 512"}, {"require": "N % WPT == 0 and N < 10 ** 6"}],
                  defines={"SPAN": "WPT * WG", "COUNT": "ceil_div(N, 4) * 2"})  # fmt: skip
-    place = stored(tmp_path / "a.db", (DEVICE, 1000, at(8)), (DEVICE, 64, at(2)), (H100, 1000, at(4)), study=study)
+    spaced = DeviceInfo(**{name: getattr(DEVICE, name) for name in DEVICE.__slots__} | {"name": f" {DEVICE.name} "})
+    place = stored(tmp_path / "a.db", (spaced, 1000, at(8)), (spaced, 64, at(2)), (H100, 1000, at(4)), study=study)
     catalogue = collect(study, CHOICES, database=str(place))
     exact, blank, longer, near, odd, alike, renamed, other, none = chosen(
         tmp_path, catalogue, (DEVICE.name, 1000), (f"  \t{DEVICE.name} ", 1000), (f"{DEVICE.name} x", 1000),

@@ -284,7 +284,7 @@ def test_notes_are_lines_of_visible_characters() -> None:
     [
         *("tune", "ftp://x", "http://", "https://x?y=1", "https://x/#y", "https://u:p@x", "http://[::1"),
         *("http://x:99999", "http://a..b", f"http://{'a' * 70}.org", "http://x\udcff", "http://x/ü", "http://x/a b"),
-        *("http://a b", "http://a\x7fb"),
+        *("http://a b", "http://a\x7fb", "http://x\n:80"),
     ],
 )
 def test_what_is_no_server_is_said_so(url: str) -> None:
@@ -312,15 +312,23 @@ def test_a_program_is_told_of_its_arguments(given: dict[str, Any], said: str) ->
         (lambda server: server.best(None), "study: NoneType is no name of a study, nor a path"),
         (lambda server: server.best("matmul", size=5), 'size: int is no mapping of names to values; write size={"NAME'),
         (lambda server: server.best("matmul", size="64"), "size: str is no mapping"),
-        (lambda server: server.best("matmul", choices=5), "choice: int is no mapping"),
+        (lambda server: server.best("matmul", choices=5), "choices: int is no mapping"),
         (lambda server: server.search("matmul", size=["M=5"]), "size: list is no mapping"),
         (lambda server: server.search("matmul", on_progress=5), "on_progress: int is no function; write print"),
         (lambda server: server.submit("matmul", size={"M": object()}), "object is nothing that can be sent to a serv"),
+        (lambda server: server.submit("matmul", size={("M",): 1}), "cannot be sent to a server: keys must be str"),
+        (lambda server: server.submit("matmul", once="a\nb"), "once: is no key of plain characters; leave it out"),
+        (lambda server: server.search("matmul", budget=5), "budget: int is no mapping"),
+        (lambda server: server.history(limit=None), "limit: NoneType is no whole number; write limit=30"),
     ],
 )
 def test_what_cannot_be_asked_is_one_line_before_it_is(asked: Callable[[Server], object], said: str) -> None:
     with server() as fake, pytest.raises(UsageError, match=f"^{re.escape(said)}"):
         asked(Server(fake.url, cache=False))
+
+
+def test_blanks_around_a_server_are_none_of_its_name() -> None:
+    assert Server("\thttps://x/\n").url == "https://x"
 
 
 def test_numbers_of_numpy_are_sent_as_plain_ones() -> None:
@@ -398,6 +406,13 @@ def test_a_link_leads_nothing_but_the_study_s_folder_to_a_server(tmp_path: Path,
         assert raised.value.hint == "a server takes what lies beside the study: copy it there"
     else:
         assert upload_of(study)["upload"]["files"] == {"saxpy.cl": SOURCE}
+
+
+def test_a_kernel_of_another_encoding_is_to_be_saved_before_it_is_sent(tmp_path: Path) -> None:
+    (tmp_path / "saxpy.toml").write_text('name = "saxpy"\nkernel = "saxpy.cl"\n[parameters.WPT]\nvalues = [1]\n')
+    (tmp_path / "saxpy.cl").write_bytes(f"// \xa9\n{SOURCE}".encode("latin-1"))
+    with pytest.raises(UsageError, match=r"saxpy\.cl: is no text; a server takes text alone: save it as UTF-8"):
+        upload_of(tmp_path / "saxpy.toml")
 
 
 def test_a_search_is_sent_again_under_the_same_key_where_no_answer_came(monkeypatch: pytest.MonkeyPatch) -> None:

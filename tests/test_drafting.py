@@ -16,6 +16,8 @@ from autotune.errors import StudyError
 from autotune.study import Sketch, draft, scanned
 from autotune.study.drafting import branches
 from autotune.study.drafting.preprocessing import preprocessed
+from autotune.study.drafting.repeats import repeats
+from autotune.study.drafting.syntax import tokens_of
 from autotune.study.drafting.terms import Sum, undivided
 from tests.drafts import BODIES, LANES, RIM, drafted, macros, shape_of
 
@@ -901,3 +903,8 @@ def test_what_a_kernel_fixes_is_told_beside_what_is_tuned_and_nothing_is_made_up
     sketch, lines = drafted("".join(numbers.replace("16", "1")) + fixed)
     assert 'local = ["64"]' in lines
     assert any("what to tune: the kernel asks for no macro with a default" in gap for gap in sketch.gaps)
+
+
+def test_what_repeats_is_found_in_a_long_text_in_no_time() -> None:
+    tokens = tokens_of("a[0]+" * 400_000 + "; for (int i = 0; i < N; ++i) v = v * v;")
+    assert repeats(tokens, ["N"], []) == {"N"}  # minutes, where each place looks back at all before it

@@ -419,6 +419,20 @@ def test_what_says_how_far_along_rows_a_kernel_goes_is_a_size() -> None:
     assert shape_of(lines, "radius").startswith('radius = { type = "int", value = "1" }')
 
 
+def test_the_length_of_rows_of_which_a_kernel_goes_along_a_part_is_no_small_number() -> None:
+    _, lines = drafted(
+        "kernel void f(global const float *a, global float *b, const int w, const int h, const int stride)\n"
+        "{ int x = get_global_id(0), y = get_global_id(1); if (x < w && y < h) b[y * stride + x] = a[y * stride + x]; }"
+    )
+    assert shape_of(lines, "b") == 'b = { type = "float", shape = ["h", "stride"], access = "out" }'
+    assert {"w = 128", "h = 128", "stride = 128"} <= {*lines}
+    _, lines = drafted(  # a filter's taps are few
+        "kernel void f(global const float *a, global float *b, const int n, const int taps)\n"
+        "{ int i = get_global_id(0); if (i < n) for (int k = 0; k < taps; k++) b[i] += a[i * taps + k]; }"
+    )
+    assert "taps = 1  # guess: its value" in lines
+
+
 @pytest.mark.parametrize(
     "guard",
     [

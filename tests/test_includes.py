@@ -109,6 +109,9 @@ def test_a_missing_file_is_left_to_the_compiler_where_an_if_decides(folder: Path
             '/* a */ static const char *f_cl = "\nkernel void f() {}\n";\n',
             r"take static const char \*f_cl = \" from",
         ),
+        ('const char *f_cl =\n  R"CL(\nkernel void f() {}\n)CL";\n', r"take const char .f_cl = R\"CL\( .* and \)CL\" "),
+        ('std::string f_cl = R"(\nkernel void f() {}\n)";\n', r"is a string of C\+\+"),
+        ('char f_cl[] = "kernel void f()"\n" {}";\n', r"is a string of C\+\+"),
         (
             "STRINGIFY (\nkernel void f() { g(1); }\n// )\n)\n",
             r"the argument .* take STRINGIFY \( from .* and \) ",
@@ -121,8 +124,12 @@ def test_what_cannot_be_followed_is_refused(folder: Path, kernel: str, message: 
         text_of(kernel)
 
 
+HELLO = 'const char hello[] = "a kernel";\nkernel void f() {}\n'
+"""Of OpenCL C 2.0."""
+
+
 def test_a_file_of_calls_of_macros_is_none_of_cpp(folder: Path) -> None:
-    for text in ("KERNEL(add, +)\nKERNEL(sub, -)\n", "INIT(1)\nkernel void f() {}\n", "LIST(a)\n"):
+    for text in ("KERNEL(add, +)\nKERNEL(sub, -)\n", "INIT(1)\nkernel void f() {}\n", "LIST(a)\n", HELLO):
         assert text_of(text) == text
     assert text_of('__attribute__((reqd_work_group_size(8, 1, 1))) kernel void f() {} LAST(")")\n').endswith('(")")\n')
 
@@ -278,6 +285,9 @@ def test_a_value_cannot_bring_a_file_either() -> None:
         ("-D{P}=1", ""),
         ("-DAT(r,i)=((r)*n+(i))", ""),
         ("-DAT()=1", ""),
+        ("-DLOG(...)=", ""),
+        ("-DLOG(f,...)=", ""),
+        ("-DLOG(...,f)=", "'LOG(...,f)' is no C identifier"),
         ("-DAT($(exit))=1", "'AT($(exit))' is no C identifier"),
         ('-DX="a"', "has a quotation mark or a backslash, which drivers take off or keep as they please; write one"),
     ],

@@ -291,6 +291,10 @@ def test_without_any_device_the_only_stored_one_is_meant(
     assert f"-d {DEVICE.fingerprint}, -d {other.fingerprint}" in said
     _, said = run(capsys, "matmul", "--db", place, "-d", "nvidia", code=2)
     assert "2 stored devices answer 'nvidia'" in said
+    arc = DeviceInfo(**{name: getattr(other, name) for name in other.__slots__} | {"name": "Arc", "vendor": "Intel"})
+    put_in(Path(place), [], device=arc)
+    _, said = run(capsys, "matmul", "--db", place, "-d", "nvidia", code=2)
+    assert f"2 stored devices answer 'nvidia'; choose one: -d {DEVICE.fingerprint}, -d {other.fingerprint}\n" in said
 
 
 @pytest.mark.parametrize("given", ["", " "])

@@ -24,7 +24,7 @@ from autotune.bench.report import Fault, Report, is_too_large
 from autotune.bench.serving import _outputs
 from autotune.bench.timing import Limits, Rules
 from autotune.bench.trial import Bench
-from autotune.bench.unwritten import count_unwritten, is_unwritten, not_numbers, unverified
+from autotune.bench.unwritten import count_unwritten, indistinct, is_unwritten, not_numbers, unverified
 from autotune.bench.verify import Checker, _walk
 from autotune.devices import BackendError, KernelLimits, Session
 from autotune.devices.opencl_objects import OpenCLProgram
@@ -252,6 +252,14 @@ def test_values_that_a_reference_leaves_unwritten_are_counted(kind: str) -> None
 def test_small_values_in_rows_of_odd_length_are_counted_too() -> None:
     whole = np.full((4, 8), np.uint32(POISON), np.uint32).view(np.uint16)
     assert count_unwritten(np.ascontiguousarray(whole[:, :15])) == (56, 0)  # but in words of two rows
+
+
+@pytest.mark.parametrize("value", [0, 1, -1, 3, 1e9, -0.0, np.inf, np.nan])
+@pytest.mark.parametrize("tolerance", [Tolerance(0.0, 0.0), Tolerance(0.5, 1.0), Tolerance(1.0, 0.0)])
+def test_zeros_are_told_to_be_right_where_a_comparison_takes_them(value: float, tolerance: Tolerance) -> None:
+    expected = np.full(3, value, np.float32)
+    right = not compared(np.zeros_like(expected), expected, tolerance)[0]
+    assert bool(indistinct({"y": tolerance}, {"y": expected})) == right
 
 
 def test_what_a_reference_leaves_unwritten_is_said(session: Session) -> None:

@@ -118,7 +118,9 @@ def _takes_zeros(data: NDArray[Any], allowed: Tolerance) -> bool:
     flat = data.reshape(-1)
     for begin in range(0, flat.size if data.dtype.kind in "fiu" else 0, _AT_ONCE):  # hardly ever more than the first
         away = np.abs(flat[begin : begin + _AT_ONCE].astype(np.float64))
-        if not (away <= allowed.absolute + allowed.relative * away).all():
+        with np.errstate(invalid="ignore"):
+            right = np.isfinite(away) & (away <= allowed.absolute + allowed.relative * away)
+        if not right.all():
             return False
     return flat.size > 0 and data.dtype.kind in "fiu"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from autotune.errors import AutotuneError, DeviceError, SetupError
@@ -175,7 +175,7 @@ def _meant(selector: str, records: Records, ask: Ask | None) -> Meant:
     if len(found) == 1:
         return Meant(found[0])
     if found:
-        raise DeviceError(f"{len(found)} stored devices answer {selector!r}", hint=_choose(stored))
+        raise DeviceError(f"{len(found)} stored devices answer {selector!r}", hint=_choose(found))
     if re.fullmatch(_FINGERPRINT, selector):
         return Meant(selector)
     return _asked(selector, ask)
@@ -207,5 +207,5 @@ def _asked(selector: str | None, ask: Ask | None) -> Meant:
     return Meant(info.fingerprint, info)
 
 
-def _choose(stored: Mapping[str, str]) -> str:
+def _choose(stored: Iterable[str]) -> str:
     return "choose one: " + ", ".join(typed(["-d", fingerprint]) for fingerprint in stored)

@@ -10,6 +10,7 @@ What a server says is checked before it is believed. Answers for the best are ke
 
 from __future__ import annotations
 
+import operator
 import sys
 import time
 import uuid
@@ -95,8 +96,8 @@ class Server:
     ) -> tuple[Best, list[str]]:
         """Return the best and the lines to say beside it."""
         asked: list[tuple[str, str]] = [("device", device)] if device is not None else []
-        for name, given in (("size", size), ("choice", choices)):
-            _require(name, given, Mapping | Sequence)
+        for name, called, given in (("size", "size", size), ("choice", "choices", choices)):
+            _require(called, given, Mapping | Sequence)
             texts = [f"{key}={value}" for key, value in given.items()] if isinstance(given, Mapping) else given
             asked += [(name, text) for text in texts or ()]
         path = f"/v1/best?{question([*question_of(study), *asked])}"
@@ -107,7 +108,12 @@ class Server:
         self, study: str | None = None, *, limit: int = 30, failed: bool = False, device: str | None = None
     ) -> list[dict[str, Any]]:
         """Return the newest trials, 1,000 at most, as `autotune history --json` does. A path asks by its name."""
-        asked = [("limit", str(min(limit, MOST_TRIALS))), ("failed", str(failed).lower())]
+        try:
+            newest = min(operator.index(limit), MOST_TRIALS)
+        except TypeError:
+            what = f"{type(limit).__name__} is no whole number"
+            raise UsageError(what, where="limit", hint="write limit=30") from None
+        asked = [("limit", str(newest)), ("failed", str(failed).lower())]
         asked += question_of(study)[:1] if study else []
         asked += [("device", device)] if device is not None else []
         return self._http.rows(f"/v1/history?{question(asked)}")
@@ -143,6 +149,8 @@ class Server:
         """
         body = {name: value for name, value in asked.items() if value is not None and not _is_empty(value)}
         body |= upload_of(Path(study)) if is_path(study) else {"study": str(study)}
+        if once is not None and not (isinstance(once, str) and once.isascii() and once.isprintable()):
+            raise UsageError("is no key of plain characters", where="once", hint="leave it out for a new one")
         headers = {"Idempotency-Key": once or uuid.uuid4().hex}
         try:
             return self._http.json("POST", "/v1/searches", body, headers)
@@ -166,12 +174,12 @@ class Server:
 
         `on_progress` is told of each trial. Raises AutotuneError where it failed. Ctrl-C here leaves it running there.
         """
-        for name, given in (("size", size), ("choices", choices)):
+        for name, given in (("size", size), ("choices", choices), ("budget", more.get("budget"))):
             _require(name, given, Mapping)
         if on_progress is not None and not callable(on_progress):
             raise UsageError(f"{type(on_progress).__name__} is no function", where="on_progress", hint="write print")
         budget = {name: value for name, value in (("trials", trials), ("seconds", seconds)) if value is not None}
-        budget |= more.pop("budget", {})
+        budget |= more.pop("budget", None) or {}
         asked = {"device": device, "size": dict(size or {}), "choices": dict(choices or {}), "budget": budget, **more}
         ended = self.wait(search_id(self.submit(study, **asked), self.url), on_progress)
         with believed(self.url):

@@ -68,4 +68,4 @@ def _text(path: Path) -> str:
     try:
         return path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise UsageError("is no text", where=str(path), hint="a server takes text files only") from None
+        raise UsageError("is no text", where=str(path), hint="a server takes text alone: save it as UTF-8") from None

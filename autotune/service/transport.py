@@ -58,7 +58,7 @@ class Transport:
     """
 
     def __init__(self, url: str, token: str | None) -> None:
-        self.url = url.rstrip("/")
+        self.url = url.strip().rstrip("/")
         try:
             parts = urlsplit(self.url)
             self._host, self._port, self._path = parts.hostname or "", parts.port, parts.path
@@ -71,6 +71,7 @@ class Transport:
             or not _HOST.fullmatch(self._host)
             or beside
             or not _PATH.fullmatch(self._path)
+            or not self.url.isprintable()  # what is split is without its line ends
         ):
             raise UsageError(
                 f"{url!r:.100} is no server", where="--server", hint="write https://HOST or http://127.0.0.1:8080"
@@ -225,7 +226,10 @@ def segment(name: str) -> str:
 
 def _written(body: Any) -> bytes:
     """Return JSON in UTF-8: escaped, an é would take 6 bytes. A lone surrogate is for the server to refuse."""
-    return json.dumps(body, ensure_ascii=False, default=_plain).encode("utf-8", "surrogatepass")
+    try:
+        return json.dumps(body, ensure_ascii=False, default=_plain).encode("utf-8", "surrogatepass")
+    except (TypeError, ValueError, RecursionError) as error:  # keys that are no text, what holds itself
+        raise UsageError(f"cannot be sent to a server: {error}") from None
 
 
 def _plain(value: object) -> int | float:

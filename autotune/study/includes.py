@@ -26,7 +26,8 @@ _HIDDEN = re.compile(r"/\*.*?(?:\*/|\Z)|//[^\n]*|\"(?:\\.|[^\"\\\n])*\"?|'(?:\\.
 _DIRECTIVE = re.compile(r"^[^\S\n]*(?:#|%:|\?\?=)[^\S\n]*(\w+)([^\n]*)", re.MULTILINE)
 _FILE = re.compile(r'\s*(?:"([^"\n]+)"|<([^>\n]+)>)\s*')
 _HELD = re.compile(
-    r"(?>\s+|/\*.*?\*/|//[^\n]*)*+(?:(?P<raw>R\"\w*\()|(?P<string>(?:static\s+)?(?:const\s+)?char\b[^=;{}]{0,200}=\s*\")"
+    r"(?>\s+|/\*.*?\*/|//[^\n]*)*+(?:(?P<raw>(?:[\w:*&\[\]\s]{1,200}=\s*)?R\"(?P<mark>\w*)\()"
+    r"|(?P<string>(?:static\s+)?(?:const\s+)?char\b[^=;{}]{0,200}=\s*\")"
     r"|(?P<macro>(?!__attribute__)[A-Za-z_]\w*[ \t]*\())",
     re.DOTALL,
 )
@@ -211,11 +212,11 @@ class _Inliner:
         self._count(len(text), path)
         if "\0" in text:
             raise StudyError("holds a NUL character", where=str(path), hint="save it as plain text")
-        if (held := _HELD.match(text)) and (not held["macro"] or _is_one_call(text, held.end())):
-            begin = held["raw"] or held["macro"] or held["string"]
+        if held := _held(text):
+            begin = " ".join((held["raw"] or held["macro"] or held["string"]).split())
             what = f"is {'the argument of a macro' if held['macro'] else 'a string'} of C++, not OpenCL C"
-            end = ')"' if held["raw"] else ")" if held["macro"] else '"'
-            hint = f"take {' '.join(begin.split())} from its beginning and {end} from its end, in a copy"
+            end = f'){held["mark"]}"' if held["raw"] else ")" if held["macro"] else '"'
+            hint = f"take {begin} from its beginning and {end} from its end, in a copy"
             raise StudyError(what, where=str(path), hint=hint)
         pieces, done, depth = [], 0, 0
         for line in _directives(text, path):
@@ -283,6 +284,14 @@ class _Inliner:
         self._size += size
         if self._size > MAX_TEXT:
             raise too_large(path)
+
+
+def _held(text: str) -> re.Match[str] | None:
+    """Return how a text begins that C++ holds, as a string or as what a macro takes; None for OpenCL C."""
+    held = _HELD.match(text)
+    if held and held["string"] and re.match(r'(?:\\.|[^"\\\n])*"', text[held.end() :]):  # that ends on its line
+        return None if re.search(r"\b(__)?kernel\b", _HIDDEN.sub(" ", text)) else held
+    return None if held and held["macro"] and not _is_one_call(text, held.end()) else held
 
 
 def _is_one_call(text: str, at: int) -> bool:

@@ -132,7 +132,7 @@ def collect(
                 refused.append(error)
                 continue
             alike = architecture(key.device, str(facts.get("compute_capability", "")))
-            entries.append(Entry(best._replace(device_name=name), problem, plan, ends, alike))
+            entries.append(Entry(best._replace(device_name=name.strip()), problem, plan, ends, alike))
         entries = [one for _, own in groupby(entries, attrgetter("device")) for one in _with_losses(list(own), records)]
     if refused and not entries:
         raise refused[0]

@@ -72,12 +72,17 @@ def _bounds(tokens: Sequence[str], pointers: Collection[str]) -> Iterator[str]:
 
 def _own_arrays(tokens: Sequence[str]) -> set[str]:
     """Return the arrays that each work-item has for itself, `float t[4]`, as far as their declarations are plain."""
-    own, shared, begun = set[str](), {"if", "while", "for", "switch", "sizeof"}, 0
-    for at, token in enumerate(tokens):
+    own, shared = set[str](), {"if", "while", "for", "switch", "sizeof"}
+    words, plain = list[str](), True  # since the statement began, and whether it holds nothing else
+    for token in tokens:
         if token in (";", "{", "}", "(", ")"):
-            begun = at + 1
-        elif token == "[" and at - begun >= 2 and all(re.match(r"[A-Za-z_]", word) for word in tokens[begun:at]):
-            (shared if {"local", "global", "constant", "return"} & {*tokens[begun:at]} else own).add(tokens[at - 1])
+            words, plain = [], True
+        elif plain and re.match(r"[A-Za-z_]", token):
+            words.append(token)
+        elif plain:
+            if token == "[" and len(words) >= 2:
+                (shared if {"local", "global", "constant", "return"} & {*words} else own).add(words[-1])
+            plain = False
     return own - shared
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 from math import gcd
 from typing import Any
 
@@ -127,15 +128,22 @@ class Shapes(Launches):
 
     def along_rows(self) -> set[str]:
         """Return the sizes that say how far a kernel goes along rows of a length that another says."""
-        found = set[str]()
+        rows = [limits for extent, limits in self._bounded_rows() if not {*words(str(extent))} & self._small]
+        return set[str]().union(*rows) - self._small
+
+    def padded(self) -> set[str]:
+        """Return the lengths of rows along which another size says how far to go: a `stride` is no small one then."""
+        return {str(extent) for extent, limits in self._bounded_rows() if limits - {str(extent)} - self._small}
+
+    def _bounded_rows(self) -> Iterator[tuple[Sum, set[str]]]:
+        """Yield the lengths of rows, with the sizes that bound what counts along them."""
         for mention in self.reading.mentions:
             for extent, counted in self._levels(self._begun(mention.places[0]))[1:] if len(mention.places) == 1 else ():
-                limits = [
+                limits = (
                     limit for varying, limit in self.reading.guards if varying.names and varying.names <= counted.names
-                ]
-                if self._sized(extent) and not {*words(str(extent))} & self._small:
-                    found |= {str(limit) for limit in limits if str(limit) in self._sizes}
-        return found - self._small
+                )
+                if self._sized(extent):
+                    yield extent, {str(limit) for limit in limits if str(limit) in self._sizes}
 
     # -- shapes -----------------------------------------------------------------------------------
 

@@ -116,7 +116,8 @@ class _Writer:
     def _is_small(self, name: str) -> bool:
         """Whether a size is small by its name, or less than another: a launch has to have something left."""
         counted = [str(extent) for shapes in self._of.tuned.values() for extent in shapes.axes.values()]
-        if any(re.fullmatch(rf"{name}( // \d+)?", extent) for extent in counted):
+        padded = any(name in shapes.padded() for shapes in self._of.shapes.values())
+        if padded or any(re.fullmatch(rf"{name}( // \d+)?", extent) for extent in counted):
             return False
         items = (extent for items in self._items.values() for extent in items)
         return self._of.is_small(name) or any(re.search(rf"- (?:\d+ \* )?{name}\b", extent or "") for extent in items)
