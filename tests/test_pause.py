@@ -144,7 +144,7 @@ def test_a_standstill_of_a_worker_that_is_halted_counts_once(
     worker.kill()
 
 
-def test_a_worker_that_somebody_stopped_goes_on_at_its_limit_once(worker: WorkerProcess) -> None:
+def test_a_worker_that_somebody_stopped_goes_on_once_for_each_message(worker: WorkerProcess) -> None:
     os.kill(worker.pid, signal.SIGSTOP)
     await_state(worker.pid, "T")
     assert worker._wake()
@@ -153,8 +153,15 @@ def test_a_worker_that_somebody_stopped_goes_on_at_its_limit_once(worker: Worker
     await_state(worker.pid, "T")
     assert not worker._wake()
     worker.send(None)
+    assert not worker._woken
+    worker.kill()
+
+
+def test_a_worker_that_somebody_stopped_has_its_limit_once_more(worker: WorkerProcess) -> None:
+    os.kill(worker.pid, signal.SIGSTOP)
+    await_state(worker.pid, "T")
     with pytest.raises(WorkerOverran):
-        worker.receive(0.0)
+        worker.receive(0.0)  # nobody has asked it for anything
     assert worker._woken
 
 

@@ -29,7 +29,7 @@ class EvaluatorContract:
         assert trials.pop(identity(failing)).outcome.failed
         assert set(trials) == {identity(configuration) for configuration in passing}
         assert {trial.outcome for trial in trials.values()} <= {Outcome.OK, Outcome.STOPPED}
-        assert evaluator.best_ns == min(trial.paced_ns for trial in trials.values() if trial.outcome is Outcome.OK)
+        assert evaluator.best_ns == min(trial.bounding_ns for trial in trials.values() if trial.outcome is Outcome.OK)
 
     def test_what_is_withdrawn_is_not_collected(self, evaluator: Evaluator, passing: Sequence[Configuration]) -> None:
         for configuration in passing:
