@@ -108,7 +108,8 @@ def test_who_might_read_and_write_it_may(tmp_path: Path, mode: int) -> None:
 def test_who_is_interrupted_as_it_closes_sees_no_traceback(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def interrupted(_: object) -> None:
+    def interrupted(connection: sqlite3.Connection) -> None:
+        connection.close()
         raise KeyboardInterrupt
 
     with Store.open(str(tmp_path / "a.db")) as store:
