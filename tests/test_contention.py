@@ -234,10 +234,73 @@ def test_only_for_gaps_in_others_work_is_anything_waited_for(share: float, monke
     bench = bench_of([], monkeypatch)
     monkeypatch.setattr(bench, "contention", told(itertools.repeat(share)))
     monkeypatch.setattr(finals, "time", SimpleNamespace(monotonic=itertools.count(0, 6).__next__))
+    monkeypatch.setattr(finals, "_in_doubt", lambda finalists: False)
     both = [Finalist(place, copying()) for place in range(2)]
     waited_s = Finals(bench, Rules(maximum=50, least_s=1.0), bench).visit(both, 60.0, deadline=15.0)
     assert [(len(one.samples), one.throttled) for one in both] == [(3, BUSY_CORES if share else "")] * 2
     assert waited_s == 0
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5])
+@pytest.mark.parametrize(("doubts", "patience_s", "turns"), [(0, 60.0, 3), (4, 60.0, 7), (99, 60.0, 13), (99, 0.0, 3)])
+def test_while_it_is_in_doubt_who_is_the_fastest_turns_are_added_with_patience(
+    doubts: int, patience_s: float, turns: int, share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A round takes 6 s, so the third ends late. Where others have the cores for good, all turns meet the same."""
+    bench = bench_of([], monkeypatch)
+    monkeypatch.setattr(bench, "contention", told(itertools.repeat(share)))
+    monkeypatch.setattr(finals, "time", SimpleNamespace(monotonic=itertools.count(0, 6).__next__))
+    left = iter([True] * doubts)
+    monkeypatch.setattr(finals, "_in_doubt", lambda finalists: next(left, False))
+    both = [Finalist(place, copying()) for place in range(2)]
+    rules = Rules(maximum=50, least_s=1.0, patience_s=patience_s)
+    waited_s = Finals(bench, rules, bench).visit(both, 60.0, deadline=15.0)
+    assert [len(one.samples) for one in both] == [turns] * 2
+    assert (waited_s > 0) == (turns > 3)
+    assert waited_s <= patience_s
+
+
+def timed(*times_ns: int) -> Finalist:
+    """A finalist that has these times on the bench at work."""
+    finalist = Finalist(0, copying())
+    finalist.take([Taken(ns) for ns in times_ns])
+    return finalist
+
+
+@pytest.mark.parametrize(
+    ("rival", "doubtful"),
+    [
+        ((120, 220, 130), False),  # slower in each round, whatever that met
+        ((120, 195, 130), False),  # faster in one of them, by less than it would matter
+        ((120, 190, 130), True),
+        ((90, 300, 130, 50), True),  # one more turn than the other has: no pair
+        ((120, 220, 130, 50), False),
+    ],
+)
+def test_in_doubt_is_who_may_be_faster_by_more_than_a_share_as_far_as_pairs_tell(
+    rival: tuple[int, ...], doubtful: bool
+) -> None:
+    assert finals._in_doubt([timed(*rival), timed(100, 200, 110)]) is doubtful
+    assert not finals._in_doubt([timed(100, 200, 110)])
+
+
+def test_what_met_others_work_fills_up_the_least_disturbed_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = bench_of([], monkeypatch)
+    few, enough = timed(7), timed(1, 2, 3)
+    few.aside = [Taken(6, waited=0.9), Taken(5, waited=0.5), Taken(4, waited=0.4)]
+    enough.aside = [Taken(8, waited=0.1)]
+    Finals(bench, Rules(), bench)._count_all([few, enough])
+    assert (few.precise.samples, enough.precise.samples) == ([7, 4, 5], [1, 2, 3])
+    assert (few.throttled, enough.throttled) == (BUSY_CORES, "")
+
+
+def test_where_there_were_no_gaps_all_that_met_others_work_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = bench_of([], monkeypatch)
+    both = [timed(), timed()]
+    for finalist in both:
+        finalist.aside = [Taken(ns, waited=0.5) for ns in (4, 5, 6, 7)]
+    Finals(bench, Rules(), bench)._count_all(both)
+    assert [finalist.precise.samples for finalist in both] == [[4, 5, 6, 7]] * 2
 
 
 @pytest.mark.parametrize("contended", [False, True])
@@ -246,7 +309,7 @@ def test_an_anchor_that_met_others_work_says_nothing_of_turns_that_met_none(
 ) -> None:
     bench = bench_of([], monkeypatch)
     bench.run(copying(), None)
-    slow = Taken(round(100 * bench.anchor.pace.base_ns), contended=contended)
+    slow = Taken(round(100 * bench.anchor.pace.base_ns), waited=0.5 if contended else 0.0)
     anchor, other = Finalist(0, copying(), turn=slow), Finalist(1, replace(copying(), source="another"), turn=Taken(5))
     Finals(bench, Rules(), bench)._judge([anchor, other], math.inf)
     assert anchor.precise.samples == []

@@ -517,21 +517,22 @@ def test_what_was_refused_by_an_understated_limit_is_tried_again(vendor: str, ag
 
 
 @pytest.mark.parametrize(
-    ("budget", "builders", "trial_s", "expected"),
+    ("budget", "builders", "trial_s", "patience_s", "expected"),
     [
-        (Budget(trials=1), 1, math.inf, 1),
-        (Budget(seconds=40.0), None, 0.4, 32),
-        (Budget(trials=1, seconds=1.0), 1, 0.2, 1),
-        (Budget(), None, math.inf, 32),  # the whole space
-        (Budget(seconds=2.0), None, 0.2, 20),
+        (Budget(trials=1), 1, math.inf, 16, 1),
+        (Budget(seconds=40.0), None, 0.4, 4, 32),
+        (Budget(seconds=600.0), None, 6, 16, 32),
+        (Budget(trials=1, seconds=1.0), 1, 0.2, 0.1, 1),
+        (Budget(), None, math.inf, 16, 32),  # the whole space
+        (Budget(seconds=2.0), None, 0.2, 0.2, 20),
     ],
 )
 def test_a_short_search_starts_fewer_builders_and_samples_for_less(
-    problem: Problem, budget: Budget, builders: int | None, trial_s: float, expected: int
+    problem: Problem, budget: Budget, builders: int | None, trial_s: float, patience_s: float, expected: int
 ) -> None:
     found = within_budget(Request(problem, budget=budget))
     assert (found.builders, found.trials) == (builders, expected)
-    assert found.rules.trial_s == pytest.approx(trial_s)
+    assert (found.rules.trial_s, found.rules.patience_s) == pytest.approx((trial_s, patience_s))
     assert [within_budget(Request(problem, sampler=name)).learns for name in ("bayes", "random")] == [True, False]
     asked = Request(problem, budget=budget, settings=Settings(builders=3, rules=Rules(trial_s=0.1)))
     assert (within_budget(asked).builders, within_budget(asked).rules.trial_s) == (3, 0.1)

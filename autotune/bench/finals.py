@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from autotune.bench.clock import BATCH_NS, Clock
@@ -15,7 +16,7 @@ from autotune.bench.pace import CONTENDED, LONG_NS
 from autotune.bench.report import Fault, Report
 from autotune.bench.timing import Precise, Rules, relative_width
 from autotune.model import BUSY_CORES, Measurement, Outcome
-from autotune.ranking import median
+from autotune.ranking import median, speedup
 from autotune.study import Plan
 
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ are."""
 
 MANY = 50
 """After so many turns the interval that a trial needs is narrow enough for a finalist."""
+
+DOUBT = 0.03
+"""Turns are added, as long as there is patience, while one finalist may be faster than the fastest by this share."""
 
 _BRIEF_NS = 10_000_000
 """Of runs that take longer one is a turn."""
@@ -46,11 +50,16 @@ _LAUNCH_S = 0.001
 
 
 class Taken(NamedTuple):
-    """The median of a turn; what throttled the device at its end; whether others had its cores meanwhile."""
+    """The median of a turn; what throttled the device at its end; the share of its time that threads waited."""
 
     ns: int = 0
     throttled: str = ""
-    contended: bool = False
+    waited: float = 0.0
+
+    @property
+    def contended(self) -> bool:
+        """Say whether others had the device's cores meanwhile."""
+        return self.waited > CONTENDED
 
     @property
     def slowed(self) -> str:
@@ -97,10 +106,14 @@ class Finalist:
             self.precise.add(turn.ns)
             self.throttled = turn.slowed or self.throttled
 
+    def times(self, count: int) -> tuple[int, ...]:
+        """Return the first so many times of those taken on the bench at work."""
+        runs = self.clock.runs if self.clock else 1
+        return tuple(max(1, round(ns / runs)) for ns in self.precise.samples[:count])
+
     def end(self, count: int) -> None:
         """Keep the first so many times of those taken on this bench, and let that go."""
-        runs = self.clock.runs if self.clock else 1
-        self.visits.append(tuple(max(1, round(ns / runs)) for ns in self.precise.samples[:count]))
+        self.visits.append(self.times(count))
         self.usual, self.clock = self.clock, None
 
     def resume(self, known: Visited) -> None:
@@ -128,6 +141,14 @@ def _met_others(finalists: Sequence[Finalist]) -> bool:
     return contended and any(one.precise.samples for one in finalists)
 
 
+def _in_doubt(finalists: Sequence[Finalist]) -> bool:
+    """Say whether another may be faster than the fastest by more than `DOUBT`, as far as their turns tell."""
+    count = _known(finalists)
+    times = [one.times(count) for one in finalists]
+    fastest = min(times, key=median)
+    return any(speedup(rival, fastest)[1] < 1 - DOUBT for rival in times if rival is not fastest)
+
+
 def sound(finalists: Sequence[Finalist]) -> list[Finalist]:
     """Return those that have not failed."""
     return [finalist for finalist in finalists if finalist.failure is None]
@@ -141,10 +162,10 @@ class Finals:
     their lists were taken within the same moments: what they say of two finalists is in their pairs. A round in which
     the machine was slower than usual, as the anchor shows, or its device throttled, does not count while there is time
     for another; one that is throttled after such a one does. A turn that met others' work does not count, and is made
-    up for before anybody has another: what gaps others leave is used, however short they are. Where too few turns met
-    none of it, it may take twice as long; then those that did count too. `home` is the bench whose `place` tells which
-    plan is at work, `aim_ns` the device time of a batch of short runs, `least` the turns at least, `turn` the samples
-    of one.
+    up for before anybody has another: what gaps others leave is used, however short they are. With the patience of the
+    rules it takes longer where too few turns met none of it, and then those that did count too; or where it is in doubt
+    who is the fastest. `home` is the bench whose `place` tells which plan is at work, `aim_ns` the device time of a
+    batch of short runs, `least` the turns at least, `turn` the samples of one.
     """
 
     bench: Bench
@@ -155,29 +176,27 @@ class Finals:
     turn: int = TURN
     _random: random.Random = field(default_factory=lambda: random.Random(0))
     _again: bool = False  # the last round met throttling, and did not count
+    _alone: bool = True  # what met others' work does not count
 
     def visit(self, finalists: Sequence[Finalist], limit_s: float, deadline: float) -> float:
-        """Go round until each is precise or it is late, and return how many seconds later, to wait for others.
+        """Go round until each is precise or it is late, and return how many seconds of patience it took beyond that.
 
         Raises Fault where fatal.
         """
         for finalist in sound(finalists):
             finalist.begin()
             self._attempt(finalist, partial(self._first_turn, limit_s=limit_s))
-        patient_until, waited_s = 2 * deadline - time.monotonic(), 0.0
+        patient_until, waited_s, self._alone = deadline + self.rules.patience_s, 0.0, True
         self._first_round(sound(finalists), deadline)
         while left := sound(finalists):
-            now, few = time.monotonic(), _known(left) < self.least
-            late = now >= deadline
-            if late and now < patient_until and few and _met_others(left):
-                late, waited_s = False, now - deadline
-            if late and few:
-                patient_until = deadline  # what met others' work counts from here on
-                for finalist in left:
-                    finalist.take(finalist.aside)
-                    finalist.aside = []
-            if _known(left) >= self.least and (late or all(map(self._is_precise, left))):
-                break
+            now = time.monotonic()
+            if _known(left) < self.least and now >= (patient_until if _met_others(left) else deadline):
+                self._count_all(left)
+            if _known(left) >= self.least:
+                patient = now < patient_until and _in_doubt(left)
+                if all(map(self._is_precise, left)) or (now >= deadline and not patient):
+                    break
+            waited_s = max(0.0, min(now, patient_until) - deadline)
             behind = [finalist for finalist in left if len(finalist.precise.samples) == _known(left)]
             for finalist in self._random.sample(behind, len(behind)):
                 self._attempt(finalist, self._turn)
@@ -186,6 +205,18 @@ class Finals:
         for finalist in left:
             finalist.end(count)
         return waited_s
+
+    def _count_all(self, finalists: Sequence[Finalist]) -> None:
+        """Let turns count that met others' work: all to come, and of those put aside the least disturbed that it takes.
+
+        Where there were no gaps, all turns met the same.
+        """
+        self._alone = False
+        gaps = any(finalist.precise.samples for finalist in finalists)
+        for finalist in finalists:
+            missing = max(0, self.least - len(finalist.precise.samples)) if gaps else None
+            finalist.take(sorted(finalist.aside, key=attrgetter("waited"))[:missing])
+            finalist.aside = []
 
     def _is_precise(self, finalist: Finalist) -> bool:
         """Say whether more turns are of no use; after many, where the machine is noisy, less will do."""
@@ -240,13 +271,13 @@ class Finals:
 
     def _note(self, finalist: Finalist, ns: int, contention: float) -> None:
         """Take note of a turn that is to be judged."""
-        finalist.turn = Taken(ns, self.bench.throttled(), contention > CONTENDED)
+        finalist.turn = Taken(ns, self.bench.throttled(), contention)
 
     def _judge(self, finalists: Sequence[Finalist], deadline: float) -> None:
         """Let the last round count, or put it aside."""
         spoilt = self._is_spoilt(finalists) and time.monotonic() < deadline
         for finalist in sound(finalists):
-            if spoilt or finalist.turn.contended:
+            if spoilt or (self._alone and finalist.turn.contended):
                 finalist.aside.append(finalist.turn)
             else:
                 finalist.take([finalist.turn])

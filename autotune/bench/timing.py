@@ -74,6 +74,7 @@ class Rules:
     least_s: float = 0.02  # sampled before a median is believed: what disturbs a machine lasts for milliseconds
     budget_s: float = 2.0  # of samples of one configuration, at most
     trial_s: float = math.inf  # the same before the finale, where a short search affords less
+    patience_s: float = 16.0  # of finalists, where their time leaves in doubt which is the fastest; on one session
     trial_target: float = 0.02  # the target before the finale, which times anew whatever is in doubt
     quiet: int = 2  # runs without a new minimum that end the warm-up
     warmup: int = 10  # runs of warm-up at most

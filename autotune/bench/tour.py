@@ -117,7 +117,7 @@ def _visit_all(
 
     Return how many were visited.
     """
-    rules = replace(at_home.rules, target=math.inf, minimum=1, least_s=0.0)
+    rules = replace(at_home.rules, target=math.inf, minimum=1, least_s=0.0, patience_s=0.0)
     # Within a bench times differ by a fifth of what they do between benches: one sample on each will do.
     brief = replace(at_home, rules=rules, aim_ns=BATCH_NS, least=1, turn=1)
     thorough = replace(at_home, rules=replace(rules, minimum=LEAST_TAKEN), aim_ns=BATCH_NS)

@@ -20,7 +20,7 @@ from autotune.samplers import entry_of
 from autotune.store import locate, require_place
 from autotune.study import Problem, space_hash
 from autotune.text import pairs
-from autotune.tuner.loop import Ledger, Search
+from autotune.tuner.loop import RETIME_SHARE, Ledger, Search
 from autotune.tuner.recall import donors, imported_best, ours, recall
 from autotune.tuner.replay import ReplayEvaluator
 from autotune.tuner.request import Request
@@ -110,8 +110,10 @@ def within_budget(request: Request) -> Settings:
         most = count_builders(request.devices, None)
         settings = replace(settings, builders=min(most, budget.trials))
     if budget.seconds is not None:
-        trial_s = max(LEAST_TRIAL_S, TRIAL_SHARE * budget.seconds)
-        settings = replace(settings, rules=replace(settings.rules, trial_s=min(settings.rules.trial_s, trial_s)))
+        rules, trial_s = settings.rules, max(LEAST_TRIAL_S, TRIAL_SHARE * budget.seconds)
+        patience_s = min(rules.patience_s, RETIME_SHARE * budget.seconds)
+        rules = replace(rules, trial_s=min(rules.trial_s, trial_s), patience_s=patience_s)
+        settings = replace(settings, rules=rules)
     most = math.prod(map(len, request.problem.values.values()))  # the space is counted while workers start
     in_time = most if budget.seconds is None else math.ceil(budget.seconds / QUICK_TRIAL_S)
     expected = in_time if budget.trials is None else budget.trials
