@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -18,12 +19,14 @@ from hypothesis import strategies as st
 
 from autotune.bench import finals, tour
 from autotune.bench.finals import Finalist, Finals, Taken
-from autotune.bench.pace import CONTENDED, Contention, stretch
+from autotune.bench.pace import CONTENDED, Contention, at_work, give_cores, stretch
 from autotune.bench.prepare import Built
 from autotune.bench.timing import Limits, Rules
 from autotune.bench.trial import Bench
 from autotune.bench.verify import Verdict
+from autotune.devices import find_device, open_session
 from autotune.model import BUSY_CORES, PACE, Measurement, Outcome, Trial
+from autotune.study import Problem, Study, expected_data, input_data
 from tests import numpy_backend
 from tests.test_sensors import copying
 
@@ -38,9 +41,13 @@ class Accounts:
 
     def tell(self, turns: int = 0, **threads: tuple[int, int]) -> None:
         for name, (ran, waited) in threads.items():
-            thread = str(threading.get_native_id()) if name == "own" else name
+            thread = str(threading.get_native_id()) if name == "own" else name.removeprefix("t")
             (self.folder / thread).mkdir(exist_ok=True)
             (self.folder / thread / "schedstat").write_text(f"{ran} {waited} {turns}\n")
+
+    def contention(self, placed: list[Sequence[int]] | None = None) -> Contention:
+        """Read them; which threads are to have cores is noted."""
+        return Contention(self.folder, ([] if placed is None else placed).append)
 
 
 @pytest.fixture
@@ -53,7 +60,7 @@ def accounts(tmp_path: Path) -> Accounts:
 
 def test_contention_is_the_share_waited_since_the_last_reading(accounts: Accounts) -> None:
     accounts.tell(t1=(1000 * MS, 50 * MS), t2=(500 * MS, 50 * MS))
-    contention = Contention(accounts.folder)
+    contention = accounts.contention()
     accounts.tell(t1=(1200 * MS, 150 * MS), t2=(600 * MS, 250 * MS))
     assert contention.read() == pytest.approx(300 / 600)
     assert contention.read() == 0
@@ -61,7 +68,7 @@ def test_contention_is_the_share_waited_since_the_last_reading(accounts: Account
 
 def test_who_enqueues_is_no_other_program(accounts: Accounts) -> None:
     accounts.tell(own=(0, 0), t1=(0, 0))
-    contention = Contention(accounts.folder)
+    contention = accounts.contention()
     accounts.tell(own=(40 * MS, 999 * MS), t1=(160 * MS, 80 * MS))
     assert contention.read() == pytest.approx(40 / 200)
     accounts.tell(own=(400 * MS, 999 * MS), t1=(260 * MS, 100 * MS))
@@ -70,31 +77,31 @@ def test_who_enqueues_is_no_other_program(accounts: Accounts) -> None:
 
 def test_a_thread_that_has_begun_counts_from_its_begin(accounts: Accounts) -> None:
     accounts.tell(t1=(100 * MS, 0))
-    contention = Contention(accounts.folder)
+    contention = accounts.contention()
     accounts.tell(t2=(30 * MS, 10 * MS))
     assert contention.read() == pytest.approx(0.25)
 
 
 def test_who_wakes_up_meets_no_other_program(accounts: Accounts) -> None:
     accounts.tell(t1=(0, 0))
-    contention = Contention(accounts.folder)
+    contention = accounts.contention()
     accounts.tell(t1=(1_000_000, 400_000), turns=10)
     assert contention.read() == 0
 
 
 def test_what_kept_a_short_turn_waiting_is_seen(accounts: Accounts) -> None:
     accounts.tell(t1=(0, 0), turns=5)
-    contention = Contention(accounts.folder)
+    contention = accounts.contention()
     accounts.tell(t1=(1_200_000, 900_000), turns=11)
     assert contention.read() == pytest.approx(0.6 / 1.8)
 
 
 @pytest.mark.parametrize("text", ["", "1 2", "a b c"])
 def test_where_nobody_keeps_accounts_nothing_is_said(accounts: Accounts, text: str) -> None:
-    (accounts.folder / "t1").mkdir()
-    (accounts.folder / "t1" / "schedstat").write_text(text)
-    assert Contention(accounts.folder).read() == 0
-    assert Contention(accounts.folder / "none").read() == 0
+    (accounts.folder / "1").mkdir()
+    (accounts.folder / "1" / "schedstat").write_text(text)
+    assert accounts.contention().read() == 0
+    assert Accounts(accounts.folder / "none").contention().read() == 0
 
 
 def test_this_system_keeps_accounts() -> None:
@@ -103,6 +110,63 @@ def test_this_system_keeps_accounts() -> None:
     contention = Contention()
     assert contention._before
     assert 0 <= contention.read() < 1
+
+
+# Which thread has which core ------------------------------------------------------------------------------
+
+
+def test_those_that_share_the_work_since_the_last_reading_are_to_have_cores(accounts: Accounts) -> None:
+    accounts.tell(own=(0, 0), t1=(5000 * MS, 0), t2=(0, 0), t3=(0, 0))
+    placed = list[Sequence[int]]()
+    contention = accounts.contention(placed)
+    accounts.tell(own=(900 * MS, 0), t1=(5001 * MS, 0), t2=(40 * MS, 40 * MS), t3=(20 * MS, 60 * MS))
+    contention.read()
+    contention.read()
+    assert placed == [[2, 3], []]
+
+
+def test_a_thread_of_python_shares_no_kernels_work() -> None:
+    own = threading.get_native_id()
+    assert at_work({own: 100, 1: 50, 2: 12, 3: 13, 4: 0}) == [1, 3]
+    assert at_work({own: 100}) == at_work({}) == at_work({5: 0}) == []
+
+
+@pytest.mark.parametrize(("threads", "expected"), [((7, 8), [(7, {2}), (8, {5})]), ((7,), []), ((7, 8, 9), [])])
+def test_as_many_threads_as_cores_have_one_each(
+    threads: tuple[int, ...], expected: list[tuple[int, set[int]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = list[tuple[int, set[int]]]()
+
+    def bind(thread: int, cores: set[int]) -> None:
+        given.append((thread, cores))
+        raise ProcessLookupError
+
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {5, 2})
+    monkeypatch.setattr("os.sched_setaffinity", bind)
+    give_cores(threads)
+    assert given == expected
+    monkeypatch.delattr("os.sched_getaffinity")
+    give_cores(threads)
+    assert given == expected
+
+
+@pytest.mark.device
+def test_each_thread_of_the_driver_has_a_core_once_a_kernel_has_run() -> None:
+    """On a busy machine one thread may do all of a run's work."""
+    problem = Problem(Study.load("product_sum"), {"X": 65536, "Y": 4096}, device=find_device(None))
+    cores, found = sorted(os.sched_getaffinity(0)), list[Sequence[int]]()
+    contention = Contention(place=found.append)
+    if problem.device.compute_units != len(cores) or not contention._before:
+        pytest.skip("the driver has another number of threads than there are cores, or nobody keeps accounts")
+    inputs = input_data(problem)
+    expected = expected_data(problem, inputs) or {}
+    bench = Bench(open_session(problem.device), inputs, expected, Rules(), Limits(), lambda *_: None)
+    plan = problem.plan(problem.default)
+    while len(found) < 50 and not any(len(threads) == len(cores) for threads in found):
+        bench.verify_first(bench.build(plan), 60.0)
+        contention.read()
+    give_cores(found[-1])
+    assert [sorted(os.sched_getaffinity(thread)) for thread in found[-1]] == [[core] for core in cores]
 
 
 # What it makes of times -----------------------------------------------------------------------------------

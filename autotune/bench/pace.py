@@ -2,7 +2,11 @@
 
 A clock that throttles and a neighbour that comes and goes slow everything down for seconds. Times taken then are not
 those of the configuration alone: where the pace changed meanwhile they are taken again, and they are compared by it.
-Where kernels run on the host's cores, the system's scheduler tells what other programs took of them.
+
+Where kernels run on the host's cores, the system's scheduler tells how long threads waited for one. It also puts the
+threads of a driver that have slept on one core at first, where each waits for the other, with nothing else at work: a
+first run took twice as long as the next so. A program that queues its runs hardly meets that. Each thread is therefore
+given a core of its own.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from operator import sub
 from pathlib import Path
@@ -50,6 +54,8 @@ little."""
 _FASTER = 0.99
 """What takes over as anchor is faster than the one before by this factor: the faster, the less a reading costs."""
 
+LONG_NS = 250_000_000
+"""Runs of this length do not notice what was in the caches before: a CPU refills them in a hundredth of it."""
 
 CONTENDED = 0.05
 """Times are those of the kernel alone where its threads waited for a core for less than this share of their time."""
@@ -60,8 +66,11 @@ _SHORT_NS = 100_000
 _WAKING_NS = 50_000
 """A thread that wakes up waits for less, each time; beside other programs for milliseconds."""
 
-LONG_NS = 250_000_000
-"""Runs of this length do not notice what was in the caches before: a CPU refills them in a hundredth of it."""
+_AT_WORK = 0.25
+"""Share of what the busiest thread ran that those have run, too, which share a kernel's work with it."""
+
+Place = Callable[[Sequence[int]], None]
+"""Called with the threads that share a kernel's work."""
 
 _TASKS = Path("/proc/self/task")
 
@@ -73,8 +82,9 @@ class Contention:
     sched-stats). Where nobody keeps any, nothing is known, and nothing is said.
     """
 
-    def __init__(self, tasks: Path = _TASKS) -> None:
+    def __init__(self, tasks: Path = _TASKS, place: Place | None = None) -> None:
         self._tasks = tasks
+        self._place = place or give_cores
         self._before = self._accounts()
 
     def read(self) -> float:
@@ -83,24 +93,40 @@ class Contention:
         That one enqueues launches, for which it takes a core from those that run them: no doing of others.
         """
         before, self._before = self._before, self._accounts()
-        own, ran, waited, turns = str(threading.get_native_id()), 0, 0, 0
-        for thread, now in self._before.items() if before else ():
-            now_ran, now_waited, now_turns = map(sub, now, before.get(thread, (0, 0, 0)))
-            if thread == own:
-                waited -= now_ran
-            else:
-                ran, waited, turns = ran + now_ran, waited + now_waited, turns + now_turns
-        waited -= turns * _WAKING_NS
+        since = {
+            thread: tuple(map(sub, now, before.get(thread, (0, 0, 0))))
+            for thread, now in self._before.items()
+            if before
+        }
+        asking, _, _ = since.pop(threading.get_native_id(), (0, 0, 0))
+        ran, waited, turns = (sum(account[place] for account in since.values()) for place in range(3))
+        self._place(at_work({thread: account[0] for thread, account in since.items()}))
+        waited -= asking + turns * _WAKING_NS
         return waited / (ran + waited) if waited > 0 else 0.0
 
-    def _accounts(self) -> dict[str, tuple[int, int, int]]:
+    def _accounts(self) -> dict[int, tuple[int, int, int]]:
         """Nanoseconds run and waited, and how often it came to run, by thread."""
         found = {}
         for task in self._tasks.iterdir() if os.path.isdir(self._tasks) else ():
             with suppress(OSError, ValueError):  # it has ended meanwhile, or nobody keeps accounts
                 ran, waited, turns = (task / "schedstat").read_text().split()
-                found[task.name] = int(ran), int(waited), int(turns)
+                found[int(task.name)] = int(ran), int(waited), int(turns)
         return found
+
+
+def at_work(ran_ns: Mapping[int, int]) -> list[int]:
+    """Return the threads that share a kernel's work, of all with what each ran meanwhile; Python's are none."""
+    python = {thread.native_id for thread in threading.enumerate()}
+    ran = {thread: ns for thread, ns in ran_ns.items() if thread not in python}
+    return sorted(thread for thread, ns in ran.items() if ns > 0 and ns >= _AT_WORK * max(ran.values()))
+
+
+def give_cores(threads: Sequence[int]) -> None:
+    """Give each thread a core of its own of those that this process may use, if they are as many; on Linux."""
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    for thread, core in zip(threads, cores, strict=True) if len(threads) == len(cores) else ():
+        with suppress(OSError):  # it has ended meanwhile, or may not be asked
+            os.sched_setaffinity(thread, {core})
 
 
 def stretch(samples_ns: Sequence[float], contention: float) -> float:
