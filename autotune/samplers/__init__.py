@@ -11,8 +11,7 @@ start.
     bayes.py       the own sampler: where to start, what to try next
     surrogate.py   its model of a search
     features.py    what the model sees of a configuration
-    gaussian.py    the Gaussian process: prior, covariances, fit
-    posterior.py   its predictions, and the expected improvement
+    gaussian.py    the Gaussian process: prior, fit, predictions, the expected improvement
     transfer.py    what other devices and sizes say
     importance.py  which parameters matter, once a search is done
 """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from abc import abstractmethod
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any, ClassVar
@@ -19,11 +18,8 @@ from threadpoolctl import ThreadpoolController
 
 from autotune.errors import SpaceError
 from autotune.samplers.registry import Donors
-from autotune.samplers.rows import Codec, History
+from autotune.samplers.rows import Codec, Fixed, History
 from autotune.space import Space
-
-Fixed = Mapping[str, Any]
-"""Optuna parameters that a trial was enqueued with."""
 
 LISTED_ROWS = 1_000_000
 """A space with more rows than this is searched by random samples of this many."""
@@ -57,16 +53,11 @@ class RowSampler(BaseSampler):
         """The generator of one proposal."""
         return np.random.default_rng([self.seed, trial.number])
 
-    def allowed(self, rows: NDArray[np.int64], fixed: Fixed) -> NDArray[np.bool_]:
-        """Mask of the rows that may be proposed, same shape as `rows`."""
-        untried = self.history.untried(rows)
-        return untried & self.codec.matching(rows, fixed) if fixed else untried
-
     def candidates(self, rng: np.random.Generator, fixed: Fixed) -> NDArray[np.int64]:
         """All rows that may be proposed, or of a large space a random sample of them; never empty."""
         size = len(self.space)
         rows = np.arange(size) if size <= LISTED_ROWS else self.space.sample(rng, LISTED_ROWS)
-        found = rows[self.allowed(rows, fixed)]
+        found = rows[self.history.allowed(rows, fixed)]
         if not len(found):
             raise SpaceError("every valid configuration has been tried")
         return found
@@ -99,7 +90,7 @@ class RandomSampler(RowSampler):
         """Try a few draws first: nearly all rows of a large space are untried."""
         rng = self.random(trial)
         rows = rng.integers(len(self.space), size=32)
-        drawn = rows[self.allowed(rows, fixed)]
+        drawn = rows[self.history.allowed(rows, fixed)]
         return int(drawn[0] if len(drawn) else rng.choice(self.candidates(rng, fixed)))
 
 
@@ -111,7 +102,7 @@ class GridSampler(RowSampler):
         size, step = len(self.space), 1 << 16
         for start in range(0, size, step):
             rows = np.arange(start, min(start + step, size))
-            allowed = self.allowed(rows, fixed)
+            allowed = self.history.allowed(rows, fixed)
             if allowed.any():
                 return int(rows[allowed.argmax()])
         raise SpaceError("every valid configuration has been tried")
@@ -133,7 +124,7 @@ class StockSampler(RowSampler):
         params = self._propose(study, trial, seed=int(rng.integers(2**31)))
         wanted = self.codec.indices(params | dict(fixed))
         row = self.space.rows(wanted[None, :])
-        if row[0] >= 0 and self.allowed(row, fixed)[0]:
+        if row[0] >= 0 and self.history.allowed(row, fixed)[0]:
             return int(row[0])
         candidates = self.candidates(rng, fixed)
         return int(candidates[nearest(self.space.indices(candidates), wanted, rng)])

@@ -14,6 +14,9 @@ from optuna.trial import FrozenTrial, TrialState
 
 from autotune.space import Space
 
+Fixed = Mapping[str, Any]
+"""Optuna parameters that a trial was enqueued with."""
+
 _KNOWN = 4096
 """Of so many parameter sets the rows are remembered."""
 
@@ -55,15 +58,10 @@ class Codec:
             found[column] = params[name] if self.ordered else self._position(name, params[name])
         return found
 
-    def row(self, trial: FrozenTrial) -> int | None:
-        """The row of a trial that has all its parameters; None where it has not, or is not valid."""
-        if any(name not in trial.params for name in self.distributions):
-            return None
-        found = self.row_of(trial.params)
-        return found if found >= 0 else None
-
     def row_of(self, params: Mapping[str, Any]) -> int:
-        """The row of a full set of Optuna parameters; -1 where they are not valid."""
+        """The row of a set of Optuna parameters; -1 where one is missing, or they are not valid."""
+        if any(name not in params for name in self.distributions):
+            return -1
         found = self._known.get(tuple(params[name] for name in self.distributions))
         if found is None:
             found = int(self.space.rows(self.indices(params)[None, :])[0])
@@ -76,7 +74,7 @@ class Codec:
             self._known.clear()
         self._known[tuple(params[name] for name in self.distributions)] = row
 
-    def matching(self, rows: NDArray[np.int64], fixed: Mapping[str, Any]) -> NDArray[np.bool_]:
+    def matching(self, rows: NDArray[np.int64], fixed: Fixed) -> NDArray[np.bool_]:
         """Mask of the rows that agree with the given Optuna parameters, same shape as `rows`."""
         table = self.space.indices(rows)
         mask = np.ones(len(rows), dtype=np.bool_)
@@ -131,8 +129,8 @@ class History:
         new: list[tuple[int, FrozenTrial]] = []
         for number in unread:
             trial = trials[number]
-            row = None if trial.state == TrialState.WAITING else self._codec.row(trial)
-            if row is None:
+            row = -1 if trial.state == TrialState.WAITING else self._codec.row_of(trial.params)
+            if row < 0:
                 self._unready += [] if trial.state.is_finished() else [number]
             elif row not in self._tried:
                 self._tried.add(row)
@@ -141,7 +139,7 @@ class History:
         self._append(new)
 
     def _append(self, new: Sequence[tuple[int, FrozenTrial]]) -> None:
-        rows, before = np.array([row for row, _ in new], np.int64), len(self)
+        rows, before = np.array([row for row, _ in new], np.int64), len(self.rows)
         if self._mask is not None:
             self._mask[rows] = True
         self.rows = np.append(self.rows, rows)
@@ -163,11 +161,10 @@ class History:
         else:
             self.states[position] = State.FAILED
 
-    def untried(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Mask of the rows that are neither tried nor in flight, same shape as `rows`."""
+    def allowed(self, rows: NDArray[np.int64], fixed: Fixed) -> NDArray[np.bool_]:
+        """Mask of the rows that may be proposed, same shape as `rows`: neither tried nor in flight, and as `fixed`."""
         if self._mask is not None:
-            return ~self._mask[rows]
-        return np.array([int(row) not in self._tried for row in rows], dtype=np.bool_)
-
-    def __len__(self) -> int:
-        return len(self.rows)
+            untried: NDArray[np.bool_] = ~self._mask[rows]
+        else:
+            untried = np.array([int(row) not in self._tried for row in rows], dtype=np.bool_)
+        return untried & self._codec.matching(rows, fixed) if fixed else untried
