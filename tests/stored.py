@@ -66,6 +66,15 @@ def put_in(path: Path, trials: Sequence[Trial], **options: object) -> None:
         put(store, trials, **options)  # type: ignore[arg-type]
 
 
+MADE = {
+    "options": ["-DA=1", "-cl-mad-enable"],
+    "launches": [["scale", [64, 32], [8, 8]], ["sum", [64], None]],
+    "flops": 2e9,
+    "bytes": None,
+    "work": {"flops": "2 * M * N"},
+}
+"""What a trial may have been built and launched as."""
+
 SMALL = replace(DEVICE, name="a small one", kind="cpu", compute_units=2, local_memory=2**15)
 """A device with less local memory than the default of the bundled sgemm takes."""
 
