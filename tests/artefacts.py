@@ -107,33 +107,3 @@ def launched(turns: int, groups: Sequence[str]) -> tuple[list[list[str]], dict[s
 
 
 GROUPS = [["ab"], ["abc"], ["ab", "cd"], ["abc", "de"], ["abc", "def"]]
-
-
-TOML = """
-name = "saxpy"
-kernel = "saxpy.cl"
-[sizes]
-N = 1000
-[choices]
-T = ["float", "double"]
-[parameters]
-WPT.values = [1, 2, 4, 8]
-WG = { values = [32, 64, 128, 256], default = 64 }
-FAST.values = [0, 1]
-[defines]
-SPAN = "WPT * WG"
-[[options]]
-flag = "-cl-fast-relaxed-math"
-when = "FAST == 1"
-[arguments]
-alpha = { type = "float", value = 2.5 }
-x = { type = "T", shape = ["N"], access = "in" }
-y = { type = "T", shape = ["N"], access = "inout" }
-[[launch]]
-entry = "saxpy"
-global = ["round_up(ceil_div(N, WPT), WG)"]
-local = ["WG"]
-arguments = ["N", "alpha", "x", "y"]
-[reference]
-numpy = { y = "alpha * x + y" }
-"""

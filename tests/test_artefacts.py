@@ -18,7 +18,6 @@ from tests.artefacts import (
     CHOICES,
     GROUPS,
     H100,
-    TOML,
     at,
     collected,
     launched,
@@ -27,7 +26,7 @@ from tests.artefacts import (
     text,
 )
 from tests.stored import DEVICE
-from tests.studies import SOURCE
+from tests.studies import SOURCE, TOML
 
 # What is collected ----------------------------------------------------------------------------------------
 

@@ -23,20 +23,12 @@ kernel = "product.cl"
 M = 8
 N = 8
 K = 8
-[parameters.WG]
-values = [1, 2]
-[arguments.A]
-type = "float"
-shape = ["M", "K"]
-access = "in"
-[arguments.B]
-type = "float"
-shape = ["K", "N"]
-access = "in"
-[arguments.C]
-type = "float"
-shape = ["M", "N"]
-access = "out"
+[parameters]
+WG.values = [1, 2]
+[arguments]
+A = { type = "float", shape = ["M", "K"], access = "in" }
+B = { type = "float", shape = ["K", "N"], access = "in" }
+C = { type = "float", shape = ["M", "N"], access = "out" }
 [[launch]]
 entry = "product"
 global = ["M * WG"]

@@ -31,7 +31,6 @@ from tests.artefacts import (
     COMPILERS,
     GROUPS,
     H100,
-    TOML,
     answers,
     at,
     collected,
@@ -45,7 +44,7 @@ from tests.artefacts import (
     text,
 )
 from tests.stored import DEVICE, ok, put
-from tests.studies import SOURCE, table
+from tests.studies import SOURCE, TOML, table
 
 HOST = Path(__file__).parent / "host.c"
 
