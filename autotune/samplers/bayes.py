@@ -107,6 +107,7 @@ class BayesSampler(RowSampler):
         return self._start
 
     def _from_model(self, cold: Surrogate, fixed: Fixed, rng: np.random.Generator) -> int | None:
+        """The most promising row, every other time one near the best; of two models, by the one whose turn it is."""
         turn = len(self.history.rows)
         if self._informed is None:
             model, near = cold, turn % 2 == 1

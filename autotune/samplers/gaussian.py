@@ -286,13 +286,9 @@ def log_expected_improvement(mean: Floats, deviation: Floats, best: float) -> Fl
     value = np.exp(-0.5 * np.square(z)) / _ROOT_2PI + z * ndtr(z)
     result = np.log(np.maximum(value, 1e-300))
     far = z < -5.0
-    result[far] = _far_tail(z[far])
-    return np.asarray(result + np.log(deviation))
-
-
-def _far_tail(z: Floats) -> Floats:
-    """log(phi(z) + z Phi(z)) for z < -5, by the scaled complementary error function."""
+    z = z[far]  # there log(phi(z) + z Phi(z)) is had by the scaled complementary error function
     ratio = np.maximum(1.0 + z * np.sqrt(np.pi / 2.0) * erfcx(-z / np.sqrt(2.0)), 1e-300)
     # Beyond -100 the difference above has lost its digits, and its leading term 1/z^2 is exact enough.
     share = np.where(z < -100.0, 1.0 / np.square(z), ratio)
-    return np.asarray(-0.5 * np.square(z) - np.log(_ROOT_2PI) + np.log(share))
+    result[far] = -0.5 * np.square(z) - np.log(_ROOT_2PI) + np.log(share)
+    return np.asarray(result + np.log(deviation))
