@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -64,6 +65,15 @@ def put_in(path: Path, trials: Sequence[Trial], **options: object) -> None:
     """Store trials in the database at a path, as `put` does."""
     with Store.open(str(path)) as store:
         put(store, trials, **options)  # type: ignore[arg-type]
+
+
+def columns(path: Path) -> dict[str, list[str]]:
+    """The names of the columns of each table of a database file."""
+    connection = sqlite3.connect(path)
+    tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    found = {name: [row[1] for row in connection.execute(f"PRAGMA table_info({name})")] for name in tables}
+    connection.close()
+    return found
 
 
 MADE = {

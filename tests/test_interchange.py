@@ -17,6 +17,7 @@ from autotune.lookup import asking
 from autotune.model import Measurement
 from autotune.store import Store
 from autotune.study import default_choices, default_configuration, default_size, find_study, problem_key, space_hash
+from tests.contracts.exchange import places
 from tests.stored import DEVICE, KEY, MADE, ok, put, put_in
 
 
@@ -208,12 +209,6 @@ def test_one_file_may_tell_a_trial_begun_and_ended(store: Store, tmp_path: Path)
 hostile = st.sampled_from(
     [None, True, 0, -1, 2**63, 10**30, 1.5, float("nan"), float("inf"), "", "x", "PATH", "\x1b[2J\n", "\0", "\ud800"]
 ) | st.recursive(st.just([]), lambda inner: st.lists(inner, max_size=2) | st.dictionaries(names, inner, max_size=2))
-
-
-def places(table: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Every place in nested tables and lists, as a path of keys."""
-    inside = table.items() if isinstance(table, dict) else enumerate(table) if isinstance(table, list) else ()
-    return [path for key, value in inside for path in [(*at, key), *places(value, (*at, key))]]
 
 
 @pytest.fixture(name="line")
