@@ -11,7 +11,7 @@ from autotune.errors import SpaceError, UsageError
 from autotune.expression import Expression
 from autotune.model import Configuration, Measurement, Outcome, Trial
 from autotune.samplers import SAMPLERS, Proposer
-from autotune.samplers.rows import Codec
+from autotune.samplers.base import Codec
 from autotune.space import Constraint, Space
 
 

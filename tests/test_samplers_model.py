@@ -14,6 +14,7 @@ from scipy.stats import norm
 
 from autotune.model import Configuration, Measurement, Outcome, Trial
 from autotune.samplers import Proposer
+from autotune.samplers.base import Codec, History
 from autotune.samplers.bayes import BayesSampler, aligned, maximin
 from autotune.samplers.features import Features, table
 from autotune.samplers.gaussian import (
@@ -27,7 +28,6 @@ from autotune.samplers.gaussian import (
     log_expected_improvement,
     variance,
 )
-from autotune.samplers.rows import Codec, History
 from autotune.samplers.surrogate import GROWTH_STEP, POOL, Surrogate, View, by_lot, fits_at
 from autotune.samplers.transfer import TransferView, transfer_view
 from autotune.space import Space

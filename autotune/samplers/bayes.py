@@ -12,10 +12,9 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial
 
 from autotune.model import Value
-from autotune.samplers.base import RowSampler, one_thread
+from autotune.samplers.base import Fixed, RowSampler, State, one_thread
 from autotune.samplers.features import Features
 from autotune.samplers.registry import Donors
-from autotune.samplers.rows import Fixed, State
 from autotune.space import Space
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune.samplers.base import History, State
 from autotune.samplers.features import Features
 from autotune.samplers.gaussian import (
     SLOPE,
@@ -18,7 +19,6 @@ from autotune.samplers.gaussian import (
     leave_one_out,
     log_expected_improvement,
 )
-from autotune.samplers.rows import History, State
 from autotune.space import Space
 
 Rows = NDArray[np.int64]
