@@ -204,7 +204,11 @@ class Trial:
     @property
     def paced_ns(self) -> float:
         """The median of the first measurement at the machine's usual pace; infinite where there is none."""
-        return self.measurement.median_ns / _pace(self.environment) if self.measurement is not None else math.inf
+        if self.measurement is None:
+            return math.inf
+        found = self.environment.get(PACE, 1.0)  # may have been imported
+        pace = found if isinstance(found, float) and 1 / _MOST_PACE < found < _MOST_PACE else 1.0
+        return self.measurement.median_ns / pace
 
     @property
     def bounding_ns(self) -> float:
@@ -259,11 +263,6 @@ BUSY_CORES = "busy_cores"
 """What slowed a device down that shares its cores with other programs, which had them."""
 
 _VERIFIED_RUNS = "verified_runs"
-
-
-def _pace(environment: Environment) -> float:
-    found = environment.get(PACE, 1.0)  # may have been imported
-    return found if isinstance(found, float) and 1 / _MOST_PACE < found < _MOST_PACE else 1.0
 
 
 def with_retiming(environment: Environment, retimed: Measurement) -> dict[str, str | int | float]:

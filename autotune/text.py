@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from autotune.errors import UsageError
@@ -150,21 +150,21 @@ def clean(text: str) -> str:
     return text.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
-def plain(value: Any, *, not_finite: Callable[[float], str | None] = str) -> Any:
+def plain(value: Any, *, nulls: bool = False) -> Any:
     """Return `value` in what JSON holds: mappings, lists, text that UTF-8 can, and numbers.
 
-    `not_finite` gives what stands for NaN and the infinities: text, or None for null. What JSON has no form for stays.
+    For NaN and the infinities stands text or, with `nulls`, null. What JSON has no form for stays.
     """
     if isinstance(value, str):
         return clean(value)
     if value is None or isinstance(value, int):
         return value
     if isinstance(value, float) and not math.isfinite(value):
-        return not_finite(value)
+        return None if nulls else str(value)
     if isinstance(value, Mapping):
-        return {clean(str(key)): plain(entry, not_finite=not_finite) for key, entry in value.items()}
+        return {clean(str(key)): plain(entry, nulls=nulls) for key, entry in value.items()}
     if isinstance(value, Iterable):
-        return [plain(entry, not_finite=not_finite) for entry in value]
+        return [plain(entry, nulls=nulls) for entry in value]
     return value
 
 

@@ -73,6 +73,12 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield opened
 
 
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.server)])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where to make a database, of each kind."""
+    return str(tmp_path / "a.db") if request.param == "sqlite" else str(request.getfixturevalue("postgres_url"))
+
+
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
     """A folder that another user can reach: pytest's own are closed to others, again with each run of pytest."""

@@ -80,8 +80,41 @@ kernel void move(const World world, global const Body *in, global Body *out)
 """
 
 
+TILED = """
+#ifndef TS
+#define TS 16
+#endif
+#ifndef RTS
+#define RTS 4
+#endif
+kernel void product(const int M, const int N, const int K, global const float *a, global const float *b,
+                    global float *c)
+{
+    const int row = get_local_id(0), col = get_local_id(1);
+    const int i = TS * get_group_id(0) + row, j = TS * get_group_id(1) + col;
+    local float p[TS][TS], q[TS][TS];
+    float sum[TS / RTS] = {0};
+    for (int t = 0; t < K / TS; ++t) {
+        for (int w = 0; w < TS / RTS; ++w) {
+            p[col + w * RTS][row] = a[(TS * t + col + w * RTS) * M + i];
+            q[col + w * RTS][row] = b[(j + w * RTS) * K + TS * t + row];
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (int k = 0; k < TS; ++k)
+            for (int w = 0; w < TS / RTS; ++w) sum[w] += p[k][row] * q[col + w * RTS][k];
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    for (int w = 0; w < TS / RTS; ++w) c[(j + w * RTS) * M + i] = sum[w];
+}
+"""
+
+
+def sketched(source: str, *, guessed: bool = False) -> Sketch:
+    return Sketch("a", "a.cl", source, scanned(source), {}, guessed=guessed)
+
+
 def drafted(source: str) -> tuple[Sketch, list[str]]:
-    sketch = Sketch("a", "a.cl", source, scanned(source), {}, guessed=True)
+    sketch = sketched(source, guessed=True)
     return sketch, draft(sketch).splitlines()
 
 

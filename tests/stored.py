@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -65,6 +66,24 @@ def put_in(path: Path, trials: Sequence[Trial], **options: object) -> None:
     with Store.open(str(path)) as store:
         put(store, trials, **options)  # type: ignore[arg-type]
 
+
+def columns(path: Path) -> dict[str, list[str]]:
+    """The names of the columns of each table of a database file."""
+    connection = sqlite3.connect(path)
+    tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    found = {name: [row[1] for row in connection.execute(f"PRAGMA table_info({name})")] for name in tables}
+    connection.close()
+    return found
+
+
+MADE = {
+    "options": ["-DA=1", "-cl-mad-enable"],
+    "launches": [["scale", [64, 32], [8, 8]], ["sum", [64], None]],
+    "flops": 2e9,
+    "bytes": None,
+    "work": {"flops": "2 * M * N"},
+}
+"""What a trial may have been built and launched as."""
 
 SMALL = replace(DEVICE, name="a small one", kind="cpu", compute_units=2, local_memory=2**15)
 """A device with less local memory than the default of the bundled sgemm takes."""

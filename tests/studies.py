@@ -54,6 +54,34 @@ TABLE: dict[str, Any] = {
 }
 
 
+TOML = """
+name = "saxpy"
+kernel = "saxpy.cl"
+constraints = [{ require = "WPT * WG <= 512", reason = "a work-group covers at most 512 elements" }]
+options = [{ flag = "-cl-fast-relaxed-math", when = "FAST == 1" }]
+[sizes]
+N = 1000
+[choices]
+T = ["float", "double"]
+[parameters]
+WPT = { values = [1, 2, 4, 8] }
+WG = { values = [32, 64, 128, 256], default = 64 }
+FAST = { values = [0, 1] }
+[arguments]
+alpha = { type = "float", value = "2.5" }
+x = { type = "T", shape = ["N"], access = "in" }
+y = { type = "T", shape = ["N"], access = "inout" }
+[[launch]]
+entry = "saxpy"
+global = ["round_up(ceil_div(N, WPT), WG)"]
+local = ["WG"]
+arguments = ["N", "alpha", "x", "y"]
+[reference]
+numpy = { y = "alpha * x + y" }
+"""
+"""The same as a file, but for its size lists, tolerance and work."""
+
+
 def table(**changes: Any) -> dict[str, Any]:
     """A copy of the table with a NumPy reference; `changes` replace whole tables."""
     return {**deepcopy(TABLE), "reference": {"numpy": {"y": "alpha * x + y"}}, **changes}

@@ -221,13 +221,6 @@ os.kill(os.getpid(), 9)
 """
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.server)])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return str(tmp_path / "a.db")
-    return str(request.getfixturevalue("postgres_url"))
-
-
 def outcomes(store: Store) -> dict[object, Outcome]:
     return {row.trial.configuration["A"]: row.trial.outcome for row in store.history()}
 

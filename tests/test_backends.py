@@ -78,21 +78,12 @@ name = "doubles"
 kernel = "doubles.py"
 [sizes]
 N = 64
-[parameters.VARIANT]
-values = ["GOOD", "WRONG", "INPUT", "SYNTAX", "RAISES", "ABORT", "ENDLESS"]
-[arguments.a]
-type = "float"
-shape = ["N"]
-access = "in"
-[arguments.c]
-type = "float"
-shape = ["N"]
-allocate = ["N + 8"]
-access = "out"
-[arguments.d]
-type = "int"
-shape = ["N"]
-access = "inout"
+[parameters]
+VARIANT.values = ["GOOD", "WRONG", "INPUT", "SYNTAX", "RAISES", "ABORT", "ENDLESS"]
+[arguments]
+a = { type = "float", shape = ["N"], access = "in" }
+c = { type = "float", shape = ["N"], allocate = ["N + 8"], access = "out" }
+d = { type = "int", shape = ["N"], access = "inout" }
 [[launch]]
 entry = "doubles"
 global = ["N"]

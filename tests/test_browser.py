@@ -19,9 +19,9 @@ pytest.importorskip("fastapi", reason="pip install '.[serve]'")
 from autotune.service import Server as Client  # noqa: E402
 from autotune.store import ServerStore  # noqa: E402
 from autotune.study import default_choices, find_study, problem_key  # noqa: E402
+from tests.commands import STUDY  # noqa: E402
 from tests.stored import DEVICE, KEY, ok, put, put_moved  # noqa: E402
 from tests.studies import SOURCE  # noqa: E402
-from tests.test_cli import STUDY  # noqa: E402
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 PAGES = (

@@ -21,8 +21,8 @@ from autotune.store import Store
 from autotune.study import Problem, Study
 from autotune.tuner import ReplayEvaluator, Request, Result
 from autotune.tuner import run as real
+from tests.commands import STUDY, one_error, own_place, run
 from tests.stored import put
-from tests.test_cli import STUDY, one_error, own_place, run
 
 pytestmark = pytest.mark.device
 

@@ -46,18 +46,12 @@ name = "waits"
 kernel = "waits.py"
 [sizes]
 N = 64
-[parameters.A]
-values = [%(A)s]
-[parameters.B]
-values = [%(B)s]
-[arguments.a]
-type = "float"
-shape = ["N"]
-access = "in"
-[arguments.c]
-type = "float"
-shape = ["N"]
-access = "out"
+[parameters]
+A.values = [%(A)s]
+B.values = [%(B)s]
+[arguments]
+a = { type = "float", shape = ["N"], access = "in" }
+c = { type = "float", shape = ["N"], access = "out" }
 [[launch]]
 entry = "waits"
 global = ["N"]
@@ -235,17 +229,11 @@ name = "copies"
 kernel = "copies.py"
 [sizes]
 N = 64
-[parameters.A]
-values = [1, 2]
-[arguments.a]
-type = "float"
-shape = ["N"]
-access = "in"
-data = { %s }
-[arguments.c]
-type = "float"
-shape = ["N"]
-access = "out"
+[parameters]
+A.values = [1, 2]
+[arguments]
+a = { type = "float", shape = ["N"], access = "in", data = { %s } }
+c = { type = "float", shape = ["N"], access = "out" }
 [[launch]]
 entry = "copies"
 global = ["N"]

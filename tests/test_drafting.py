@@ -1,8 +1,7 @@
-"""What `autotune new` reads of kernels as strangers write them: work-groups, parameters, choices, types."""
+"""What `autotune new` reads of kernels as strangers write them: parameters, choices, arguments, types."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
@@ -18,8 +17,7 @@ from autotune.study.drafting import branches
 from autotune.study.drafting.preprocessing import preprocessed
 from autotune.study.drafting.repeats import repeats
 from autotune.study.drafting.syntax import tokens_of
-from autotune.study.drafting.terms import Sum, undivided
-from tests.drafts import BODIES, LANES, RIM, drafted, macros, shape_of
+from tests.drafts import BODIES, LANES, RIM, TILED, drafted, macros, shape_of, sketched
 
 BLUR = """
 #ifndef RADIUS
@@ -41,34 +39,6 @@ kernel void blur(read_only image2d_t from, write_only image2d_t to, sampler_t ho
 }
 """
 
-TILED = """
-#ifndef TS
-#define TS 16
-#endif
-#ifndef RTS
-#define RTS 4
-#endif
-kernel void product(const int M, const int N, const int K, global const float *a, global const float *b,
-                    global float *c)
-{
-    const int row = get_local_id(0), col = get_local_id(1);
-    const int i = TS * get_group_id(0) + row, j = TS * get_group_id(1) + col;
-    local float p[TS][TS], q[TS][TS];
-    float sum[TS / RTS] = {0};
-    for (int t = 0; t < K / TS; ++t) {
-        for (int w = 0; w < TS / RTS; ++w) {
-            p[col + w * RTS][row] = a[(TS * t + col + w * RTS) * M + i];
-            q[col + w * RTS][row] = b[(j + w * RTS) * K + TS * t + row];
-        }
-        barrier(CLK_LOCAL_MEM_FENCE);
-        for (int k = 0; k < TS; ++k)
-            for (int w = 0; w < TS / RTS; ++w) sum[w] += p[k][row] * q[col + w * RTS][k];
-        barrier(CLK_LOCAL_MEM_FENCE);
-    }
-    for (int w = 0; w < TS / RTS; ++w) c[(j + w * RTS) * M + i] = sum[w];
-}
-"""
-
 KERNELS = {"lanes": LANES, "rim": RIM, "bodies": BODIES, "blur": BLUR, "tiled": TILED}
 
 
@@ -85,32 +55,11 @@ def test_a_strangers_kernel_passes_as_it_is_proposed(name: str, tmp_path: Path) 
     assert done.exit_code == 0, done.output
 
 
-def test_macros_that_nothing_asks_for_are_the_work_group() -> None:
-    _, lines = drafted(RIM)
-    assert any(line.startswith('local = ["TX", "TY"]  # guess: by its name') for line in lines)
-    assert 'global = ["round_up(nx - 1, TX)", "round_up(ceil_div(ny - 1, ROWS), TY)"]' in lines
-    _, lines = drafted(RIM.replace("kernel void", "#define FLAT (TX * TY)\nkernel void"))
-    assert 'local = ["WX", "WY"]' in lines
-
-
 def test_what_the_result_depends_on_is_no_parameter() -> None:
     _, lines = drafted(BLUR)
     assert any(line.startswith("RADIUS = [2]  # guess: the result depends on it") for line in lines)
     assert any(line.startswith("weights = ") and 'shape = ["2 * RADIUS + 1"]' in line for line in lines)
     assert "[parameters.RADIUS]" not in lines
-
-
-def test_a_work_group_of_one_is_none() -> None:
-    _, lines = drafted(
-        "#ifndef GROUP_M\n#define GROUP_M 1\n#endif\n"
-        "kernel void f(int n, global int *x) { int i = get_global_id(0); if (i < n) x[i] = GROUP_M; }"
-    )
-    assert 'local = ["WG"]' in lines
-
-
-def test_a_kernel_that_was_not_read_leaves_its_launch_to_the_author() -> None:
-    sketch = Sketch("a", "a.cl", "kernel void f(global int *x) { }", {"g": scanned("kernel void g(int n) {}")["g"]}, {})
-    assert any(line.startswith('global = ["TODO"]') for line in draft(sketch).splitlines())
 
 
 def test_a_kernel_that_a_builtin_hides_is_refused() -> None:
@@ -142,15 +91,15 @@ kernel void twice(const int n, global float *y, global const float *x) {
 
 
 def test_a_launch_that_overwrites_what_another_wrote_is_a_gap() -> None:
-    made = Sketch("a", "a.cl", STEPS, scanned(STEPS), {})
+    made = sketched(STEPS)
     text = draft(made)
     gap = 'when = "TODO"  # TODO: add has written y, which twice writes anew: when, or "1" where both take place'
     assert text.count("when = ") == 3
     assert text.index(gap) > text.index('entry = "twice"')
     assert len(made.gaps) == 1
-    assert draft(Sketch("a", "a.cl", SPLIT, scanned(SPLIT), {})).count('when = "TODO"') == 0  # x is read between
+    assert draft(sketched(SPLIT)).count('when = "TODO"') == 0  # x is read between
     unread = SPLIT.replace("const float *x", "float *x")
-    assert "product has written x, which total" in draft(Sketch("a", "a.cl", unread, scanned(unread), {}))
+    assert "product has written x, which total" in draft(sketched(unread))
 
 
 def test_an_argument_that_no_expression_can_name_gets_another() -> None:
@@ -159,13 +108,13 @@ def test_an_argument_that_no_expression_can_name_gets_another() -> None:
         const int i = get_global_id(0); if (i < n) out[i] = lambda * in[i];
     }
     """
-    text = draft(Sketch("a", "a.cl", source, scanned(source), {}))
+    text = draft(sketched(source))
     assert 'in_ = { type = "float", shape = ["n"], access = "in" }' in text
     assert 'arguments = ["n", "lambda_", "in_", "out"]' in text
 
 
 def test_a_constant_pointer_is_drafted_as_one() -> None:
-    text = draft(Sketch("a", "a.cl", SWEPT, scanned(SWEPT), {}))
+    text = draft(sketched(SWEPT))
     assert 'w = { type = "float", shape = ["n"], access = "in", constant = true }' in text
 
 
@@ -183,7 +132,7 @@ def test_a_macro_that_only_branches_ask_for_is_a_switch() -> None:
 kernel void f(global float *y) { y[get_global_id(0)] = STEP; }
 """
     )
-    lines = draft(Sketch("a", "a.cl", source, scanned(source), {})).splitlines()
+    lines = draft(sketched(source)).splitlines()
     found = {name: lines[lines.index(f"[parameters.{name}]") + 1].partition("  #")[0] for name in names}
     switch, number = "values = [0, 1]", "values = [1, 2, 4, 8]"
     assert found == {"TILED": switch, "DEEP": number, "KIND": "values = [1, 2]", "USE": switch}
@@ -250,13 +199,13 @@ def test_a_macro_that_decides_which_kernels_there_are_is_not_tuned() -> None:
     source += kernel.format("f", 3) + "#endif\n"
 
     def text_of(entry: str, kind: str) -> str:
-        return draft(Sketch("a", "a.cl", source, scanned(source), {}), entry, {"KIND": kind, "S": "2"})
+        return draft(sketched(source), entry, {"KIND": kind, "S": "2"})
 
     assert 'flag = "-DKIND=2"' in text_of("g", "2")
     assert "[parameters.KIND]" not in text_of("g", "2")
     assert "values = [0, 1]  # guess: what the kernel's branches" in text_of("f", "1")
     default = f"#ifndef KIND\n#define KIND 2\n#endif\n{source}"
-    assert "KIND" not in draft(Sketch("a", "a.cl", default, scanned(default), {}), "g")
+    assert "KIND" not in draft(sketched(default), "g")
 
 
 @pytest.mark.parametrize(
@@ -296,7 +245,7 @@ def test_macros_of_other_kernels_are_not_tuned() -> None:
     names = ("SHARED", "CALLED", "GX", "IN_NAMES", "ELSEWHERE", "GY", "OTHER", "UNROLL")
 
     def tuned(entry: str | None) -> set[str]:
-        text = draft(Sketch("a", "a.cl", source, scanned(source), {}), entry, dict.fromkeys(names, "8"))
+        text = draft(sketched(source), entry, dict.fromkeys(names, "8"))
         left_out = {name for name in names if f'flag = "-D{name}=8"' in text}
         assert {name for name in names if f"[parameters.{name}]" in text} == {*names} - left_out
         return {*names} - left_out
@@ -336,37 +285,12 @@ def test_a_macro_of_which_only_is_asked_whether_it_is_defined_is_no_parameter() 
 #endif
 kernel void f(int n, global T *x) { int i = get_global_id(0); if (i < n) x[i] = 0; }
 """
-    given = Sketch("a", "a.cl", source, scanned(source), {})
+    given = sketched(source)
     assert "SINGLE = [1]  # guess: the kernel asks only whether it is defined, no matter as what" in (
         draft(given, defined={"SINGLE": "1"}).splitlines()
     )
     _, lines = drafted(macros(SINGLE=1) + source)  # its default is there whatever the study says
     assert not any("SINGLE" in line for line in lines)
-
-
-SUM = (
-    macros(GROUPS=16, WG=64)
-    + """
-kernel void first(global const float *x, global float *part, int n)
-{
-    local float t[WG];
-    float s = 0;
-    for (int i = get_global_id(0); i < n; i += GROUPS * WG) s += x[i];
-    t[get_local_id(0)] = s;
-    barrier(CLK_LOCAL_MEM_FENCE);
-    for (int k = WG / 2; k > 0; k /= 2) if (get_local_id(0) < k) t[get_local_id(0)] += t[get_local_id(0) + k];
-    if (get_local_id(0) == 0) part[get_group_id(0)] = t[0];
-}
-float whole(global const float *part) { float s = 0; for (int i = 0; i < GROUPS; ++i) s += part[i]; return s; }
-kernel void second(global const float *part, global float *sum) { *sum = whole(part); }
-"""
-)
-
-
-def test_local_arrays_tell_the_work_group_and_one_item_is_enough_where_none_is_asked_for() -> None:
-    _, lines = drafted(SUM)
-    found = [line for line in lines if line.startswith(("global =", "local ="))]
-    assert found == ['global = ["GROUPS * WG"]', 'local = ["WG"]', 'global = ["1"]', 'local = ["1"]']
 
 
 @pytest.mark.parametrize(
@@ -391,134 +315,6 @@ def test_how_often_a_value_is_taken_on_from_itself_is_a_choice(loop: str, choice
     )
     assert any(line.startswith("COUNT = [8]  # guess: the result depends on it") for line in lines) == choice
     assert ("[parameters.COUNT]" in lines) != choice
-
-
-def test_a_launch_counts_the_shortest_row_and_no_rim() -> None:
-    sketch, lines = drafted("""
-        kernel void blur(const int width, const int height, global const float *from, global float *to)
-        {
-            const int x = get_global_id(0), y = get_global_id(1);
-            float sum = 0;
-            for (int v = -2; v <= 2; ++v)
-                for (int u = -2; u <= 2; ++u) sum += from[(y + 2 + v) * (width + 4) + x + 2 + u];
-            to[y * width + x] = sum;
-        }""")
-    assert any(line.startswith('global = ["round_up(width, WX)", "round_up(height, WY)"]  # guess: ') for line in lines)
-    assert 'from_ = { type = "float", shape = ["height + 4", "width + 4"], access = "in" }' in lines
-    assert sketch.gaps == []
-    _, lines = drafted("""
-        kernel void padded(const int width, const int pad, global const float *from, global float *to)
-        {
-            const int x = get_global_id(0), y = get_global_id(1);
-            to[y * (width + 2 * pad) + x + pad] = from[y * width + x];
-        }""")
-    assert any(line.startswith('global = ["round_up(width, WX)", "round_up(HEIGHT, WY)"]  # guess: ') for line in lines)
-
-
-@pytest.mark.parametrize(
-    ("guard", "items"),
-    [
-        ("if (i == 0)", "WG"),
-        ("if (i != 0) return;", "WG"),
-        ("if (0 == get_group_id(0))", "WG"),
-        ("if (i == n)", "TODO"),
-        ("if (i == 0 && x[mine(get_group_id(0), [)] > 0)", "TODO"),  # as far as it was understood
-        ("if (i == 0) y[i] = 1; if (i < n)", "round_up(n, WG)"),
-    ],
-)
-def test_where_one_item_does_it_all_one_group_is_enough(guard: str, items: str) -> None:
-    _, lines = drafted(
-        "kernel void norm(global const float *x, global float *y, const int n) {\n"
-        f"const int i = get_global_id(0); float sum = 0; {guard}\n"
-        "{ for (int k = 0; k < n; ++k) sum += x[k]; y[0] = sum; } }"
-    )
-    assert any(line.startswith(f'global = ["{items}"]') for line in lines), lines
-
-
-def test_tiles_of_groups_fill_rows_and_what_no_other_index_counts() -> None:
-    sketch, lines = drafted(TILED)
-    assert any(line.startswith('global = ["round_up(M, TS)", "ceil_div(N, TS) * RTS"]  # guess: ') for line in lines)
-    assert 'local = ["TS", "RTS"]' in lines
-    for name, shape, access in (("b", '"N", "K"', "in"), ("c", '"N", "M"', "out")):
-        assert f'{name} = {{ type = "float", shape = [{shape}], access = "{access}" }}' in lines
-    assert any(line.startswith('a = { type = "float", shape = ["K", "M"], access = "in" }') for line in lines)
-    assert sketch.gaps == []
-
-
-@pytest.mark.parametrize(
-    ("products", "less"),
-    [
-        ([(("(n // 8)",), 3)], "3 * (n // 8)"),
-        ([(("(n // 8)",), 16)], "2 * n"),
-        ([(("(n // T)", "T", "w"), 1), ((), 3)], "n * w + 3"),
-        ([(("(n // T)", "T"), -1)], "-(n // T) * T"),
-        ([(("(n // T)", "(m // T)", "T"), 2)], "2 * (m // T) * n"),
-    ],
-)
-def test_a_quotient_times_its_divisor_is_no_more_than_what_is_divided(
-    products: list[tuple[tuple[str, ...], int]], less: str
-) -> None:
-    assert str(undivided(Sum(products))) == less
-
-
-def test_a_rim_in_local_memory_is_no_part_of_the_work_group() -> None:
-    _, lines = drafted(
-        macros(W=64, RADIUS=2) + "kernel void f(global const float *x, global float *y, const int n) {\n"
-        "local float t[W + 2 * RADIUS]; int i = get_global_id(0), l = get_local_id(0);\n"
-        "if (i < n) { t[l + RADIUS] = x[i]; barrier(CLK_LOCAL_MEM_FENCE); y[i] = t[l]; } }"
-    )
-    assert 'local = ["W"]' in lines
-
-
-def test_the_attribute_before_the_word_kernel_is_read_too() -> None:
-    _, lines = drafted(
-        macros(WPT=2, SIDE=8) + "__attribute__((reqd_work_group_size(SIDE * 2, SIDE, 1)))\n"
-        "kernel void f(global int *x) { x[get_global_id(1) * WPT + get_global_id(0)] = 1; }"
-    )
-    assert 'local = ["SIDE * 2", "SIDE"]' in lines
-
-
-@pytest.mark.parametrize(
-    ("asked", "extent"),
-    [
-        ("WARPS * WARP", "192"),
-        ("(LANES * WARP)", "LANES * (1 * 2 ** 5)"),
-        ("(1 << LANES)", "1 * 2 ** LANES"),
-        ("LANES / (LANES - 4)", "LANES // (LANES - 4)"),
-        ("64U", "64"),
-    ],
-)
-def test_shifts_and_unsigned_numbers_tell_a_work_group_too(asked: str, extent: str) -> None:
-    _, lines = drafted(
-        macros(LANES=4) + "#define WARPS 6\n#define LOG2_WARP 5U\n#define WARP (1U << LOG2_WARP)\n"
-        f"kernel __attribute__((reqd_work_group_size({asked}, 1, 1)))\n"
-        "void f(global int *x, global int *y, const int n)\n"
-        "{ if (get_global_id(0) < n) x[get_global_id(0)] = LANES; y[get_group_id(0)] = y[3]; }"
-    )
-    assert f'local = ["{extent}"]' in lines
-
-
-@pytest.mark.timeout(20)  # each of the macros is a hundred of the next
-def test_a_work_group_that_grows_without_end_is_not_read() -> None:
-    grows = "".join(f"#define A{level} ({'+'.join([f'A{level + 1}'] * 100)})\n" for level in range(7))
-    _, lines = drafted(
-        f"{grows}#define A7 1\nkernel __attribute__((reqd_work_group_size(A0, 1, 1)))\n"
-        "void f(global int *x) { x[get_global_id(0)] = 1; }"
-    )
-    assert not any("A0" in line and line.startswith("local") for line in lines)
-
-
-@pytest.mark.parametrize("name", ["GROUPS", "NUM_BLOCKS", "GROUP_COUNT"])
-def test_how_many_groups_there_are_is_no_work_group(name: str) -> None:
-    text = "kernel void f(int n, global int *x) { int i = get_global_id(0); if (i < n) x[i] = NAME; }"
-    _, lines = drafted(macros(NAME=16).replace("NAME", name) + text.replace("NAME", name))
-    assert 'local = ["WG"]' in lines
-
-
-def test_a_work_group_by_what_only_sounds_like_one_is_a_guess() -> None:
-    text = "kernel void f(int n, global int *x) { int i = get_global_id(0); if (i < n) x[i] = LOCAL_WORK; }"
-    _, lines = drafted(macros(LOCAL_WORK=64) + text)
-    assert any(line.startswith('local = ["LOCAL_WORK"]  # guess: by its name') for line in lines)
 
 
 def test_a_macro_that_nothing_asks_for_is_left_out() -> None:
@@ -586,20 +382,6 @@ def test_a_type_that_nobody_tells_is_left_to_be_written() -> None:
     )
     assert [gap.partition(": ")[2] for gap in sketch.gaps] == ["its type: what vector stands for was not read"] * 2
     assert any(line.startswith('w = { type = "int", value = ') for line in lines)
-
-
-def test_default_work_groups_are_among_their_values() -> None:
-    _, lines = drafted(
-        """kernel void f(const int n, global float *y) { const int i = get_global_id(0); if (i < n) y[i] = 1; }
-        kernel void g(const int n, global float *z)
-        {
-            const int x = get_global_id(0), y = get_global_id(1);
-            if (x < n && y < n) z[y * n + x] = 1;
-        }"""
-    )
-    at = {name: lines.index(f"[parameters.{name}]") for name in ("WG", "WX", "WY")}
-    assert lines[at["WG"] + 1].startswith("values = [32, 64, 128, 256]")
-    assert all(lines[at[name] + 1].startswith("values = [4, 8, 16, 32]") for name in ("WX", "WY"))
 
 
 def test_a_kernels_own_names_are_proposed_where_the_compiler_tells_others() -> None:
@@ -735,78 +517,6 @@ def test_one_name_for_several_arguments_is_told_apart() -> None:
     assert draft(sketch, "mark").count("to_char") == 0
 
 
-def test_local_arrays_whose_extents_the_kernel_defines_itself_tell_the_work_group() -> None:
-    source = """
-    kernel void turned(global const float *a, global float *b, const int w, const int h)
-    {
-        local float t[SIDE][SIDE + 1];
-        const int u = get_local_id(0), v = get_local_id(1), x = get_global_id(0), y = get_global_id(1);
-        if (x < w && y < h) t[v][u] = a[y * w + x];
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (x < w && y < h) b[y * w + x] = t[v][SIDE - 1 - u];
-    }"""
-    _, lines = drafted("#define SIDE 8\n" + source)
-    held = "# guess: as many as the local arrays hold, or take turns in loops, in numbers of the kernel's"
-    assert f'local = ["8", "8"]  {held}' in lines
-    assert 'global = ["round_up(w, 8)", "round_up(h, 8)"]' in lines
-    _, lines = drafted("#ifndef SIDE\n#define SIDE 8\n#endif\n" + source)
-    assert 'local = ["SIDE", "SIDE"]' in lines
-    _, lines = drafted(
-        "kernel void f(global int *x) { local int t[32]; int l = get_local_id(0); t[l] = x[get_global_id(0)]; }"
-    )
-    assert f'local = ["32"]  {held}' in lines
-
-
-BLOCKS = """
-    kernel void product(global float *c, global const float *a, local float *t, const int w)
-    {
-        const int u = get_local_id(0), v = get_local_id(1);
-        float sum = 0;
-        for (int k = w * SIDE * get_group_id(1); k < w * SIDE * get_group_id(1) + w; k += SIDE) {
-            t[v * SIDE + u] = a[k + w * v + u];
-            barrier(CLK_LOCAL_MEM_FENCE);
-            for (int j = 0; j < SIDE; ++j) sum += t[v * SIDE + j];
-            barrier(CLK_LOCAL_MEM_FENCE);
-        }
-        c[get_global_id(1) * w + get_group_id(0) * SIDE + u] = sum;
-    }"""
-BINS = """
-    kernel void bins(global const uint *keys, local uchar *held, global uint *counts)
-    {
-        const int l = get_local_id(0);
-        for (int i = 0; i < 256; ++i) held[l * 256 + keys[get_global_id(0) * 256 + i]]++;
-        barrier(CLK_LOCAL_MEM_FENCE);
-        for (int i = 0; i < 256 / SIDE; ++i) counts[get_group_id(0) * 256 + i * SIDE + l] = held[i * SIDE + l];
-    }"""
-FEWER = re.sub(
-    r"for \(int i = 0; i < 256 / SIDE.*", "if (l < SIDE) counts[get_group_id(0) * SIDE + l] = held[l]; }", BINS
-)
-
-
-@pytest.mark.parametrize(
-    ("source", "group", "doubt"),
-    [
-        (BLOCKS, ["8", "8"], "of the places that groups count"),
-        (BINS.replace("SIDE", "GROUP_SIZE"), ["8"], "by its name"),
-        (BINS.replace("256 / SIDE", "l").replace("i * SIDE + l", "l"), ["256"], "of the places that groups count"),
-        (FEWER, ["WG"], ""),  # items are left out: there are more of them
-    ],
-)
-def test_numbers_that_the_kernel_fixes_tell_its_work_group(source: str, group: list[str], doubt: str) -> None:
-    name = "GROUP_SIZE" if "GROUP_SIZE" in source else "SIDE"
-    _, lines = drafted(f"#define {name} 8\n{source}")
-    line = next(line for line in lines if line.startswith("local = "))
-    assert line.startswith(f"local = [{', '.join(f'{chr(34)}{each}{chr(34)}' for each in group)}]")
-    assert line.partition("# guess: ")[2].startswith(doubt)
-    if source is BLOCKS:
-        assert "groups count" in line
-        rows = '["8 * ceil_div(round_up(HEIGHT, 8), 8)", "w"]'
-        assert f"shape = {rows}" in shape_of(lines, "a")  # from where the loop begins on
-        assert "others may lie farther" in shape_of(lines, "a")  # the step may pass over rows
-    else:
-        assert 'high = "255"' in shape_of(lines, "keys")  # within a row of what it counts in
-
-
 def test_a_text_is_read_as_often_for_many_kernels_as_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
     read = Mock(side_effect=preprocessed)
     monkeypatch.setattr("autotune.study.drafting.preprocessing.preprocessed", read)
@@ -816,93 +526,6 @@ def test_a_text_is_read_as_often_for_many_kernels_as_for_one(monkeypatch: pytest
         drafted("".join(f"kernel void f{n}(global int *x) {{ x[get_global_id(0)] = {n}; }}\n" for n in range(many)))
         counts.append(read.call_count)
     assert counts[0] == counts[1] > 0
-
-
-def test_along_an_axis_of_groups_alone_a_group_is_one_item_wide() -> None:
-    _, lines = drafted(
-        """kernel void rows(global float *x, const int w)
-        {
-            for (int i = get_local_id(0); i < w; i += get_local_size(0)) x[get_group_id(1) * w + i] += 1;
-        }"""
-    )
-    assert 'local = ["WX", "1"]' in lines
-    assert any(line.startswith('global = ["WX", "GROUPS_Y"]  # guess: ') for line in lines)
-    assert not any("WY" in line for line in lines)
-    assert "values = [32, 64, 128, 256]  # guess: work-items of a work-group" in lines
-
-
-@pytest.mark.parametrize(
-    ("held", "extents"),
-    [
-        ("local float t[100];", '["WX", "1"]'),
-        ("local float t[64];", '["64", "1"]  # guess: as many as the local arrays hold'),
-        ("", '["WX", "WY"]'),
-    ],
-)
-def test_items_that_would_share_places_of_local_memory_are_not_in_one_group(held: str, extents: str) -> None:
-    _, lines = drafted(
-        f"""kernel void f(global float *x, const int w, const int h)
-        {{
-            {held}
-            const int l = get_local_id(0), i = get_global_id(0), row = get_global_id(1);
-            {"t[l] = x[row * w + i]; barrier(CLK_LOCAL_MEM_FENCE);" if held else ""}
-            if (i < w && row < h) x[row * w + i] = l;
-        }}"""
-    )
-    assert any(line.startswith(f"local = {extents}") for line in lines)
-
-
-LANES_OF_ROWS = """
-    kernel void softmax(global const float *x, global float *y, const int w, const int h, const int d)
-    {
-        const int l = get_local_id(0), row = get_global_id(1), plane = get_global_id(2);
-        if (row >= h || plane >= d) return;
-        local float t[LANES];
-        float sum = 0;
-        for (int i = l; i < w; i += LANES) sum += x[(plane * h + row) * w + i];
-        t[l] = sum;
-        barrier(CLK_LOCAL_MEM_FENCE);
-        for (int i = 0; i < LANES; ++i) sum += t[i];
-        for (int i = l; i < w; i += LANES) y[(plane * h + row) * w + i] = sum;
-    }"""
-IN_TURNS = """
-    kernel void turned(global const float *x, global float *y, const int w, const int h)
-    {
-        const int first = get_group_id(1) * TILE;
-        const int c = get_group_id(0) * TILE + get_local_id(0);
-        for (int r = first + get_local_id(1); r < first + TILE; r += LANES) y[c * h + r] = x[r * w + c];
-    }"""
-
-
-@pytest.mark.parametrize(
-    ("source", "group"),
-    [
-        (LANES_OF_ROWS, ["LANES", "1", "1"]),
-        (LANES_OF_ROWS.replace("local float t[LANES];", "local float t[LANES + TILE];"), ["LANES", "1", "1"]),
-        (IN_TURNS, ["TILE", "LANES"]),
-        (IN_TURNS.replace("r += LANES", "r += LANES * TILE"), ["TILE", "TILE"]),  # perhaps unrolled
-    ],
-)
-def test_items_that_share_loops_or_local_memory_along_one_axis_tell_the_group(source: str, group: list[str]) -> None:
-    _, lines = drafted(macros(LANES=8, TILE=16) + source)
-    extents = ", ".join(f'"{each}"' for each in group)
-    assert any(line.startswith(f"local = [{extents}]") for line in lines), [x for x in lines if x[:5] == "local"]
-    assert not any(line.startswith("[parameters.W") for line in lines)
-
-
-def test_what_a_kernel_fixes_is_told_beside_what_is_tuned_and_nothing_is_made_up_to_tune() -> None:
-    kernel = """
-        kernel ATTRIBUTE void f(const int n, global int *x)
-        { for (int i = get_global_id(0); i < n; i += TILE * RADIUS) x[i] = PI * WIDE; }"""
-    numbers = "#define TILE 16\n#define RADIUS 2\n#define PI 3.14\n#define WIDE 1\n"
-    more = "#define ON 2\n#define OFF 3\n#define ELSEWHERE 4\nint other(int x) { return x * ELSEWHERE; }\n"
-    more += "#if MODE == OFF\n#endif\nint same(int x) { switch (x) { case ON: return 1; } return x == ON; }\n"
-    sketch, _ = drafted(numbers + more + kernel.replace("ATTRIBUTE", "").replace("PI * WIDE", "PI * same(WIDE)"))
-    assert any("the kernel fixes TILE: #ifndef TILE before its #define" in guess for guess in sketch.guesses)
-    fixed = kernel.replace("ATTRIBUTE", "__attribute__((reqd_work_group_size(64, 1, 1)))")
-    sketch, lines = drafted("".join(numbers.replace("16", "1")) + fixed)
-    assert 'local = ["64"]' in lines
-    assert any("what to tune: the kernel asks for no macro with a default" in gap for gap in sketch.gaps)
 
 
 def test_what_repeats_is_found_in_a_long_text_in_no_time() -> None:

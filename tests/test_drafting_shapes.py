@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from autotune.study import Sketch, draft, scanned
-from tests.drafts import BODIES, LANES, RIM, drafted, macros, shape_of
+from autotune.study import draft
+from tests.drafts import BODIES, LANES, RIM, drafted, macros, shape_of, sketched
 
 
 def test_a_guard_of_a_quotient_bounds_what_is_divided() -> None:
@@ -458,7 +458,7 @@ def test_a_macro_that_only_another_which_is_given_asks_for_is_asked_for() -> Non
         "kernel void f(global float *a, const int n) { local float t[BLOCK]; const int y = get_local_id(1);\n"
         "t[y * BX + get_local_id(0)] = n; a[get_global_id(1) * n + get_global_id(0)] = t[0]; }"
     )
-    sketch = Sketch("a", "a.cl", source, scanned(source), {}, guessed=True)
+    sketch = sketched(source, guessed=True)
     lines = draft(sketch, None, {"BX": "16", "BY": "4", "BLOCK": "(BX*BY)"}).splitlines()
     assert {"[parameters.BX]", "[parameters.BY]", 'flag = "-DBLOCK=(BX*BY)"', 'local = ["BX", "BY"]'} <= {*lines}
 

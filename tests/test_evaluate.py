@@ -51,25 +51,15 @@ values = ["GOOD", "SYNTAX", "SEGFAULT", "ENDLESS", "AFTER", "BEFORE", "NANS", "W
 [[options]]
 flag = "-no-such-option"
 when = "VARIANT == 'OPTION'"
-[arguments.a]
-type = "float"
-shape = ["N"]
-access = "in"
-data = { distribution = "uniform", low = 1.0, high = 2.0, seed = 1 }
-[arguments.c]
-type = "float"
-shape = ["N"]
-allocate = ["N + 64"]
-access = "out"
+[arguments]
+a = { type = "float", shape = ["N"], access = "in", data = { low = 1.0, high = 2.0 } }
+c = { type = "float", shape = ["N"], allocate = ["N + 64"], access = "out" }
+memory = { type = "int", shape = ["4"], access = "scratch" }
 [arguments.d]
 type = "int"
 shape = ["N"]
 access = "inout"
 data = { distribution = "integers", low = 0, high = 100, seed = 2 }
-[arguments.memory]
-type = "int"
-shape = ["4"]
-access = "scratch"
 [[launch]]
 entry = "faults"
 global = ["N"]
@@ -693,20 +683,10 @@ N = 1024
 [parameters.WPT]
 values = [1, 2]
 default = 1
-[arguments.index]
-type = "int"
-shape = ["N"]
-access = "in"
-data = { distribution = "integers", low = 0, high = 1023, seed = 1 }
-[arguments.x]
-type = "float"
-shape = ["N"]
-access = "in"
-data = { distribution = "uniform", low = 1, high = 2, seed = 2 }
-[arguments.y]
-type = "float"
-shape = ["N"]
-access = "out"
+[arguments]
+index = { type = "int", shape = ["N"], access = "in", data = { distribution = "integers", low = 0, high = 1023 } }
+x = { type = "float", shape = ["N"], access = "in", data = { distribution = "uniform", low = 1, high = 2, seed = 2 } }
+y = { type = "float", shape = ["N"], access = "out" }
 [[launch]]
 entry = "gather"
 global = ["N / WPT"]

@@ -37,7 +37,7 @@ from autotune.study import Problem
 from autotune.tuner import Budget, ReplayEvaluator, Request, run
 from tests.contracts.exchange import DATA, PARAMETERS, WRONG, ReaderContract, WriterContract, changed, places
 from tests.stored import DEVICE, KEY, ok, put
-from tests.studies import SOURCE, study
+from tests.studies import SOURCE, TOML, study
 
 GOLDEN = Path(__file__).parent / "golden"
 FINGERPRINT = DEVICE.fingerprint
@@ -167,35 +167,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("AUTOTUNE_DB", str(tmp_path / "a.db"))
     (tmp_path / "saxpy.cl").write_text(SOURCE)
-    (tmp_path / "saxpy.toml").write_text(STUDY)
+    (tmp_path / "saxpy.toml").write_text(TOML)
     return tmp_path
 
 
-STUDY = """
-name = "saxpy"
-kernel = "saxpy.cl"
-constraints = [{ require = "WPT * WG <= 512", reason = "a work-group covers at most 512 elements" }]
-options = [{ flag = "-cl-fast-relaxed-math", when = "FAST == 1" }]
-[sizes]
-N = 1000
-[choices]
-T = ["float", "double"]
-[parameters]
-WPT = { values = [1, 2, 4, 8] }
-WG = { values = [32, 64, 128, 256], default = 64 }
-FAST = { values = [0, 1] }
-[arguments]
-alpha = { type = "float", value = "2.5" }
-x = { type = "T", shape = ["N"], access = "in" }
-y = { type = "T", shape = ["N"], access = "inout" }
-[[launch]]
-entry = "saxpy"
-global = ["round_up(ceil_div(N, WPT), WG)"]
-local = ["WG"]
-arguments = ["N", "alpha", "x", "y"]
-[reference]
-numpy = { y = "alpha * x + y" }
-"""
 HERE = ["--study", "./saxpy.toml", "-d", FINGERPRINT]
 
 
@@ -539,7 +514,7 @@ def test_one_file_is_of_one_problem(folder: Path) -> None:
 
 
 def test_where_choices_differ_each_alternative_names_them_all(folder: Path) -> None:
-    told = STUDY.replace('T = ["float", "double"]', 'T = ["float", "double"]\nS = [0, 3]')
+    told = TOML.replace('T = ["float", "double"]', 'T = ["float", "double"]\nS = [0, 3]')
     (folder / "saxpy.toml").write_text(told)
     for chosen in (["T=float"], ["T=double", "S=3"]):
         wanted = [word for choice in chosen for word in ("--choice", choice)]

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from autotune.cli import app
+from tests.commands import STUDY
 from tests.studies import SOURCE
-from tests.test_cli import STUDY
 
 HOSTILE = (
     '""',

@@ -21,7 +21,7 @@ from autotune.store.migrations import MIGRATIONS
 from autotune.store.presence import this_process
 from autotune.store.schema import metadata
 from autotune.study import find_study
-from tests.stored import DEVICE, KEY, ok, put_in
+from tests.stored import DEVICE, KEY, columns, ok, put_in
 
 DATA = Path(__file__).parent / "data"
 
@@ -84,14 +84,6 @@ def shape(inspector: object, table: str) -> list[object]:
 def new(tmp_path: Path) -> Path:
     Store.open(str(tmp_path / "new.db")).close()
     return tmp_path / "new.db"
-
-
-def columns(path: Path) -> dict[str, list[str]]:
-    connection = sqlite3.connect(path)
-    tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-    found = {name: [row[1] for row in connection.execute(f"PRAGMA table_info({name})")] for name in tables}
-    connection.close()
-    return found
 
 
 def test_a_database_of_a_newer_version_is_refused(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from autotune.study import (
     scanned,
     unknown,
 )
+from tests.drafts import sketched
 
 ROOT = Path(__file__).parent.parent
 KERNELS = ROOT / "kernels"
@@ -407,10 +408,6 @@ def test_an_error_asks_for_a_name_alone_however_that_is_spelt(question: str, alo
     assert asked_by_error(f"#{question}\n#error W is needed\n#endif\n", "error: W is needed") == (["W"], alone)
 
 
-def sketch(source: str) -> Sketch:
-    return Sketch("a", "a.cl", source, scanned(source), {}, guessed=True)
-
-
 def test_an_empty_file_is_told(tmp_path: Path) -> None:
     kernel = tmp_path / "a.cl"
     kernel.write_text("\n")
@@ -461,7 +458,7 @@ def test_a_draft_reads_as_a_study_but_for_its_gaps(tmp_path: Path) -> None:
     #endif
     }
     """
-    made = sketch(source)
+    made = sketched(source, guessed=True)
     text = draft(made)
     (tmp_path / "a.cl").write_text(source)
     path = tmp_path / "a.toml"
@@ -486,12 +483,12 @@ def test_a_draft_reads_as_a_study_but_for_its_gaps(tmp_path: Path) -> None:
 
 def test_a_kernel_is_picked_by_name() -> None:
     two = "kernel void f(global int *x) { } kernel void g(global int *x) { }"
-    assert draft(sketch(two)).count("[[launch]]") == 2
-    assert draft(sketch(two), "g").count("[[launch]]") == 1
+    assert draft(sketched(two, guessed=True)).count("[[launch]]") == 2
+    assert draft(sketched(two, guessed=True), "g").count("[[launch]]") == 1
     with pytest.raises(StudyError, match="has no kernel 'h'; it has f, g"):
-        draft(sketch(two), "h")
+        draft(sketched(two, guessed=True), "h")
     with pytest.raises(StudyError, match="has no kernel"):
-        draft(sketch("int x;"))
+        draft(sketched("int x;", guessed=True))
 
 
 @pytest.mark.parametrize("name", ["element_mult", "matmul", "matmul_rect", "product_sum"])
@@ -540,7 +537,7 @@ def drafted(kernel: Path, entry: str | None, folder: Path) -> Study:
 @given(st.text(alphabet="ab#if()[]{}*+-/<=;,? 01\n\\", max_size=80))
 def test_any_text_is_read_or_left(text: str) -> None:
     source = f"#define b 2\nkernel void f(global int *a, int n) {{ {text} }}"
-    assert "[reference" in draft(sketch(source))
+    assert "[reference" in draft(sketched(source, guessed=True))
 
 
 @pytest.mark.device

@@ -14,11 +14,20 @@ from scipy.stats import norm
 
 from autotune.model import Configuration, Measurement, Outcome, Trial
 from autotune.samplers import Proposer
+from autotune.samplers.base import Codec, History
 from autotune.samplers.bayes import BayesSampler, aligned, maximin
 from autotune.samplers.features import Features, table
-from autotune.samplers.gaussian import Hyper, Prior, _loss, covariances, fit, leave_one_out, variance
-from autotune.samplers.posterior import Posterior, log_expected_improvement
-from autotune.samplers.rows import Codec, History
+from autotune.samplers.gaussian import (
+    Hyper,
+    Posterior,
+    Prior,
+    _loss,
+    covariances,
+    fit,
+    leave_one_out,
+    log_expected_improvement,
+    variance,
+)
 from autotune.samplers.surrogate import GROWTH_STEP, POOL, Surrogate, View, by_lot, fits_at
 from autotune.samplers.transfer import TransferView, transfer_view
 from autotune.space import Space
@@ -356,7 +365,7 @@ def test_the_expected_gain_falls_as_the_search_goes_on() -> None:
 
 def test_a_single_low_estimate_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
     estimates = [0.3, 0.001, 0.2, 0.05, 0.04, 0.03, 0.02]
-    monkeypatch.setattr(BayesSampler, "expected_gain", lambda sampler, trials: estimates[len(sampler.history) - 1])
+    monkeypatch.setattr(BayesSampler, "expected_gain", lambda sampler, trials: estimates[len(sampler.history.rows) - 1])
     proposer, told = Proposer(SPACE, "bayes", 4), []
     for _ in estimates:
         proposer.tell(HERE(proposer.ask()))

@@ -156,7 +156,7 @@ def test_sizes_and_configurations() -> None:
 def test_what_json_holds() -> None:
     given = {1: (math.nan, 2.5, True, None), "t\ud800": [Path("x")]}
     assert words.plain(given) == {"1": ["nan", 2.5, True, None], "t?": [Path("x")]}
-    assert words.plain(given["t\ud800"] + [math.inf], not_finite=lambda _: None) == [Path("x"), None]
+    assert words.plain(given["t\ud800"] + [math.inf], nulls=True) == [Path("x"), None]
 
 
 def test_a_command_to_type_again_is_quoted_for_a_shell() -> None:

@@ -17,9 +17,9 @@ import autotune
 from autotune.lookup import warm
 from autotune.lookup.answer import Launched, best
 from autotune.study import Problem, Study
+from tests.commands import STUDY
 from tests.stored import DEVICE, ok, put_in
 from tests.studies import SOURCE, study
-from tests.test_cli import STUDY
 
 SLOW, FAST = {"WPT": 1, "WG": 64}, {"WPT": 4, "WG": 32}
 Ask = Callable[[], tuple[Any, bool]]

@@ -62,7 +62,7 @@ def write(text: str) -> None:
 
 def write_json(value: Any) -> None:
     """Print JSON on stdout; NaN becomes null."""
-    known = plain(value, not_finite=lambda _: None)
+    known = plain(value, nulls=True)
     write(in_quotes(json.dumps(known, indent=2, ensure_ascii=False, allow_nan=False, default=str), pairs=True))
 
 

@@ -214,10 +214,8 @@ class Hold:
 
     async def trial(self, configuration: Configuration, bound: Bound) -> Any:
         """Run a trial; one that is under way already is waited for."""
-        evaluator = self._evaluator
-        if evaluator is None or self._failure is not None:
-            return self._no_more()
-        self._follow(evaluator, bound)
+        if (evaluator := self._following(bound)) is None:
+            return GONE if self._failure is None else refused(self._failure)
         name = identity(configuration)
         if name not in self._waiting:
             self._waiting[name] = self._loop.create_future()
@@ -226,10 +224,8 @@ class Hold:
 
     async def retime(self, configurations: Sequence[Configuration], budget_s: float, bound: Bound) -> Any:
         """Time configurations interleaved."""
-        evaluator = self._evaluator
-        if evaluator is None or self._failure is not None:
-            return self._no_more()
-        self._follow(evaluator, bound)
+        if (evaluator := self._following(bound)) is None:
+            return GONE if self._failure is None else refused(self._failure)
         try:
             found = await asyncio.to_thread(evaluator.retime, configurations, budget_s, self.stop)
         except Stopped:
@@ -247,14 +243,20 @@ class Hold:
                 self._answer(identity(configuration), {"withdrawn": True})
         return [*self._waiting, *self._done]
 
-    def _follow(self, evaluator: DeviceEvaluator, bound: Bound) -> None:
-        """Take over the best time that the search knows; a later one that was only lowered raises nothing here."""
-        epoch, best_ns = bound
+    def _following(self, bound: Bound) -> DeviceEvaluator | None:
+        """Return the evaluator, which takes over the best time that the search knows; None where it is no more.
+
+        A later time that was only lowered raises nothing here.
+        """
+        evaluator, (epoch, best_ns) = self._evaluator, bound
+        if evaluator is None or self._failure is not None:
+            return None
         known = evaluator.best_ns
         if epoch > self._epoch:
             self._epoch, evaluator.best_ns = epoch, best_ns
         elif epoch == self._epoch and best_ns is not None and (known is None or best_ns < known):
             evaluator.best_ns = best_ns
+        return evaluator
 
     def _collect(self, evaluator: DeviceEvaluator) -> None:
         """Hand on what the evaluator finishes, in a thread of its own."""
@@ -286,9 +288,6 @@ class Hold:
     def _fail(self, error: AutotuneError) -> None:
         self._failure = error
         self._answer_all(refused(error))
-
-    def _no_more(self) -> Any:
-        return GONE if self._failure is None else refused(self._failure)
 
     def _answer_all(self, answer: Any) -> None:
         for name in list(self._waiting):

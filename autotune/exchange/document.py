@@ -46,6 +46,13 @@ class Document:
     header: Mapping[str, Any] = field(default_factory=dict)
     left_out: Counter[str] = field(default_factory=Counter)
 
+    def add(self, entry: Entry) -> None:
+        """Take in a trial, or count it as left out where it passed in a time that no kernel takes."""
+        if entry.time_ns is None and not entry.outcome.failed:
+            self.left_out["whose time no kernel can have taken"] += 1
+        else:
+            self.entries.append(entry)
+
 
 class Reader(Protocol):
     """A format that is read: `recognises` looks at the top of a file, `read` takes it apart.

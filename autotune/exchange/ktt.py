@@ -68,10 +68,7 @@ class Ktt:
             outcome, time_ns = STATUSES[status], None
             if outcome is Outcome.OK:
                 time_ns = nanoseconds(told.get("TotalDuration"), UNITS_NS[unit], f"{where}.TotalDuration")
-                if time_ns is None:
-                    found.left_out["whose time no kernel can have taken"] += 1
-                    continue
-            found.entries.append(Entry(configuration, outcome, time_ns, taken, unknown(told, ["Configuration"])))
+            found.add(Entry(configuration, outcome, time_ns, taken, unknown(told, ["Configuration"])))
         return found
 
 

@@ -21,7 +21,7 @@ from autotune import devices
 from autotune.errors import SetupError
 from autotune.model import DeviceInfo
 from autotune.pool.allowance import lacks_processes
-from autotune.pool.worker import LISTER
+from autotune.pool.worker import FAULTS, LISTER
 from autotune.text import say
 
 if TYPE_CHECKING:
@@ -35,9 +35,6 @@ _BEGIN_S = 30.0
 
 _KILL_S = 10.0
 """How long one has to end that is killed."""
-
-_FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT)
-"""What a driver ends its process with; whatever else did may not be its fault."""
 
 
 class Listing(threading.Thread):
@@ -99,7 +96,7 @@ def _wakes(process: Process, connection: Connection, seconds: float) -> bool:
 
 
 def _judged(code: int) -> str:
-    if -code not in _FAULTS:
+    if -code not in FAULTS:
         return ""
     return f"an OpenCL driver here ends the process that asks for devices ({signal.Signals(-code).name})"
 

@@ -19,7 +19,7 @@ from autotune.bench import DOING, Phase, Report
 from autotune.errors import AutotuneError, SetupError, StudyError, WorkerError
 from autotune.model import Outcome
 from autotune.pool.allowance import lacks_processes
-from autotune.pool.worker import python_path
+from autotune.pool.worker import FAULTS, python_path
 
 log = logging.getLogger(__name__)
 
@@ -28,9 +28,6 @@ IDLE = "idle"
 
 _RUNNING = ("launch", "run", "verify")
 """The phases in which a kernel runs."""
-
-_FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT)
-"""What a kernel dies of by itself."""
 
 _ASKING_S = 0.1
 """How often it is asked whether to give up."""
@@ -89,7 +86,7 @@ def not_started(role: str, error: WorkerDied | WorkerOverran) -> AutotuneError:
     if isinstance(error, WorkerOverran) and error.phase == "run":
         hint = "ask for a smaller --size, or give a run more time by --run-limit"
         return WorkerError(f"the reference does not come to an end: {error}", hint=hint)
-    if isinstance(error, WorkerDied) and error.phase in _RUNNING and error.signal in _FAULTS:
+    if isinstance(error, WorkerDied) and error.phase in _RUNNING and error.signal in FAULTS:
         return StudyError(f"its kernel ended the worker: {error}", where="reference", hint=_OUTSIDE)
     hint = lacks_processes() or "what is stored remains; type the same again once the machine has memory to spare"
     return WorkerError(f"the {role} worker cannot start: {error}", hint=hint)

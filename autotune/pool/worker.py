@@ -14,6 +14,9 @@ from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
 
+FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT)
+"""What a kernel dies of by itself, and a driver ends its process with: whatever else did may not be their fault."""
+
 LISTER = "lister"
 """The role of a process that says which devices there are, and ends."""
 

@@ -66,7 +66,7 @@ def static_text(name: str) -> str:
 
 def script_json(value: Any) -> str:
     """Return JSON that may stand in a `<script>`: it holds no tag, no comment, and of text visible characters only."""
-    written = json.dumps(text.plain(value, not_finite=lambda _: None), separators=(",", ":"), allow_nan=False)
+    written = json.dumps(text.plain(value, nulls=True), separators=(",", ":"), allow_nan=False)
     return written.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 

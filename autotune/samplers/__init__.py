@@ -6,13 +6,12 @@ start.
 
     registry.py    the samplers by name, and their traits
     proposer.py    Proposer: what the other rooms use
-    rows.py        an Optuna study as rows of a space
-    base.py        the base of all samplers; random, grid, and one that asks a sampler of Optuna's
+    base.py        what all samplers share: an Optuna study as rows of a space, the picking of an untried one
+    plain.py       random, grid, and one that asks a sampler of Optuna's
     bayes.py       the own sampler: where to start, what to try next
     surrogate.py   its model of a search
     features.py    what the model sees of a configuration
-    gaussian.py    the Gaussian process: prior, covariances, fit
-    posterior.py   its predictions, and the expected improvement
+    gaussian.py    the Gaussian process: prior, fit, predictions, the expected improvement
     transfer.py    what other devices and sizes say
     importance.py  which parameters matter, once a search is done
 """

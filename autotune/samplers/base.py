@@ -1,32 +1,184 @@
-"""The base of all samplers, which picks an untried row; random, grid, and one that asks a sampler of Optuna's."""
+"""What all samplers share: an Optuna study as rows of a space, the picking of an untried one, and one thread."""
 
 from __future__ import annotations
 
 import sys
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from enum import IntEnum
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from optuna.distributions import BaseDistribution
-from optuna.samplers import BaseSampler, GPSampler, TPESampler
+from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
+from optuna.samplers import BaseSampler
 from optuna.study import Study
-from optuna.trial import FrozenTrial
+from optuna.trial import FrozenTrial, TrialState
 from threadpoolctl import ThreadpoolController
 
 from autotune.errors import SpaceError
 from autotune.samplers.registry import Donors
-from autotune.samplers.rows import Codec, History
 from autotune.space import Space
 
 Fixed = Mapping[str, Any]
 """Optuna parameters that a trial was enqueued with."""
 
+_KNOWN = 4096
+"""Of so many parameter sets the rows are remembered."""
+
+MASKED_ROWS = 20_000_000
+"""Up to this size of a space one byte per row is kept to know the untried; beyond it a set of the tried."""
+
 LISTED_ROWS = 1_000_000
 """A space with more rows than this is searched by random samples of this many."""
+
+
+class Codec:
+    """How a space looks to Optuna: one parameter per space parameter with more than one value.
+
+    `ordered=False` shows each as a categorical of its values; `ordered=True` as an integer, the index
+    into its ordered list of values. Parameters with a single value are left out: there is nothing to choose.
+    """
+
+    def __init__(self, space: Space, *, ordered: bool = False) -> None:
+        self.space = space
+        self.ordered = ordered
+        self.columns = [column for column, values in enumerate(space.values) if len(values) > 1]
+        values = {space.names[column]: space.values[column] for column in self.columns}
+        self.distributions: dict[str, BaseDistribution] = {
+            name: IntDistribution(0, len(listed) - 1) if ordered else CategoricalDistribution(listed)
+            for name, listed in values.items()
+        }
+        self._known: dict[tuple[Any, ...], int] = {}
+
+    def params(self, row: int) -> dict[str, Any]:
+        """The Optuna parameters of one valid configuration."""
+        names, values = self.space.names, self.space.values
+        chosen = self.space.indices(np.array([row], dtype=np.int64))[0].tolist()
+        found = {names[at]: chosen[at] if self.ordered else values[at][chosen[at]] for at in self.columns}
+        self._note(found, row)
+        return found
+
+    def indices(self, params: Mapping[str, Any]) -> NDArray[np.int16]:
+        """The value indices, shape (p,), of a full set of Optuna parameters, valid or not."""
+        found = np.zeros(len(self.space.names), dtype=np.int16)
+        for column in self.columns:
+            name = self.space.names[column]
+            found[column] = params[name] if self.ordered else self._position(name, params[name])
+        return found
+
+    def row_of(self, params: Mapping[str, Any]) -> int:
+        """The row of a set of Optuna parameters; -1 where one is missing, or they are not valid."""
+        if any(name not in params for name in self.distributions):
+            return -1
+        found = self._known.get(tuple(params[name] for name in self.distributions))
+        if found is None:
+            found = int(self.space.rows(self.indices(params)[None, :])[0])
+            self._note(params, found)
+        return found
+
+    def _note(self, params: Mapping[str, Any], row: int) -> None:
+        """Remember the row of a parameter set: of each proposal it is asked several times."""
+        if len(self._known) >= _KNOWN:
+            self._known.clear()
+        self._known[tuple(params[name] for name in self.distributions)] = row
+
+    def matching(self, rows: NDArray[np.int64], fixed: Fixed) -> NDArray[np.bool_]:
+        """Mask of the rows that agree with the given Optuna parameters, same shape as `rows`."""
+        table = self.space.indices(rows)
+        mask = np.ones(len(rows), dtype=np.bool_)
+        for column in self.columns:
+            name = self.space.names[column]
+            if name in fixed:
+                mask &= table[:, column] == (fixed[name] if self.ordered else self._position(name, fixed[name]))
+        return mask
+
+    def _position(self, name: str, value: Any) -> int:
+        return self.space.values[self.space.names.index(name)].index(value)
+
+
+class State(IntEnum):
+    """What is known of a tried row: nothing yet, its time, a lower bound of its time, or that it fails."""
+
+    RUNNING = 0
+    TIMED = 1
+    BOUNDED = 2
+    FAILED = 3
+
+
+class History:
+    """Rows tried or in flight, with what came of them; brought up to date from a study step by step.
+
+    A pruned trial with an intermediate value was stopped early (the value is a lower bound of its time,
+    in nanoseconds); a pruned one without, and a failed one, gave no time.
+
+    Arrays of shape (k,), in the order asked: `rows`, one `State` each in `states`, and in `times` nanoseconds, a lower
+    bound of them, or NaN where there is neither.
+    """
+
+    def __init__(self, codec: Codec) -> None:
+        self._codec = codec
+        self._seen = 0  # trials of the study
+        self._unready: list[int] = []  # numbers of those that have no parameters yet: enqueued, or being asked for
+        self._open: dict[int, int] = {}  # trial number -> position of a trial that still runs
+        self.rows = np.zeros(0, np.int64)
+        self.states = np.zeros(0, np.int64)
+        self.times = np.zeros(0, np.float64)
+        self._tried: set[int] = set()
+        small = len(codec.space) <= MASKED_ROWS
+        self._mask = np.zeros(len(codec.space), dtype=np.bool_) if small else None
+
+    def update(self, study: Study) -> None:
+        """Read what is new in the study; time is proportional to what is new."""
+        trials = study.get_trials(deepcopy=False)
+        for number in list(self._open):
+            if trials[number].state.is_finished():
+                self._close(self._open.pop(number), trials[number])
+        unread, self._unready = [*self._unready, *range(self._seen, len(trials))], []
+        new: list[tuple[int, FrozenTrial]] = []
+        for number in unread:
+            trial = trials[number]
+            row = -1 if trial.state == TrialState.WAITING else self._codec.row_of(trial.params)
+            if row < 0:
+                self._unready += [] if trial.state.is_finished() else [number]
+            elif row not in self._tried:
+                self._tried.add(row)
+                new.append((row, trial))
+        self._seen = len(trials)
+        self._append(new)
+
+    def _append(self, new: Sequence[tuple[int, FrozenTrial]]) -> None:
+        rows, before = np.array([row for row, _ in new], np.int64), len(self.rows)
+        if self._mask is not None:
+            self._mask[rows] = True
+        self.rows = np.append(self.rows, rows)
+        self.states = np.append(self.states, np.full(len(new), State.RUNNING, np.int64))
+        self.times = np.append(self.times, np.full(len(new), np.nan))
+        for position, (_, trial) in enumerate(new, before):
+            if trial.state.is_finished():
+                self._close(position, trial)
+            else:
+                self._open[trial.number] = position
+
+    def _close(self, position: int, trial: FrozenTrial) -> None:
+        if trial.state == TrialState.COMPLETE:
+            assert trial.value is not None
+            self.states[position], self.times[position] = State.TIMED, trial.value
+        elif trial.state == TrialState.PRUNED and trial.intermediate_values:
+            self.states[position] = State.BOUNDED
+            self.times[position] = trial.intermediate_values[max(trial.intermediate_values)]
+        else:
+            self.states[position] = State.FAILED
+
+    def allowed(self, rows: NDArray[np.int64], fixed: Fixed) -> NDArray[np.bool_]:
+        """Mask of the rows that may be proposed, same shape as `rows`: neither tried nor in flight, and as `fixed`."""
+        if self._mask is not None:
+            untried: NDArray[np.bool_] = ~self._mask[rows]
+        else:
+            untried = np.array([int(row) not in self._tried for row in rows], dtype=np.bool_)
+        return untried & self._codec.matching(rows, fixed) if fixed else untried
 
 
 class RowSampler(BaseSampler):
@@ -57,16 +209,11 @@ class RowSampler(BaseSampler):
         """The generator of one proposal."""
         return np.random.default_rng([self.seed, trial.number])
 
-    def allowed(self, rows: NDArray[np.int64], fixed: Fixed) -> NDArray[np.bool_]:
-        """Mask of the rows that may be proposed, same shape as `rows`."""
-        untried = self.history.untried(rows)
-        return untried & self.codec.matching(rows, fixed) if fixed else untried
-
     def candidates(self, rng: np.random.Generator, fixed: Fixed) -> NDArray[np.int64]:
         """All rows that may be proposed, or of a large space a random sample of them; never empty."""
         size = len(self.space)
         rows = np.arange(size) if size <= LISTED_ROWS else self.space.sample(rng, LISTED_ROWS)
-        found = rows[self.allowed(rows, fixed)]
+        found = rows[self.history.allowed(rows, fixed)]
         if not len(found):
             raise SpaceError("every valid configuration has been tried")
         return found
@@ -90,85 +237,6 @@ class RowSampler(BaseSampler):
     ) -> Any:
         """Never right for one parameter alone: the others decide what is valid."""
         raise SpaceError(f"parameter {param_name!r} is not one of the space {list(self.codec.distributions)}")
-
-
-class RandomSampler(RowSampler):
-    """Uniform over the untried valid configurations."""
-
-    def choose(self, study: Study, trial: FrozenTrial, fixed: Fixed) -> int:
-        """Try a few draws first: nearly all rows of a large space are untried."""
-        rng = self.random(trial)
-        rows = rng.integers(len(self.space), size=32)
-        drawn = rows[self.allowed(rows, fixed)]
-        return int(drawn[0] if len(drawn) else rng.choice(self.candidates(rng, fixed)))
-
-
-class GridSampler(RowSampler):
-    """All valid configurations in the order of the space."""
-
-    def choose(self, study: Study, trial: FrozenTrial, fixed: Fixed) -> int:
-        """The first untried row, looked for in pieces: a search rarely gets far into a large space."""
-        size, step = len(self.space), 1 << 16
-        for start in range(0, size, step):
-            rows = np.arange(start, min(start + step, size))
-            allowed = self.allowed(rows, fixed)
-            if allowed.any():
-                return int(rows[allowed.argmax()])
-        raise SpaceError("every valid configuration has been tried")
-
-
-class StockSampler(RowSampler):
-    """Asks a `stock` sampler, which knows nothing of constraints, then moves its answer to the nearest allowed row.
-
-    The moved answer is what the trial holds, so the stock sampler learns from what was truly measured.
-    It is made anew for each proposal, with a seed of its own, because its generator cannot be restored
-    when a search is resumed.
-    """
-
-    stock: ClassVar[type]
-
-    def choose(self, study: Study, trial: FrozenTrial, fixed: Fixed) -> int:
-        """The stock sampler's proposal if it is allowed, else the nearest allowed row."""
-        rng = self.random(trial)
-        params = self._propose(study, trial, seed=int(rng.integers(2**31)))
-        wanted = self.codec.indices(params | dict(fixed))
-        row = self.space.rows(wanted[None, :])
-        if row[0] >= 0 and self.allowed(row, fixed)[0]:
-            return int(row[0])
-        candidates = self.candidates(rng, fixed)
-        return int(candidates[nearest(self.space.indices(candidates), wanted, rng)])
-
-    def _propose(self, study: Study, trial: FrozenTrial, seed: int) -> dict[str, Any]:
-        sampler = self.stock(seed=seed)
-        params: dict[str, Any] = sampler.sample_relative(study, trial, self.codec.distributions)
-        for name, distribution in self.codec.distributions.items():
-            if name not in params:
-                params[name] = sampler.sample_independent(study, trial, name, distribution)
-        return params
-
-
-class TPE(StockSampler):
-    """Optuna's TPE. Categorical: on the recorded spaces .83 after 25 evaluations, against .71 for indices."""
-
-    stock = TPESampler
-
-
-class GP(StockSampler):
-    """Optuna's Gaussian process, which needs torch."""
-
-    stock, ordered = GPSampler, True
-
-
-def nearest(table: NDArray[np.int16], wanted: NDArray[np.int16], rng: np.random.Generator) -> int:
-    """The entry of the table with the fewest values changed; among these the fewest steps; then by lot."""
-    different = np.zeros(len(table), dtype=np.int32)
-    steps = np.zeros(len(table), dtype=np.int32)
-    for column, index in enumerate(wanted):
-        away = np.abs(table[:, column].astype(np.int32) - int(index))
-        different += away > 0
-        steps += away
-    cost = different * (int(steps.max()) + 1) + steps
-    return int(rng.choice(np.flatnonzero(cost == cost.min())))
 
 
 @cache

@@ -12,10 +12,9 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial
 
 from autotune.model import Value
-from autotune.samplers.base import Fixed, RowSampler, one_thread
+from autotune.samplers.base import Fixed, RowSampler, State, one_thread
 from autotune.samplers.features import Features
 from autotune.samplers.registry import Donors
-from autotune.samplers.rows import State
 from autotune.space import Space
 
 if TYPE_CHECKING:
@@ -90,12 +89,12 @@ class BayesSampler(RowSampler):
             if not blind:
                 return None
             start = self._informed.expected_best(START_POOL)
-        elif blind or len(self.history) + in_flight < START:
+        elif blind or len(self.history.rows) + in_flight < START:
             # What is in flight leaves the model behind: it starts so much earlier, not to be late.
             start = self._design()
         else:
             return None
-        start = start[self.allowed(start, fixed)]
+        start = start[self.history.allowed(start, fixed)]
         return int(start[0]) if len(start) else None
 
     def _design(self) -> Rows:
@@ -107,7 +106,8 @@ class BayesSampler(RowSampler):
         return self._start
 
     def _from_model(self, cold: Surrogate, fixed: Fixed, rng: np.random.Generator) -> int | None:
-        turn = len(self.history)
+        """The most promising row, every other time one near the best; of two models, by the one whose turn it is."""
+        turn = len(self.history.rows)
         if self._informed is None:
             model, near = cold, turn % 2 == 1
         elif turn >= LATE:
@@ -137,7 +137,7 @@ class BayesSampler(RowSampler):
         best = int(history.rows[times.argmin()])
         if len(model.rows) < len(self.space):
             rows = self.space.neighbours(best, NEAR)
-            rows = rng.permutation(rows[self.allowed(rows, fixed)])[:NEAR_POOL]
+            rows = rng.permutation(rows[self.history.allowed(rows, fixed)])[:NEAR_POOL]
         else:
             if self._table is None:
                 self._table = self.space.indices()
@@ -146,7 +146,7 @@ class BayesSampler(RowSampler):
 
     def _promising(self, model: Surrogate, rows: Rows, fixed: Fixed) -> int | None:
         """Of these rows the allowed one with the most expected improvement; None where none is allowed."""
-        rows = rows[self.allowed(rows, fixed)]
+        rows = rows[self.history.allowed(rows, fixed)]
         if not len(rows):
             return None
         return int(rows[model.log_improvement(rows, model.to_beat).argmax()])
@@ -155,7 +155,7 @@ class BayesSampler(RowSampler):
         """While everything fails: as far as can be from what has failed."""
         rng = self.random(trial)
         drawn = self.space.sample(rng, 2 * START_POOL)  # of a large space hardly any has been tried
-        drawn = drawn[self.allowed(drawn, fixed)]
+        drawn = drawn[self.history.allowed(drawn, fixed)]
         rows = drawn[:START_POOL] if len(drawn) else rng.permutation(self.candidates(rng, fixed))[:START_POOL]
         tried = self._features.of_rows(self.history.rows[-START_POOL:])
         points = self._features.of_rows(rows)
@@ -170,15 +170,15 @@ class BayesSampler(RowSampler):
         The mean over draws from the model's joint prediction at the candidates with the most expected
         improvement: as good as the model, which knows of nothing that it has seen no sign of.
         """
-        if len(self.history) < START or not (self.history.states == State.TIMED).any():
+        if len(self.history.rows) < START or not (self.history.states == State.TIMED).any():
             return None
         model = self._informed or self._cold
         model.update(self.history)
-        rows = model.rows[self.allowed(model.rows, {})]
+        rows = model.rows[self.history.allowed(model.rows, {})]
         if not len(rows):
             return 0.0
         chosen = rows[np.argsort(-model.log_improvement(rows, model.best))[:trials]]
-        return model.gain(chosen, np.random.default_rng([self.seed, len(self.history)]))
+        return model.gain(chosen, np.random.default_rng([self.seed, len(self.history.rows)]))
 
 
 def maximin(points: Floats, count: int) -> list[int]:

@@ -43,12 +43,12 @@ class SamplerEntry:
 
 SAMPLERS: dict[str, SamplerEntry] = {
     "bayes": SamplerEntry("bayes", "BayesSampler", has_model=True),
-    "tpe": SamplerEntry("base", "TPE"),
-    "random": SamplerEntry("base", "RandomSampler", learns=False),
-    "grid": SamplerEntry("base", "GridSampler", learns=False),
+    "tpe": SamplerEntry("plain", "TPE"),
+    "random": SamplerEntry("plain", "RandomSampler", learns=False),
+    "grid": SamplerEntry("plain", "GridSampler", learns=False),
 }
 if find_spec("torch"):
-    SAMPLERS["gp"] = SamplerEntry("base", "GP")
+    SAMPLERS["gp"] = SamplerEntry("plain", "GP")
 
 DEFAULT_SAMPLER = "bayes"
 

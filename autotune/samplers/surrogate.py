@@ -7,10 +7,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune.samplers.base import History, State
 from autotune.samplers.features import Features
-from autotune.samplers.gaussian import SLOPE, Floats, Hyper, Prior, fit, leave_one_out
-from autotune.samplers.posterior import Posterior, log_expected_improvement
-from autotune.samplers.rows import History, State
+from autotune.samplers.gaussian import (
+    SLOPE,
+    Floats,
+    Hyper,
+    Posterior,
+    Prior,
+    fit,
+    leave_one_out,
+    log_expected_improvement,
+)
 from autotune.space import Space
 
 Rows = NDArray[np.int64]
@@ -142,13 +150,13 @@ class Surrogate:
         if due != self.due:
             self._fit(history, due)
         failed = history.states == State.FAILED
-        for position in range(self._considered, len(history)):
+        for position in range(self._considered, len(history.rows)):
             if position not in self._held and not (self._by_lot and failed[position]):
                 if self._posterior.full:
                     self._posterior = self._posterior.moved(self._candidates)
                 self._posterior.add(self._points[position])
                 self._positions.append(position)
-        self._considered = len(history)
+        self._considered = len(history.rows)
         expected = self._expected[self._positions]
         found = targets(history, self._positions, expected, self._view, self._by_lot)
         self._filled = self._posterior.impute(found.values)

@@ -20,10 +20,11 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
-from typing import IO, Any
+from typing import Any
 
 from autotune.errors import AutotuneError
 from autotune.store import ordered
+from autotune.text import plain
 
 Tell = Callable[[Mapping[str, Any]], None]
 
@@ -37,20 +38,14 @@ def main(work: str) -> None:
     asked = json.loads(sys.stdin.read())
 
     def tell(told: Mapping[str, Any]) -> None:
-        _write(out, told)
+        with suppress(BrokenPipeError):  # the server has gone, and takes this process along
+            out.write(ordered(plain(told, nulls=True)) + "\n")
+            out.flush()
 
     try:
         tell({"result": WORKS[work](asked, tell, stop)})
     except AutotuneError as error:
         tell({"error": [error.what, error.where, error.hint, error.detail, type(error).__name__]})
-
-
-def _write(out: IO[str], told: Mapping[str, Any]) -> None:
-    from autotune.text import plain
-
-    with suppress(BrokenPipeError):  # the server has gone, and takes this process along
-        out.write(ordered(plain(told, not_finite=lambda _: None)) + "\n")
-        out.flush()
 
 
 def _search(asked: Mapping[str, Any], tell: Tell, stop: threading.Event) -> Mapping[str, Any]:

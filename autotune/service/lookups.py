@@ -1,8 +1,7 @@
 """Look-ups over HTTP: `GET /v1/best`, a plain route, since FastAPI would cost more than the answer.
 
 An answer stands for `best_age_s` (a second), and for half a minute while nobody writes to an SQLite database: whoever
-asks the same meanwhile is given the same bytes. Its ETag is that
-of its bytes, so that a client which has them is told so with 304.
+asks the same meanwhile is given the same bytes. A client that has them already, by their ETag, is told so with 304.
 """
 
 from __future__ import annotations

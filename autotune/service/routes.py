@@ -179,9 +179,7 @@ async def events(
         if event.kind == BEAT:
             yield ServerSentEvent(comment="")
         else:
-            yield ServerSentEvent(
-                raw_data=json.dumps(plain(event.data, not_finite=lambda _: None)), event=event.kind, id=event.name
-            )
+            yield ServerSentEvent(raw_data=json.dumps(plain(event.data, nulls=True)), event=event.kind, id=event.name)
 
 
 @router.get("/trials", responses=FOUND, tags=["results"])
@@ -217,7 +215,7 @@ def history(
     device: Word = None,
 ) -> list[Json]:
     """What `autotune history --json` prints: the newest trials, or the newest failures."""
-    return [plain(one, not_finite=lambda _: None) for one in views.history(service, study, limit, failed, device)]
+    return [plain(one, nulls=True) for one in views.history(service, study, limit, failed, device)]
 
 
 @router.get("/compare", responses=FOUND, tags=["results"])
@@ -232,7 +230,7 @@ def compare(
 ) -> Json:
     """The best per value of a parameter, per size or per device, of what is stored."""
     told = views.compare(service, study, by, size=size, choice=choice, device=device)
-    return dict(plain(told, not_finite=lambda _: None))
+    return dict(plain(told, nulls=True))
 
 
 class Lines(StreamingResponse):

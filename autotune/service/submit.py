@@ -22,7 +22,7 @@ from autotune.service.process import work
 from autotune.service.runner import Runner
 from autotune.service.shapes import Check, Submit, Upload
 from autotune.store import Submission
-from autotune.study import Study, StudyText
+from autotune.study import Study
 from autotune.tuner import DEFAULT_SECONDS
 
 if TYPE_CHECKING:
@@ -67,7 +67,8 @@ async def submit(service: Service, caller: Caller, asked: Submit, once: str | No
     if found is None:
         what = f"{service.config.limits.waiting} of your searches wait or run already"
         raise Refused(429, what, hint="wait for one to end, or stop it: DELETE /v1/searches/ID")
-    if not is_new and (found.study, dict(found.request), found.upload) != (study.name, _plain(request), upload):
+    before = (found.study, dict(found.request), found.upload)
+    if not is_new and before != (study.name, json.loads(json.dumps(request)), upload):
         raise Refused(409, "something else was asked with this key before", where="Idempotency-Key")
     runner.wake(queue)
     return await asyncio.to_thread(views.search, service, found.uuid)
@@ -166,7 +167,10 @@ def _require_values(study: Study, asked: Submit) -> None:
 
 def _loaded(service: Service, asked: Check) -> Study:
     if asked.upload is None:
-        return _own(service, str(asked.study)).study
+        if (name := str(asked.study)) not in service.studies.names():
+            hint = f"known: {', '.join(service.studies.names())}; or send yours as upload"
+            raise Refused(404, f"no study named {name!r}", where="study", hint=hint)
+        return service.studies.load(name)
     upload = asked.upload.model_dump()
     uploads.require_small(upload, service.config.limits)
     with uploads.unpacked(upload) as path:
@@ -194,13 +198,6 @@ def _completed(
     return asked.model_copy(update={"study": None, "upload": Upload(**upload)}), study_from
 
 
-def _own(service: Service, name: str) -> StudyText:
-    if name not in service.studies.names():
-        hint = f"known: {', '.join(service.studies.names())}; or send yours as upload"
-        raise Refused(404, f"no study named {name!r}", where="study", hint=hint)
-    return service.studies.text(name)
-
-
 def _bounded(service: Service, asked: Submit) -> views.Json:
     """Return the budget with the server's limits. Raises Refused for one beyond them."""
     budget, limits = asked.budget.model_dump(), service.config.limits
@@ -214,11 +211,6 @@ def _bounded(service: Service, asked: Submit) -> views.Json:
         bounded = any(budget[name] is not None for name in ("trials", "until_stale", "least_gain"))
         budget["seconds"] = limits.seconds if bounded else DEFAULT_SECONDS
     return dict(budget)
-
-
-def _plain(request: views.Json) -> views.Json:
-    plain: views.Json = json.loads(json.dumps(request))
-    return plain
 
 
 async def take_in(service: Service, request: Request) -> dict[str, int]:

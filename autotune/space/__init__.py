@@ -105,7 +105,7 @@ class Space:
         return tuple(self.names[level.column] for level in self.diagram.levels)
 
     def __len__(self) -> int:
-        return len(self.diagram)
+        return int(self.diagram.levels[0].first[-1]) if self.diagram.levels else 1
 
     def configuration(self, row: int) -> dict[str, Value]:
         """Return the configuration of a row; IndexError outside 0 <= row < len."""

@@ -75,9 +75,6 @@ class Diagram:
             levels.append(Level(column, count, key, target, first, start))
         return cls(tuple(reversed(levels)))
 
-    def __len__(self) -> int:
-        return int(self.levels[0].first[-1]) if self.levels else 1
-
     def indices(self, rows: Integers) -> Indices:
         """The value indices of rows, shape (n, parameters)."""
         result = np.empty((len(rows), len(self.levels)), dtype=np.int16)

@@ -15,7 +15,7 @@ from sqlalchemy.pool import Pool, PoolProxiedConnection
 
 from autotune.errors import StoreError
 from autotune.store import presence
-from autotune.store.database import ConnectionLost, Overtaken, clear_errors, clear_values, hasty, reading
+from autotune.store.database import HASTILY, READING, ConnectionLost, Overtaken, clear_errors, clear_values
 from autotune.store.location import SCHEMA_VERSION, Location, version_in
 from autotune.store.migrations import VERSION
 from autotune.text import say, typed
@@ -41,8 +41,8 @@ class Access:
         self.where = str(location)
         self._location = location
         self._engine = engine
-        self._reader = reading(engine)
-        self._hasty = hasty(engine)
+        self._reader = engine.execution_options(autotune=READING)
+        self._hasty = engine.execution_options(autotune=HASTILY)
         self._file: presence.Inode = None
         self._held: PoolProxiedConnection | None = None
         self._left: list[Pool] = []

@@ -5,19 +5,20 @@ from __future__ import annotations
 import json
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from sqlalchemy import Connection, delete, update
+from sqlalchemy import Connection, bindparam, delete, select, update
 
 from autotune.identity import digest
 from autotune.model import Configuration, Measurement, Outcome, Trial, with_retiming
 from autotune.store import queries, standings
 from autotune.store.access import Access
-from autotune.store.fields import trial_columns
+from autotune.store.fields import measurement_columns, trial_columns
+from autotune.store.location import IMPORTED
 from autotune.store.records import now, ordered, pages
-from autotune.store.schema import trials
+from autotune.store.schema import devices, retimings, search_devices, searches, trials
 
 
 class NoSuchTrialError(RuntimeError):
@@ -39,7 +40,10 @@ class Attempts(Access):
         ]
         return self._written(
             lambda connection: [queries.inserted(connection, trials, row) for row in rows],
-            lambda connection: [queries.once(connection, trials, row) for row in rows],
+            lambda connection: [
+                queries.number(connection, trials, str(row["uuid"])) or queries.inserted(connection, trials, row)
+                for row in rows
+            ],
             durable=False,
         )
 
@@ -63,30 +67,28 @@ class Attempts(Access):
         names, instant = {number: uuid.uuid4().hex for number in rows}, now()
 
         def step(connection: Connection, due: dict[int, Trial]) -> None:
-            begun = queries.begun(connection, due)
+            # One that is lost may end all the same: its search was taken for dead from another machine.
+            begun = {row.id: row for row in connection.execute(_BEGUN, {"numbers": list(due)})}
             if missing := due.keys() - begun.keys():
                 raise NoSuchTrialError(f"trial {min(missing)} was not begun or has been finished before")
-            used = queries.devices_used(connection, {row.search_id for row in begun.values()})
+            used = _devices_used(connection, {row.search_id for row in begun.values()})
             moved: dict[int, list[str]] = defaultdict(list)
             finished: dict[int, Counter[int]] = defaultdict(Counter)
             for number, trial in due.items():
-                device_id, driver = queries.device_used(used.get(begun[number].search_id, []), trial.device_index)
+                device_id, driver = _device_used(used.get(begun[number].search_id, []), trial.device_index)
                 rows[number] |= {"device_id": device_id, "driver": rows[number]["driver"] or driver}
                 moved[begun[number].problem_id].append(begun[number].configuration_hash)
                 finished[begun[number].problem_id][begun[number].search_id] += 1
-            queries.finish(connection, {number: rows[number] for number in due})
+            _finish(connection, {number: rows[number] for number in due})
             for number, trial in due.items():
                 if trial.retimed is not None and trial.retimed.samples_ns:
-                    driver = rows[number]["driver"]
-                    known = {"uuid": names[number], "taken": trial.retimed.taken or instant}
-                    queries.retime(connection, number, driver, trial.retimed, **known)
+                    driver, taken = rows[number]["driver"], trial.retimed.taken or instant
+                    _add_retiming(connection, number, driver, trial.retimed, names[number], taken)
             for problem, configurations in moved.items():
                 standings.follow(connection, problem, configurations, finished[problem])
 
         def again(connection: Connection) -> None:
-            due = {
-                number: trial for number, trial in ended if not queries.is_finished(connection, number, rows[number])
-            }
+            due = {number: trial for number, trial in ended if not _is_finished(connection, number, rows[number])}
             if due:
                 step(connection, due)
 
@@ -102,29 +104,111 @@ class Attempts(Access):
         """
         if not all(measurement.samples_ns for _, measurement in taken):
             raise ValueError("a re-timing needs samples")
-        instant = now()
-        known = [{"uuid": uuid.uuid4().hex, "taken": instant} for _ in taken]
+        names, instant = [uuid.uuid4().hex for _ in taken], now()
 
         def step(connection: Connection) -> None:
-            for (configuration, measurement), names in zip(taken, known, strict=True):
-                _retime(connection, search_id, configuration, measurement, names)
+            for (configuration, measurement), name in zip(taken, names, strict=True):
+                _retime(connection, search_id, configuration, measurement, name, instant)
 
         self._written(step)
         return instant
 
 
 def _retime(
-    connection: Connection, search: int, configuration: Configuration, measurement: Measurement, names: dict[str, str]
+    connection: Connection,
+    search: int,
+    configuration: Configuration,
+    measurement: Measurement,
+    name: str,
+    instant: str,
 ) -> None:
-    trial = connection.execute(queries.verified(search, digest(configuration))).first()
+    """Add a re-timing, of that uuid, to the latest verified trial of a configuration in the problem of a search.
+
+    That is one under the search's driver. What a later search found that started over is not this one's.
+    """
+    problem_id = select(searches.c.problem_id).where(searches.c.id == search).scalar_subquery()
+    own = select(searches.c.generation).where(searches.c.id == search).scalar_subquery()
+    drivers = select(devices.c.driver).join(search_devices, search_devices.c.device_id == devices.c.id)
+    query = (
+        select(trials.c.id, trials.c.driver, trials.c.environment, searches.c.problem_id, trials.c.configuration_hash)
+        .join(searches, searches.c.id == trials.c.search_id)
+        .where(
+            searches.c.problem_id == problem_id,
+            searches.c.generation <= own,
+            searches.c.sampler != IMPORTED,
+            trials.c.driver.in_(drivers.where(search_devices.c.search_id == search)),
+            trials.c.configuration_hash == digest(configuration),
+            trials.c.outcome == Outcome.OK.value,
+        )
+        .order_by(trials.c.id.desc())
+        .limit(1)
+    )
+    trial = connection.execute(query).first()
     if trial is None:
         raise NoSuchTrialError(f"no verified trial of {dict(configuration)}")
-    if not queries.retime(connection, trial.id, trial.driver, measurement, **names):
+    if not _add_retiming(connection, trial.id, trial.driver, measurement, name, instant):
         return
-    standings.follow(connection, *queries.place(connection, trial.id))
+    standings.follow(connection, trial.problem_id, [trial.configuration_hash])
     if measurement.verified_runs:
         stood = ordered(with_retiming(json.loads(trial.environment), measurement))
         connection.execute(update(trials).where(trials.c.id == trial.id).values(environment=stood))
+
+
+def _add_retiming(
+    connection: Connection, trial_id: int, driver: str, measurement: Measurement, name: str, instant: str
+) -> bool:
+    """Add a re-timing of that uuid to a trial, once; say whether it is new."""
+    if queries.number(connection, retimings, name) is not None:
+        return False
+    columns = {"uuid": name, "trial_id": trial_id, "driver": driver, "taken": instant}
+    queries.inserted(connection, retimings, columns | measurement_columns(measurement))
+    return True
+
+
+_BEGUN = (
+    select(trials.c.id, trials.c.search_id, searches.c.problem_id, trials.c.configuration_hash)
+    .join(searches, searches.c.id == trials.c.search_id)
+    .where(trials.c.id.in_(bindparam("numbers", expanding=True)), queries.unfinished())
+)
+_DEVICES_USED = (
+    select(search_devices.c.search_id, devices.c.id, devices.c.driver, devices.c.facts)
+    .join(devices, devices.c.id == search_devices.c.device_id)
+    .where(search_devices.c.search_id.in_(bindparam("searches", expanding=True)))
+    .order_by(devices.c.id)
+)
+_FINISH = update(trials).where(trials.c.id == bindparam("number_"))
+
+
+def _devices_used(connection: Connection, search_ids: Iterable[int]) -> dict[int, list[Any]]:
+    """Return the devices of searches as rows with `id`, `driver` and `facts`, by the number of the search."""
+    found: dict[int, list[Any]] = {}
+    for row in connection.execute(_DEVICES_USED, {"searches": list(search_ids)}):
+        found.setdefault(row.search_id, []).append(row)
+    return found
+
+
+def _device_used(used: Sequence[Any], index: int | None) -> tuple[int | None, str]:
+    """Return number and driver of the device that a trial ran on, among those of its search."""
+    found = used
+    if index is not None and len(found) > 1:
+        found = [row for row in found if f'"index":{index},' in row.facts] or found
+    return (int(found[0].id), str(found[0].driver)) if found else (None, "")
+
+
+def _finish(connection: Connection, ended: Mapping[int, Mapping[str, Any]]) -> None:
+    """Fill in how trials ended, columns by the number of the trial."""
+    alike: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for number_, columns in ended.items():
+        alike.setdefault(tuple(columns), []).append({**columns, "number_": number_})
+    for rows in alike.values():
+        connection.execute(_FINISH, rows)
+
+
+def _is_finished(connection: Connection, trial_id: int, columns: Mapping[str, Any]) -> bool:
+    """True where a trial ended at just the instant and with the outcome that the columns tell."""
+    told = {name: columns[name] for name in ("outcome", "finished")}
+    query = select(trials.c.id).where(trials.c.id == trial_id, queries.same(trials, told))
+    return connection.execute(query).first() is not None
 
 
 def _columns(trial: Trial) -> dict[str, Any]:

@@ -40,8 +40,10 @@ _QUIET = "autotune"
 # What interrupts or fails as a connection is given back is raised, or matters no more: SQLAlchemy adds its traceback.
 logging.getLogger(f"{QueuePool.__module__}.{QueuePool.__name__}.{_QUIET}").setLevel(logging.CRITICAL)
 
-_READING = {"autotune_reading": True}
-_HASTY = {"autotune_hasty": True}
+READING, HASTILY = "reading", "hastily"
+"""The option `autotune` of a connection whose transactions only read, and so wait for nobody, and of one whose need not
+outlast the machine."""
+
 
 SYNCHRONOUS, HASTY = "FULL", "NORMAL"
 """How SQLite commits. FULL, an fsync: a power cut loses no trial that a search has counted, where the disk keeps its
@@ -96,16 +98,6 @@ def open_in_memory() -> Engine:
     engine = create_engine("sqlite://", poolclass=StaticPool)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
-
-
-def reading(engine: Engine) -> Engine:
-    """Return the engine for transactions that only read: they wait for nobody."""
-    return engine.execution_options(**_READING)
-
-
-def hasty(engine: Engine) -> Engine:
-    """Return the engine for transactions that need not outlast the machine."""
-    return engine.execution_options(**_HASTY)
 
 
 class ConnectionLost(StoreError):
@@ -209,11 +201,11 @@ def _use_wal(connection: sqlite3.Connection) -> None:
 def _begin_sqlite(connection: Any) -> None:
     # IMMEDIATE takes the write lock first, under the busy timeout. A deferred transaction that reads and then
     # writes fails at once when another process wrote in between.
-    options = connection.get_execution_options()
-    if options.keys() & _READING.keys():
+    mode = connection.get_execution_options().get("autotune")
+    if mode == READING:
         connection.exec_driver_sql("BEGIN")
         return
-    connection.exec_driver_sql(f"PRAGMA synchronous={HASTY if options.keys() & _HASTY.keys() else SYNCHRONOUS}")
+    connection.exec_driver_sql(f"PRAGMA synchronous={HASTY if mode == HASTILY else SYNCHRONOUS}")
     connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 

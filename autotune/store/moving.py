@@ -5,12 +5,12 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, func, select
 
 from autotune.model import DeviceInfo, ProblemKey, Trial
-from autotune.store import queries
 from autotune.store.access import Access
 from autotune.store.location import damaged_database
+from autotune.store.schema import problems, searches, trials
 from autotune.text import count
 
 _IN_MEMORY = 16 * 2**20
@@ -42,7 +42,9 @@ class Moving(Access):
 
     def _require_searches(self, connection: Connection) -> None:
         """Raise StoreError where some trials would be left out in silence."""
-        if lost := queries.astray(connection):
+        known = select(searches.c.id).join(problems, problems.c.id == searches.c.problem_id)
+        query = select(func.count()).select_from(trials).where(trials.c.search_id.not_in(known))
+        if lost := int(connection.execute(query).scalar_one()):
             raise damaged_database(self.where, f"{count(lost, 'trial')} of no search that is stored")
 
     def adopt(

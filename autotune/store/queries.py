@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, Table, and_, bindparam, func, insert, select, text, update
+from sqlalchemy import ColumnElement, Connection, Select, Table, and_, insert, select, text, update
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import DBAPIError
 
-from autotune.model import Measurement, Outcome, ProblemKey, Trial
+from autotune.model import Outcome, ProblemKey, Trial
 from autotune.ranking import ANSWERING, NEWEST
-from autotune.store.fields import measurement_columns, trial_of
+from autotune.store.fields import trial_of
 from autotune.store.location import IMPORTED
 from autotune.store.presence import is_dead
 from autotune.store.records import UNFINISHED, Columns, key_of, now, pages
@@ -41,12 +40,6 @@ def number(connection: Connection, table: Table, name: str) -> int | None:
     """Return the number of the row with this uuid; None where there is none."""
     found = connection.execute(select(table.c.id).where(table.c.uuid == name)).scalar()
     return None if found is None else int(found)
-
-
-def once(connection: Connection, table: Table, columns: Mapping[str, Any]) -> int:
-    """Insert a row that has a uuid and return its number, that of the one inserted before where it is there."""
-    known = number(connection, table, columns["uuid"])
-    return inserted(connection, table, columns) if known is None else known
 
 
 def existing(connection: Connection, table: Table, columns: Mapping[str, Any], unique: Sequence[str] = ()) -> int:
@@ -77,82 +70,14 @@ def device_numbers(connection: Connection, used: Iterable[Mapping[str, str]]) ->
     return [existing(connection, devices, columns, ("facts_hash",)) for columns in used]
 
 
-def devices_used(connection: Connection, search_ids: Iterable[int]) -> dict[int, list[Any]]:
-    """Return the devices of searches as rows with `id`, `driver` and `facts`, by the number of the search."""
-    found: dict[int, list[Any]] = {}
-    for row in connection.execute(_DEVICES_USED, {"searches": list(search_ids)}):
-        found.setdefault(row.search_id, []).append(row)
-    return found
-
-
-def device_used(used: Sequence[Any], index: int | None) -> tuple[int | None, str]:
-    """Return number and driver of the device that a trial ran on, among those of its search."""
-    found = used
-    if index is not None and len(found) > 1:
-        found = [row for row in found if f'"index":{index},' in row.facts] or found
-    return (int(found[0].id), str(found[0].driver)) if found else (None, "")
-
-
 def generation(connection: Connection, problem_id: int) -> int:
     """Return the newest generation of a problem; 0 where it has none."""
     return int(connection.execute(text(NEWEST), {"problem": problem_id}).scalar_one())
 
 
-def retime(connection: Connection, trial_id: int, driver: str, measurement: Measurement, **known: str) -> bool:
-    """Add a re-timing to a trial, once; say whether it is new. `known`: `uuid` and `taken`, where taken elsewhere."""
-    columns = {"uuid": uuid.uuid4().hex, "taken": now()} | known | measurement_columns(measurement)
-    if number(connection, retimings, columns["uuid"]) is not None:
-        return False
-    inserted(connection, retimings, {"trial_id": trial_id, "driver": driver, **columns})
-    return True
-
-
-def place(connection: Connection, trial_id: int) -> tuple[int, list[str]]:
-    """Return the number of a trial's problem, and its configuration, as `standings.follow` takes them."""
-    query = select(searches.c.problem_id, trials.c.configuration_hash).join(trials).where(trials.c.id == trial_id)
-    problem_id, configuration = connection.execute(query).one()
-    return problem_id, [configuration]
-
-
 def unfinished() -> ColumnElement[bool]:
     """Return the condition that a trial has begun and not ended."""
     return trials.c.outcome.in_(UNFINISHED)
-
-
-_BEGUN = (
-    select(trials.c.id, trials.c.search_id, searches.c.problem_id, trials.c.configuration_hash)
-    .join(searches, searches.c.id == trials.c.search_id)
-    .where(trials.c.id.in_(bindparam("numbers", expanding=True)), unfinished())
-)
-_DEVICES_USED = (
-    select(search_devices.c.search_id, devices.c.id, devices.c.driver, devices.c.facts)
-    .join(devices, devices.c.id == search_devices.c.device_id)
-    .where(search_devices.c.search_id.in_(bindparam("searches", expanding=True)))
-    .order_by(devices.c.id)
-)
-_FINISH = update(trials).where(trials.c.id == bindparam("number_"))
-
-
-def begun(connection: Connection, trial_ids: Iterable[int]) -> dict[int, Any]:
-    """Return of trials that have not ended `search_id`, `problem_id` and `configuration_hash`, by their numbers."""
-    # One that is lost may end all the same: its search was taken for dead from another machine.
-    return {row.id: row for row in connection.execute(_BEGUN, {"numbers": list(trial_ids)})}
-
-
-def finish(connection: Connection, ended: Mapping[int, Mapping[str, Any]]) -> None:
-    """Fill in how trials ended, columns by the number of the trial."""
-    alike: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-    for number_, columns in ended.items():
-        alike.setdefault(tuple(columns), []).append({**columns, "number_": number_})
-    for rows in alike.values():
-        connection.execute(_FINISH, rows)
-
-
-def is_finished(connection: Connection, trial_id: int, columns: Mapping[str, Any]) -> bool:
-    """True where a trial ended at just the instant and with the outcome that the columns tell."""
-    told = {name: columns[name] for name in ("outcome", "finished")}
-    query = select(trials.c.id).where(trials.c.id == trial_id, same(trials, told))
-    return connection.execute(query).first() is not None
 
 
 def mark_lost(connection: Connection) -> None:
@@ -183,35 +108,6 @@ def _mark_lost(connection: Connection, died: Sequence[int]) -> None:
 def has_died(started: str, environment: str) -> bool:
     """Whether a search that has not ended was killed."""
     return is_dead(str(json.loads(environment).get(PROCESS, "")), started)
-
-
-def verified(search_id: int, configuration_hash: str) -> Select[Any]:
-    """Return the query for the latest verified trial of a configuration in the problem of a search, under its driver.
-
-    What a later search found that started over is not this one's.
-    """
-    problem_id = select(searches.c.problem_id).where(searches.c.id == search_id).scalar_subquery()
-    own = select(searches.c.generation).where(searches.c.id == search_id).scalar_subquery()
-    return (
-        select(trials.c.id, trials.c.driver, trials.c.environment)
-        .join(searches, searches.c.id == trials.c.search_id)
-        .where(
-            searches.c.problem_id == problem_id,
-            searches.c.generation <= own,
-            searches.c.sampler != IMPORTED,
-            trials.c.driver.in_(drivers(search_id)),
-            trials.c.configuration_hash == configuration_hash,
-            trials.c.outcome == Outcome.OK.value,
-        )
-        .order_by(trials.c.id.desc())
-        .limit(1)
-    )
-
-
-def drivers(search_id: int) -> Select[Any]:
-    """Return the query for the drivers of a search's devices."""
-    query = select(devices.c.driver).join(search_devices, search_devices.c.device_id == devices.c.id)
-    return query.where(search_devices.c.search_id == search_id)
 
 
 def finished(connection: Connection, wanted: ColumnElement[bool], first: int = 0) -> list[Trial]:
@@ -294,9 +190,9 @@ def rows(connection: Connection, query: Select[Any]) -> list[Row]:
     ]
 
 
-def everything() -> Select[Any]:
-    """Return the query for trials with the search and the problem they belong to, unsorted."""
-    return (
+def everything(study: str | None = None, device: str | None = None) -> Select[Any]:
+    """Return the query for trials, of a study or a device model, with what they belong to, unsorted."""
+    query = (
         select(
             trials,
             searches.c.uuid.label("search_uuid"),
@@ -308,13 +204,8 @@ def everything() -> Select[Any]:
         .select_from(trials.join(searches, searches.c.id == trials.c.search_id))
         .join(problems, problems.c.id == searches.c.problem_id)
     )
-
-
-def astray(connection: Connection) -> int:
-    """Return how many trials `everything` leaves out: those of no search, or of one of no problem, as damage makes."""
-    known = select(searches.c.id).join(problems, problems.c.id == searches.c.problem_id)
-    query = select(func.count()).select_from(trials).where(trials.c.search_id.not_in(known))
-    return int(connection.execute(query).scalar_one())
+    given = {name: value for name, value in (("study", study), ("device", device)) if value is not None}
+    return query.where(same(problems, given)) if given else query
 
 
 def device_names(connection: Connection, search_ids: Iterable[int]) -> dict[int, str]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from autotune.store import queries
 from autotune.store.hold import Hold, is_held
-from autotune.store.schema import problems, trials
+from autotune.store.schema import trials
 from autotune.store.store import Store
 from autotune.store.submissions import Submissions
 from autotune.store.tokens import Tokens
@@ -38,11 +38,7 @@ class ServerStore(Store, Submissions, Tokens):
         limit: int = 50,
     ) -> list[queries.Row]:
         """Return trials, newest first: of a study, a device model, with these outcomes, of these searches."""
-        query = queries.everything()
-        if study is not None:
-            query = query.where(problems.c.study == study)
-        if device is not None:
-            query = query.where(problems.c.device == device)
+        query = queries.everything(study, device)
         if outcomes:
             query = query.where(trials.c.outcome.in_(outcomes))
         if searches_:

@@ -139,9 +139,11 @@ def _add(connection: Connection, problem: int, found: list[Any]) -> None:
 def _rows(problem: int, group: Iterable[Any]) -> Iterator[dict[str, Any]]:
     """Yield the rows of `standings` for one configuration."""
     events = [
-        Event(_KINDS.get(what, FAILED), name, driver, generation, (trial, *again, 0)[:2], _time(time))
+        # NAN, which ranks nothing, stands for no time and for what a damaged file holds in its place.
+        Event(_KINDS.get(what, FAILED), name, driver, generation, (trial, *again, 0)[:2],
+              time if isinstance(time, int | float) else NAN)
         for name, what, driver, generation, trial, time, *again in group
-    ]
+    ]  # fmt: skip
     for event, first_ns, latest in standings(events):
         yield {
             "problem": problem,
@@ -154,8 +156,3 @@ def _rows(problem: int, group: Iterable[Any]) -> Iterator[dict[str, Any]]:
             "time_ns": event.time_ns,
             "first_ns": first_ns,
         }
-
-
-def _time(column: object) -> float:
-    """Return a stored time; NAN, which ranks nothing, where there is none or a damaged file holds what is none."""
-    return column if isinstance(column, int | float) else NAN

@@ -236,11 +236,7 @@ class Store(Attempts, Moving):
 
         Of one study, one `device` (its fingerprint), `failed` ones only.
         """
-        query = queries.everything().order_by(trials.c.started.desc(), trials.c.id.desc()).limit(limit)
-        if study is not None:
-            query = query.where(problems.c.study == study)
-        if device is not None:
-            query = query.where(problems.c.device == device)
+        query = queries.everything(study, device).order_by(trials.c.started.desc(), trials.c.id.desc()).limit(limit)
         if failed:
             query = query.where(trials.c.outcome.in_([outcome.value for outcome in Outcome if outcome.failed]))
         with self._reading() as connection:

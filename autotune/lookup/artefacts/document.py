@@ -27,7 +27,7 @@ def render(catalogue: Catalogue, *, embed: bool = False) -> Artefact:
         "entries": [_entry(entry) for entry in catalogue.entries],
         "default": None if catalogue.default is None else _entry(catalogue.default),
     }
-    known = plain(found, not_finite=lambda _: None)
+    known = plain(found, nulls=True)
     text = in_quotes(json.dumps(known, indent=1, ensure_ascii=False, allow_nan=False), pairs=True)
     return Artefact(text + "\n", len(catalogue.entries), tuple(left_out(catalogue.refused)))
 

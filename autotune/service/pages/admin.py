@@ -82,14 +82,8 @@ def add_token(
         made = {"name": name.strip(), "token": service.store.add_token(name.strip(), role, lasts)}
     except UsageError as error:
         return show(request, "admin.html", _told(service), 422, made=None, error=str(error), roles=ROLES)
-    return show(
-        request,
-        "admin.html",
-        _told(service) | {"made": made if wants_json(request) else None},
-        made=made,
-        error="",
-        roles=ROLES,
-    )
+    data = _told(service) | {"made": made if wants_json(request) else None}
+    return show(request, "admin.html", data, made=made, error="", roles=ROLES)
 
 
 @router.post("/admin/tokens/{name}/revoke")
@@ -115,10 +109,7 @@ def _told(service: Service) -> dict[str, Any]:
         ],
         "amiss": list(service.machine.amiss),
         "limits": {
-            "seconds": service.config.limits.seconds,
-            "trials": service.config.limits.trials,
-            "waiting": service.config.limits.waiting,
-            "upload_bytes": service.config.limits.upload_bytes,
+            name: getattr(service.config.limits, name) for name in ("seconds", "trials", "waiting", "upload_bytes")
         },
         "database": service.store.where,
     }

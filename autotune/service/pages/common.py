@@ -93,9 +93,7 @@ def wants_json(request: Request) -> bool:
 def show(request: Request, template: str, data: dict[str, Any], status: int = 200, **more: Any) -> Response:
     """Return a page, or its `data` alone to whoever wants JSON; `more` is for the template only."""
     if wants_json(request):
-        return JSONResponse(
-            plain(data, not_finite=lambda _: None), status, {"Cache-Control": "no-store", "Vary": "Accept"}
-        )
+        return JSONResponse(plain(data, nulls=True), status, {"Cache-Control": "no-store", "Vary": "Accept"})
     caller = caller_of(request)
     service: Service = request.app.state.service
     html = (

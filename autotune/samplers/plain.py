@@ -1,0 +1,93 @@
+"""Samplers without a model of ours: random, grid, and one that asks a sampler of Optuna's."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from optuna.samplers import GPSampler, TPESampler
+from optuna.study import Study
+from optuna.trial import FrozenTrial
+
+from autotune.errors import SpaceError
+from autotune.samplers.base import Fixed, RowSampler
+
+
+class RandomSampler(RowSampler):
+    """Uniform over the untried valid configurations."""
+
+    def choose(self, study: Study, trial: FrozenTrial, fixed: Fixed) -> int:
+        """Try a few draws first: nearly all rows of a large space are untried."""
+        rng = self.random(trial)
+        rows = rng.integers(len(self.space), size=32)
+        drawn = rows[self.history.allowed(rows, fixed)]
+        return int(drawn[0] if len(drawn) else rng.choice(self.candidates(rng, fixed)))
+
+
+class GridSampler(RowSampler):
+    """All valid configurations in the order of the space."""
+
+    def choose(self, study: Study, trial: FrozenTrial, fixed: Fixed) -> int:
+        """The first untried row, looked for in pieces: a search rarely gets far into a large space."""
+        size, step = len(self.space), 1 << 16
+        for start in range(0, size, step):
+            rows = np.arange(start, min(start + step, size))
+            allowed = self.history.allowed(rows, fixed)
+            if allowed.any():
+                return int(rows[allowed.argmax()])
+        raise SpaceError("every valid configuration has been tried")
+
+
+class StockSampler(RowSampler):
+    """Asks a `stock` sampler, which knows nothing of constraints, then moves its answer to the nearest allowed row.
+
+    The moved answer is what the trial holds, so the stock sampler learns from what was truly measured.
+    It is made anew for each proposal, with a seed of its own, because its generator cannot be restored
+    when a search is resumed.
+    """
+
+    stock: ClassVar[type]
+
+    def choose(self, study: Study, trial: FrozenTrial, fixed: Fixed) -> int:
+        """The stock sampler's proposal if it is allowed, else the nearest allowed row."""
+        rng = self.random(trial)
+        params = self._propose(study, trial, seed=int(rng.integers(2**31)))
+        wanted = self.codec.indices(params | dict(fixed))
+        row = self.space.rows(wanted[None, :])
+        if row[0] >= 0 and self.history.allowed(row, fixed)[0]:
+            return int(row[0])
+        candidates = self.candidates(rng, fixed)
+        return int(candidates[nearest(self.space.indices(candidates), wanted, rng)])
+
+    def _propose(self, study: Study, trial: FrozenTrial, seed: int) -> dict[str, Any]:
+        sampler = self.stock(seed=seed)
+        params: dict[str, Any] = sampler.sample_relative(study, trial, self.codec.distributions)
+        for name, distribution in self.codec.distributions.items():
+            if name not in params:
+                params[name] = sampler.sample_independent(study, trial, name, distribution)
+        return params
+
+
+class TPE(StockSampler):
+    """Optuna's TPE. Categorical: on the recorded spaces .83 after 25 evaluations, against .71 for indices."""
+
+    stock = TPESampler
+
+
+class GP(StockSampler):
+    """Optuna's Gaussian process, which needs torch."""
+
+    stock, ordered = GPSampler, True
+
+
+def nearest(table: NDArray[np.int16], wanted: NDArray[np.int16], rng: np.random.Generator) -> int:
+    """The entry of the table with the fewest values changed; among these the fewest steps; then by lot."""
+    different = np.zeros(len(table), dtype=np.int32)
+    steps = np.zeros(len(table), dtype=np.int32)
+    for column, index in enumerate(wanted):
+        away = np.abs(table[:, column].astype(np.int32) - int(index))
+        different += away > 0
+        steps += away
+    cost = different * (int(steps.max()) + 1) + steps
+    return int(rng.choice(np.flatnonzero(cost == cost.min())))

@@ -1,0 +1,208 @@
+"""What a command refuses: one line that says what, where and what to type next, and its exit code."""
+
+from __future__ import annotations
+
+import errno
+import re
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from autotune.cli import app
+from autotune.pool import sizing
+from autotune.samplers import SAMPLERS
+from tests.commands import change, one_error, own_place, run
+from tests.studies import SOURCE
+
+pytestmark = pytest.mark.device
+
+__all__ = ["own_place"]  # a fixture
+
+
+BROKEN_STUDIES = {
+    "malformed TOML": ("[sizes]", "[sizes", "not valid TOML"),
+    "unknown key": ("about =", "abuot =", r"abuot: unknown key .did you mean 'about'"),
+    "no parameter": ("WPT * WG <= 8192", "WPT * WGG <= 8192", r"names 'WGG'.*did you mean 'WG'"),
+    "nothing valid": ("WPT * WG <= 8192", "WPT * WG <= 8", "no configuration is valid"),
+    "kernel missing": ('"saxpy.cl"', '"nowhere.cl"', "no file 'nowhere.cl'"),
+    "reference": ('"alpha * x + y"', '"alpha * z + y"', "unknown name 'z'"),
+    "no reference": (
+        '[reference]\nnumpy = { y = "alpha * x + y" }\n',
+        "",
+        r"reference: missing.*; write \[reference\] with one of numpy =",
+    ),
+    "words in the reference": (
+        "[choices]",
+        '[choices]\nSCALE = ["1", "2"]',
+        r"'SCALE' is a choice of words; write its values as numbers, \[1, \.\.\.\]",
+    ),
+}
+
+
+@pytest.mark.parametrize("command", ["check --no-run", "search --trials 1"])
+@pytest.mark.parametrize("name", BROKEN_STUDIES)
+def test_a_broken_study_is_one_line(name: str, command: str) -> None:
+    old, new, message = BROKEN_STUDIES[name]
+    change(old, new)
+    if name == "words in the reference":
+        change('"alpha * x + y"', '"SCALE * x + y"')
+    verb, *options = command.split()
+    assert re.search(message, one_error(run(verb, "./saxpy.toml", *options, code=2)))
+
+
+@pytest.mark.parametrize("command", ["check", "search --trials 2"])
+def test_a_syntax_error_in_the_kernel_is_one_line_and_the_log(command: str) -> None:
+    Path("saxpy.cl").write_text(SOURCE.replace("int i", "int i i"))
+    verb, *options = command.split()
+    result = run(verb, "./saxpy.toml", *options, code=2)
+    assert "saxpy.cl" in one_error(result)
+    log = result.stderr.split("error: ", 1)[1]
+    assert "expected" in log
+    assert command != "check" or log.startswith("saxpy.cl: does not build; its log:\n")
+
+
+BAD_WORDS = {
+    "search nosuch": "no study named 'nosuch'",
+    "search mtmul": "did you mean 'matmul'",
+    "search ./nosuch.toml": "no such study file",
+    "search ./saxpy.toml --size M=4": "no size named 'M'",
+    "search ./saxpy.toml --size N=0": "not a size",
+    "search ./saxpy.toml --size N=1.5": "not a size",
+    "search ./saxpy.toml -d 99": "no device '99'",
+    "search ./saxpy.toml -d nosuch": "no device 'nosuch'",
+    "search ./saxpy.toml --choice T=int": "it can be float, double",
+    "search ./saxpy.toml --choice U=int": "no choice",
+    "search ./saxpy.toml --fix WG=33": "it can be 32, 64, 8192",
+    "search ./saxpy.toml --fix WGG=32": "did you mean 'WG'",
+    "search ./saxpy.toml --fix WG": "--fix NAME=VALUE",
+    "search ./saxpy.toml --start WG=8192": "not a valid configuration",
+    "search ./saxpy.toml --fix WPT=1 --start WG=32 --start WPT=2": "--start WPT=2: ",
+    "search ./saxpy.toml --start WG=32,64": "2 values",
+    "search ./saxpy.toml --start WG=32,WG=64": "WG is given twice",
+    "search ./saxpy.toml --fix WG=32,,64": "--fix: 'WG=32,,64' has an empty item; write --fix NAME=VALUE",
+    "best ./saxpy.toml --size N=64,": "--size: 'N=64,' has an empty item; write --size NAME=VALUE",
+    "search ./saxpy.toml --sampler magic": "known: .*random",
+    "search ./saxpy.toml --until-gain much": "no percentage",
+    "search ./saxpy.toml --until-gain 0%": "no percentage",
+    "search ./saxpy.toml --until-gain 1% --sampler random": "random estimates no gain",
+    "search ./saxpy.toml --timeout soon": "5m",
+    "search ./saxpy.toml --at-most 2": "name it with --on",
+    "best nosuch": "no study named",
+    "best ./saxpy.toml --format yaml": "known: .*json",
+    "best ./saxpy.toml --size N=x": "not a size",
+    "best ./saxpy.toml --size ,": "no size given",
+    "search ./saxpy.toml --size=": "no size given",
+    "best ./saxpy.toml --format header --json": "--json and --format header exclude each other",
+    "best ./saxpy.toml -d 99": "no device '99'",
+    "check nosuch": "no study named",
+    "check ./saxpy.toml --set WG=1": "it can be",
+    "check ./saxpy.toml --no-run --size X=1": "no size named",
+    "history nosuch": "no study named",
+    "compare ./saxpy.toml --by WGG": "did you mean 'WG'",
+    "compare ./saxpy.toml --by WG --sizes big": "no list of sizes named 'big'",
+    "compare ./saxpy.toml --by WG --sizes 0": "not a size",
+    "compare ./saxpy.toml --by WG --chart a.pdf": "png or .svg",
+    "compare ./saxpy.toml --by WG --chart no/a.png": "mkdir",
+    "compare ./saxpy.toml --by WG --baselines": "no matrix product",
+    "import nowhere.jsonl": "cannot be opened",
+    "history --db mysql://here/x": "mysql",
+}
+
+
+@pytest.mark.parametrize("words", BAD_WORDS)
+def test_bad_words_are_one_line(words: str) -> None:
+    assert re.search(BAD_WORDS[words], one_error(run(*words.split(), code=2)))
+
+
+@pytest.mark.parametrize("command", ["search", "check"])
+def test_data_that_this_machine_cannot_hold_is_refused(monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    monkeypatch.setattr(sizing, "available", lambda: 1000.0)
+    assert "of host memory" in one_error(run(command, "./saxpy.toml", code=2))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("search --no-such-option", "no such option: --no-such-option; autotune search --help"),
+        (
+            "search --trails 3",
+            "no such option: --trails (did you mean --retry-failed, --trials?); autotune search --help",
+        ),
+        ("search --trials 1e9", "--trials: '1e9' is not a whole number of at least 1; autotune search --help"),
+        ("search --trials 0", "--trials: '0' is not a whole number of at least 1; autotune search --help"),
+        ("serve --port 65536", "--port: '65536' is not a whole number from 0 to 65535; autotune serve --help"),
+        ("searh", "no such command 'searh' (did you mean 'search', 'serve'?); autotune --help"),
+        ("--nosuch", "no such option: --nosuch; autotune --help"),
+        ("compare matmul", "missing option '--by'; autotune compare --help"),
+        ("token add", "missing argument 'NAME'; autotune token add --help"),
+    ],
+)
+def test_what_the_parser_refuses_is_one_line_and_ends_with_2(words: str, said: str) -> None:
+    result = run(*words.split(), code=2)
+    assert result.stderr == f"error: {said}\n"
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(errno.EMFILE, "x"), "no more files may be open in this process; allow more with ulimit -n"),
+        (OSError(errno.ENOSPC, "x", "/tmp/y"), "/tmp/y: the disk is full; free some space"),
+        (OSError(errno.EFBIG, "x"), "a file may not grow any further; allow more with ulimit -f"),
+        (BlockingIOError(errno.EAGAIN, "x"), "no more processes may be started; allow more with ulimit -u"),
+        (MemoryError(), "there is no memory left; "),
+        (RuntimeError("can't start new thread"), "no more threads may be started; "),
+    ],
+)
+def test_what_the_machine_has_run_out_of_ends_with_3(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, said: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("autotune.cli.history.Store.to_read", fail)
+    assert one_error(run("history", code=3)).startswith(f"error: {said}")
+
+
+def test_a_line_without_an_end_is_not_read_to_its_end() -> None:
+    said = one_error(run("import", "/dev/zero", code=2))
+    assert said.startswith("error: /dev/zero:1: is longer than 16,777,216 characters, so no line of autotune export; ")
+
+
+def test_a_fault_of_the_program_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autotune.cli.history.Store.to_read", lambda *_: 1 // 0)
+    assert isinstance(CliRunner().invoke(app, ["history"]).exception, ZeroDivisionError)
+
+
+DATABASE_COMMANDS = ["search ./saxpy.toml --trials 1", "best ./saxpy.toml", "history", "studies", "export"]
+
+
+@pytest.mark.parametrize("command", DATABASE_COMMANDS)
+def test_a_database_that_cannot_be_used_is_one_line(command: str) -> None:
+    Path("text.db").write_text("no database " * 100)
+    with closing(sqlite3.connect("newer.db")) as connection, connection:
+        connection.execute("CREATE TABLE old (a)")
+        connection.execute("PRAGMA user_version = 999")
+    connection.close()
+    messages = {"text.db": "not an SQLite database", ".": "is a directory", "newer.db": "newer.db"}
+    if not command.startswith("best"):  # which answers where there is no folder either
+        messages |= {"no/own.db": "mkdir -p no"}
+    if command.startswith("search"):  # the others write nothing
+        messages |= {"/proc/own.db": "/proc/own.db"}
+    for place, message in messages.items():
+        assert message in one_error(run(*command.split(), "--db", place, code=2))
+
+
+def test_a_line_that_is_no_trial_names_its_number() -> None:
+    assert "stdin:1: " in one_error(run("import", code=2, stdin="{}\n"))
+
+
+def test_a_sampler_that_lacks_its_package_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(SAMPLERS, "gp", raising=False)
+    assert "no sampler named 'gp'; pip install torch, which it needs" in one_error(
+        run("search", "--sampler=gp", code=2)
+    )
+    assert "no sampler named 'annealing'; known: bayes" in one_error(run("search", "--sampler=annealing", code=2))

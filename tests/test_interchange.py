@@ -1,0 +1,266 @@
+"""Lines of JSON: each is checked, and all of an import are stored or none."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import strategies as st
+
+from autotune.errors import StoreError
+from autotune.lookup import asking
+from autotune.model import Measurement
+from autotune.store import Store
+from autotune.study import default_choices, default_configuration, default_size, find_study, problem_key, space_hash
+from tests.contracts.exchange import places
+from tests.stored import DEVICE, KEY, MADE, ok, put, put_in
+
+
+@pytest.fixture
+def store(place: str) -> Iterator[Store]:
+    """An empty database of each kind."""
+    with Store.open(place) as opened:
+        yield opened
+
+
+names = st.text("ABCxyz_", min_size=1, max_size=5)
+
+
+def exported(tmp_path: Path) -> list[str]:
+    put_in(tmp_path / "from.db", [ok({"A": 1}, 5), ok({"A": 2}, 6)])
+    with Store.open(str(tmp_path / "from.db")) as store:
+        return list(store.export_lines())
+
+
+def test_lines_may_be_cut_and_mixed(store: Store, tmp_path: Path) -> None:
+    lines = exported(tmp_path)
+    assert store.import_lines([lines[1], "\n"]) == 1
+    assert store.import_lines([lines[1], lines[0]]) == 1
+    assert {trial.configuration["A"] for trial in store.trials(KEY)} == {1, 2}
+
+
+def test_a_line_without_what_a_trial_was_made_of_is_of_an_older_version(store: Store, tmp_path: Path) -> None:
+    line = json.loads(exported(tmp_path)[0])
+    del line["made"]
+    assert store.import_lines([json.dumps(line)]) == 1
+    assert store.trials(KEY)[0].made is None
+
+
+def spoilt(**changes: Any) -> str:
+    return json.dumps(MADE | changes)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda line: line[:40], "line 2: is no JSON"),
+        (lambda line: "[1]", "line 2: is no JSON object"),
+        (lambda line: line.replace('"format":1', '"format":2'), "line 2: is of format 2, newer than 1"),
+        (lambda line: line.replace('"outcome":"ok"', '"outcome":"fine"'), "line 2: outcome:"),
+        (lambda line: line.replace('"samples_ns":[6]', '"samples_ns":[6.5]'), "line 2: samples_ns.0:"),
+        (lambda line: line.replace('"study":', '"stidy":'), "line 2: study:"),
+        (lambda line: line.replace('"driver":"550.1"', '"driver":7'), "line 2: driver:"),
+        (lambda line: line.replace('"clock":1980,', ""), "line 2: search.devices: clock is missing"),
+        (lambda line: line.replace('"device_number":0', '"device_number":4'), "line 2: device_number:"),
+        (lambda line: line.replace('"started":"20', '"started":"x'), "line 2: started:"),
+        (lambda line: re.sub('"finished":"[^"]*"', '"finished":7', line), "line 2: finished:"),
+        (lambda line: re.sub('"finished":"[^"]*"', '"finished":null', line), "line 2: finished: an instant is missing"),
+        (lambda line: line.replace('"made":null', '"made":{}'), "line 2: made: is not options, launches"),
+        (
+            lambda line: line.replace('"made":null', '"made":' + spoilt(options=[1])),
+            "line 2: made: holds what no build",
+        ),
+        (lambda line: line.replace('"made":null', '"made":' + spoilt(launches=[["x", [1.5], None]])), "line 2: made:"),
+        (
+            lambda line: line.replace('"made":null', '"made":' + spoilt(flops=10**400)),
+            "line 2: made: holds what no build",
+        ),
+        (lambda line: re.sub('"ended":"[^"]*"', '"ended":"0001-01-01T00:00:00+23:00"', line), "line 2: search.ended:"),
+        (lambda line: line.replace('"samples_ns":[6]', f'"samples_ns":[{2**63}]'), "line 2: samples_ns.0:"),
+        (lambda line: line.replace('"samples_ns":[6]', '"samples_ns":[0]'), "line 2: samples_ns: no kernel runs"),
+        (lambda line: line.replace('"seed":1', f'"seed":{2**63}'), "line 2: search.seed:"),
+        (lambda line: line.replace('"seed":1', '"seed":1' + "0" * 5000), "line 2: is no JSON:"),
+        (lambda line: line.replace('"generation":0', '"generation":1000001'), "line 2: search.generation:"),
+        (lambda line: line.replace('"build_s":0.0', '"build_s":NaN'), "line 2: build_s:"),
+        (lambda line: line.replace('"choices":{"T":"float"}', '"choices":' + "[" * 10**5), "line 2: is no JSON:"),
+        (lambda line: line.replace('{"A":2}', '{"A=1;touch pwned;B":2}'), "line 2: configuration.A=1;touch pwned;B"),
+        (lambda line: line.replace('{"A":2}', '{"PATH":2}'), "line 2: configuration.PATH"),
+        (lambda line: line.replace('{"A":2}', '{"A":"1\\n#error"}'), "line 2: configuration.A"),
+        (lambda line: line.replace('{"A":2}', '{"A":true}'), "line 2: configuration.A"),
+        (lambda line: line.replace('{"A":2}', '{"A":Infinity}'), "line 2: configuration.A"),
+        (lambda line: line.replace('"M":64', '"LD_M":64'), "line 2: size.LD_M"),
+        (lambda line: line.replace('"M":64', '"M":0'), "line 2: size.M"),
+        (lambda line: line.replace('{"T":"float"}', '{"IFS":"float"}'), "line 2: choices.IFS"),
+        (lambda line: line.replace('"study":"scale"', '"study":"a b"'), "line 2: study:"),
+        (lambda line: line.replace('"device":"nvidia', '"device":"; nvidia'), "line 2: device:"),
+        (lambda line: line.replace('"memory":', '"memory":"much","m":'), "line 2: search.devices: memory cannot be"),
+        (lambda line: line.replace('"memory":', '"memory":-1,"m":'), "line 2: search.devices: memory cannot be -1"),
+        (
+            lambda line: line.replace('"max_work_item_sizes":[1024,1024,64]', '"max_work_item_sizes":[1024]'),
+            "line 2: search.devices: max_work_item_sizes cannot be",
+        ),
+        (
+            lambda line: line.replace('"compute_capability":"9.0"', '"compute_capability":"x"'),
+            "line 2: search.devices: compute_capability cannot be 'x'",
+        ),
+    ],
+)
+def test_a_bad_line_is_named(store: Store, tmp_path: Path, damage: Callable[[str], str], message: str) -> None:
+    good, line = exported(tmp_path)
+    damaged = damage(line)
+    assert damaged != line
+    with pytest.raises(StoreError) as raised:
+        store.import_lines([good, damaged])
+    assert str(raised.value).startswith(message)
+    assert "nothing was imported" in str(raised.value)
+    assert store.counts() == {}
+
+
+def changed(line: str, **changes: Any) -> str:
+    return json.dumps(json.loads(line) | changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"kernel_hash": "x"}, "kernel_hash: another than that of the same search in"),
+        ({"study_hash": "x"}, "study_hash: another"),
+        ({"study": "other"}, "study: another"),
+        ({"device": "nvidia-a100-108cu-80g"}, "device: another"),
+        ({"size": {"M": 64, "N": 33}}, "size: another"),
+        ({"choices": {"T": "int"}}, "choices: another"),
+        ({"uuid": "first", "configuration": {"A": 9}}, "uuid: another trial has the same"),
+        ({"uuid": "first", "samples_ns": [1]}, "uuid: another trial has the same"),
+    ],
+)
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_line_belongs_to_the_problem_it_tells(
+    store: Store, tmp_path: Path, apart: bool, changes: dict[str, Any], message: str
+) -> None:
+    """Whether the other line of its search stands in the same file or was imported before."""
+    first, second = exported(tmp_path)
+    second = changed(second if "configuration" not in changes else first, **changes)
+    first = changed(first, uuid="first")
+    if apart:
+        store.import_lines([first])
+    with pytest.raises(StoreError) as raised:
+        store.import_lines([second] if apart else [first, second], "x.jsonl")
+    assert str(raised.value).startswith(f"x.jsonl:{1 if apart else 2}: {message}")
+    assert store.counts() == ({"scale": 1} if apart else {})
+
+
+def test_a_trial_of_another_search_gets_no_retiming(store: Store, tmp_path: Path) -> None:
+    first, second = exported(tmp_path)
+    timing = {"uuid": "r", "driver": "1", "samples_ns": [1], "warmup_ns": [], "cache": "warm"}
+    timing["taken"] = "2026-11-22T00:00:00+00:00"
+    store.import_lines([changed(first, retimings=[timing])])
+    elsewhere = json.loads(first)["search"] | {"uuid": "elsewhere"}
+    with pytest.raises(StoreError, match="line 1: uuid: another trial has the same"):
+        store.import_lines([changed(first, search=elsewhere, kernel_hash="x", retimings=[timing | {"uuid": "s"}])])
+    for lines in ([changed(second, retimings=[timing])], [changed(second, retimings=[timing]), second]):
+        with pytest.raises(StoreError, match="line 1: retimings: another trial has the same uuid"):
+            store.import_lines(lines)
+    assert store.import_lines([changed(first, retimings=[timing, timing | {"uuid": "s"}] * 2), second]) == 1
+    assert [line.count('"taken"') for line in store.export_lines()] == [2, 0]
+
+
+def test_an_import_is_all_or_nothing(store: Store, tmp_path: Path) -> None:
+    line = exported(tmp_path)[0]
+    lines = [changed(line, uuid=str(number)) for number in range(1100)]
+    with pytest.raises(StoreError, match=r"x\.jsonl:1101: is no JSON"):
+        store.import_lines([*lines, "{"], "x.jsonl")
+    clash = changed(line, uuid="3", configuration={"A": 2})  # found only while storing, after two pages
+    with pytest.raises(StoreError, match=r"x\.jsonl:1101: uuid: another trial"):
+        store.import_lines([*lines, clash], "x.jsonl")
+    assert store.counts() == {}
+    assert store.import_lines(lines + lines[:5]) == 1100
+
+
+def test_a_merge_keeps_the_most_verified_runs_of_each_side(store: Store, tmp_path: Path) -> None:
+    """Of a trial that both hold and have timed again by themselves, whichever is told last; and in one file."""
+    with Store.open(str(tmp_path / "other.db")) as other, Store.open(str(tmp_path / "both.db")) as both:
+        lines = exported(tmp_path)
+        for one, runs in ((store, 300), (other, 900)):
+            one.import_lines(lines)
+            one.retime(put(one, []), [({"A": 1}, Measurement((4,), verified_runs=runs))])
+        mixed = [*other.export_lines(), *store.export_lines()]
+        assert store.import_lines(other.export_lines()) == other.import_lines(store.export_lines()) == 0
+        both.import_lines(mixed)
+        told = [
+            {trial.configuration["A"]: trial.verified_runs for trial in one.trials(KEY)} for one in (store, other, both)
+        ]
+        assert told == [{1: 900, 2: 0}] * 3
+        assert store.import_lines(mixed) == 0
+        assert [trial.verified_runs for trial in store.trials(KEY)] == [900, 0]
+
+
+def test_one_file_may_tell_a_trial_begun_and_ended(store: Store, tmp_path: Path) -> None:
+    line = exported(tmp_path)[0]
+    begun = changed(line, outcome="pending", samples_ns=None, warmup_ns=None, cache=None, finished=None)
+    assert store.import_lines([begun, line, begun]) == 1
+    assert [trial.time_ns for trial in store.trials(KEY)] == [5]
+
+
+hostile = st.sampled_from(
+    [None, True, 0, -1, 2**63, 10**30, 1.5, float("nan"), float("inf"), "", "x", "PATH", "\x1b[2J\n", "\0", "\ud800"]
+) | st.recursive(st.just([]), lambda inner: st.lists(inner, max_size=2) | st.dictionaries(names, inner, max_size=2))
+
+
+@pytest.fixture(name="line")
+def _line(tmp_path: Path) -> str:
+    """One exported trial of a bundled study, re-timed."""
+    study = find_study("matmul")
+    key = problem_key(study, default_size(study), default_choices(study), DEVICE.fingerprint)
+    with Store.open(str(tmp_path / "real.db")) as store:
+        search = put(store, [ok(default_configuration(study), 5, 6)], key=key, environment={"space": space_hash(study)})
+        store.retime(search, [(default_configuration(study), Measurement((6, 7)))])
+        (line,) = store.export_lines()
+    return line
+
+
+def damaged(data: st.DataObject, line: str) -> str:
+    """The line with one or two of its entries replaced, removed or added, or cut."""
+    table = json.loads(line)
+    for _ in range(data.draw(st.integers(1, 2))):
+        *parents, last = data.draw(st.sampled_from(places(table)))
+        inside = table
+        for key in parents:
+            inside = inside[key]
+        kind = data.draw(st.sampled_from(["replace", "replace", "remove", "add"]))
+        if kind == "add" and isinstance(inside, dict):
+            inside[data.draw(st.sampled_from(["PATH", "A;B", "\x1b", "x"]))] = data.draw(hostile)
+        elif kind == "remove":
+            del inside[last]
+        else:
+            inside[last] = data.draw(hostile)
+    text = json.dumps(table)
+    return text[: data.draw(st.integers(1, len(text)))] if data.draw(st.integers(0, 9)) == 0 else text
+
+
+@seed(11)
+@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+@given(data=st.data())
+def test_no_line_brings_a_traceback_or_leaves_one_behind(
+    tmp_path: Path, line: str, capsys: pytest.CaptureFixture[str], data: st.DataObject
+) -> None:
+    path = tmp_path / "fuzzed.db"
+    for file in tmp_path.glob("fuzzed.db*"):
+        file.unlink()
+    with Store.open(str(path)) as store:
+        try:
+            store.import_lines([damaged(data, line)])
+        except StoreError:
+            assert store.counts() == {}
+            return
+        assert len(store.history()) == sum(store.counts().values())
+        assert len(list(store.export_lines())) == 1
+    shown = data.draw(st.sampled_from(["json", "table", "shell"]))
+    asked = asking.Asked("matmul", DEVICE.fingerprint, database=str(path), format=shown)
+    assert asking.run(asked) == 0
+    captured = capsys.readouterr()
+    assert (captured.out + captured.err).replace("\n", "").isprintable()
