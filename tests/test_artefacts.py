@@ -96,7 +96,7 @@ def test_all_devices_and_sizes_or_those_chosen(tmp_path: Path) -> None:
     assert [(entry.device, entry.problem.size["N"]) for entry in found.entries] == [
         (H100.fingerprint, 1000), (DEVICE.fingerprint, 64), (DEVICE.fingerprint, 1000),
     ]  # fmt: skip
-    assert found.default is not None
+    assert len(found.defaults) == 1
     assert len(collect(text(), CHOICES, devices=[DEVICE.fingerprint], database=place).entries) == 2
     assert len(collect(text(), CHOICES, sizes=[{"N": 1000}], database=place).entries) == 2
     for asked, said in (
@@ -198,6 +198,21 @@ def test_what_is_chosen(tmp_path: Path) -> None:
     assert (renamed[0], renamed[2]) == ("3", "-DWPT=2")
     assert (other[0], other[2], other[6]) == ("4", "-DWPT=1", "-DCOUNT=4")
     assert none == ["0"]
+
+
+@needs_compilers
+def test_where_the_default_may_not_run_what_is_nearest_to_it_stands_in(tmp_path: Path) -> None:
+    """By what divides a size; not by a size at which nothing can be told."""
+    by_size = {"require": "WPT == (4 if N % 4 == 0 else 2 if N % 2 == 0 else 1)"}
+    for more, even in (([], ["4", "-DWPT=2"]), ([{"require": "8 // (N - 998) < 9"}], ["0"])):
+        study = text(constraints=[by_size, *more])
+        place = stored(tmp_path / f"{even[0]}.db", (DEVICE, 64, at(4)), study=study)
+        catalogue = collect(study, CHOICES, database=str(place))
+        found = chosen(tmp_path, catalogue, *((name, n) for name in (DEVICE.name, "else") for n in (60, 62, 7)))
+        assert [[one[0], *one[2:3]] for one in found] == [
+            ["2", "-DWPT=4"], even, ["4", "-DWPT=1"], ["4", "-DWPT=4"], even, ["4", "-DWPT=1"],
+        ]  # fmt: skip
+        assert json.loads(document(catalogue).text)["default"]["configuration"] == at(4)
 
 
 def test_models_of_one_name_are_told(tmp_path: Path) -> None:
