@@ -89,6 +89,7 @@ def test_the_best_in_every_format_and_how_it_matches(client: Client) -> None:
     told = client.ask(None, "GET", asked).json()
     assert told["configuration"] == CONFIGURATION
     assert told["database"] == "the server's database"
+    assert [sorted(launch) for launch in told["launches"]] == [["global", "kernel", "local", "offset"]]
     assert client.ask(None, "GET", "/v1/best?study=matmul&size=128").headers["autotune-match"] == "nearest size"
 
 

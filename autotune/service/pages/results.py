@@ -102,7 +102,9 @@ def problem(request: Request, service: Opened, caller: Reader, number: Number) -
     }
     try:
         with open_records(locate(service.config.database)) as records:
-            data["best"], answer = views.best_of_problem(service, records, number, found.key, service.studies.of)
+            data["best"], answer = views.best_of_problem(
+                service, records, number, found.key, service.studies.of, whole=True
+            )
         data["key"]["size"] = data["best"]["size"]
         data["forms"] = [] if answer is None else snippets.forms(answer, str(request.base_url).rstrip("/"))
     except AutotuneError as error:
