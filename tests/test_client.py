@@ -304,6 +304,7 @@ def test_what_is_no_server_is_said_so(url: str) -> None:
         ({"url": b"http://x"}, "url: bytes is no text"),
         ({"url": "http://127.0.0.1:1", "token": 5}, "token: int is no text"),
         ({"url": "tune"}, "url: 'tune' is no server"),
+        ({"url": "http://127.0.0.1:1", "token": "a\nb"}, "token: holds what no token does"),
     ],
 )
 def test_a_program_is_told_of_its_arguments(given: dict[str, Any], said: str) -> None:

@@ -378,6 +378,7 @@ def test_a_check_tells_what_a_study_is_and_what_is_wrong_with_it(shared: Client)
         ('"2 * x"', '"2 *"', "reference.numpy.x"),
         ('entry = "blur"', 'entry = "blue"', "blue"),
         ('shape = ["N"]', 'shape = ["N * 1000000000"]', "buffers take"),
+        ('shape = ["N"]', 'shape = ["N * 1000000000"]', '"hint":"give a smaller size"'),
         (
             "[sizes]",
             "".join(f"[parameters.P{n}]\nvalues = {[*range(64)]}\n" for n in range(12)) + "[sizes]",

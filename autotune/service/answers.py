@@ -84,10 +84,17 @@ def problem_of(error: AutotuneError) -> dict[str, str]:
     error = for_others(error)
     return {
         "error": line(error.what),
-        "where": line(error.where),
-        "hint": line(error.hint),
+        "where": line(_asked(error.where)),
+        "hint": line(_asked(error.hint)),
         "detail": lines(error.detail),
     }
+
+
+def _asked(text: str) -> str:
+    """Return what is said of options of the command line in words of a request; a command is typed as it is."""
+    if "autotune " in text:
+        return text
+    return re.sub(r"(?<!\S)-d (?=[\w])", "device=", re.sub(r"(?<!\S)--(size|choice|device|fix)\b", r"\1", text))
 
 
 def for_others(error: AutotuneError) -> AutotuneError:
