@@ -346,7 +346,9 @@ def test_what_is_not_there_is_a_page_that_says_so(client: Client) -> None:
     assert (
         client.ask(None, "GET", "/trials/999", headers={"Accept": "application/json"}).json()["error"] == "no trial 999"
     )
-    assert client.ask(None, "GET", "/trials/x", headers=HTML).status_code == 422
+    for path in ("/trials/x", "/searches/1", "/problems/0"):
+        unknown = client.ask(None, "GET", path, headers=HTML)
+        assert (unknown.status_code, "Nothing here is called" in unknown.text) == (404, True)
     assert client.ask(None, "GET", "/compare?study=matmul&by=nope", headers=HTML).text.count("cannot compare by") == 1
 
 

@@ -592,7 +592,7 @@ def test_an_error_of_the_database_does_not_tell_where_that_is(
 
 
 def test_an_error_nobody_expected_has_the_shape_of_all(shared: Client) -> None:
-    for path, status in (("/v1/nothing", 404), ("/v1/trials/x", 422), ("/v1/trials?limit=0", 422)):
+    for path, status in (("/v1/nothing", 404), ("/v1/trials/x", 404), ("/v1/trials?limit=0", 422)):
         answer = shared.ask(None, "GET", path)
         assert answer.status_code == status
         assert set(answer.json()) == {"error", "where", "hint", "detail"}

@@ -109,6 +109,14 @@ def for_others(error: AutotuneError) -> AutotuneError:
     return StoreError(what, where=LABEL, hint=hint if hint and "/" not in hint else _LOGGED)
 
 
+def unknown_of(error: RequestValidationError) -> Refused | None:
+    """Return the answer to an address that no name or number of ours fits; None where something else is wrong."""
+    first = error.errors()[0]
+    if first["loc"][0] != "path":
+        return None
+    return Refused(404, f"nothing here is called {first['input']!r:.60}", hint=_HINT)
+
+
 def answer(error: AutotuneError) -> JSONResponse:
     """Return the answer that an error is."""
     status = status_of(error)
@@ -126,6 +134,8 @@ def install(app: FastAPI) -> None:
     async def invalid(_request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
         first = error.errors()[0]
+        if (unknown := unknown_of(error)) is not None:
+            return answer(unknown)
         where = ".".join(str(part) for part in first["loc"] if part != "body")
         if first["type"] == "json_invalid":
             where = "body"

@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from autotune import __version__
 from autotune.errors import AutotuneError
 from autotune.reports import page
-from autotune.service.answers import Refused, problem_of, status_of
+from autotune.service.answers import Refused, problem_of, status_of, unknown_of
 from autotune.service.callers import caller_of, csrf_token
 from autotune.service.pages.lessons import Lessons
 from autotune.service.state import Service
@@ -145,7 +145,10 @@ def _error(request: Request, error: Exception) -> Response:
     elif isinstance(error, HTTPException):
         status, told = error.status_code, problem_of(Refused(error.status_code, str(error.detail)))
     else:
-        status, told = 422, problem_of(Refused(422, "the address holds what this page does not take"))
+        assert isinstance(error, RequestValidationError)
+        unfit = unknown_of(error) or Refused(422, "the address holds what this page does not take")
+        unfit.hint = ""  # which is for programs
+        status, told = unfit.status, problem_of(unfit)
     if status == 401 and not request.headers.get("hx-request"):
         return go(f"/login?to={request.url.path}")
     return show(request, "error.html", {"status": status, **told}, status)
