@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,6 +28,9 @@ FOLDER = Path(__file__).parent.parent
 STATIC = (FOLDER / "static", page.STATIC)
 
 KINDS = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
+
+_ADDRESS = re.compile(r"""\b(href|src|action|hx-get|hx-post|sse-connect|data-trials)="(?=/)""")
+"""Attributes of the templates that hold an address of this server."""
 
 Word = Annotated[str, Query(max_length=200)]
 
@@ -111,6 +115,8 @@ def show(request: Request, template: str, data: dict[str, Any], status: int = 20
             read_only=service.config.read_only,
         )
     )
+    if root := service.config.root:  # what a template is given has its quotation marks escaped: this is none of it
+        html = _ADDRESS.sub(rf"\g<0>{root}", html)
     return HTMLResponse(html, status, {"Cache-Control": "no-store", "Vary": "Accept"})
 
 
