@@ -232,7 +232,7 @@ def test_a_program_compiles_whichever_arguments_the_bests_take(tmp_path: Path) -
     study = text(
         launch=[launch | {"arguments": ["N", "alpha", "x", "y"]}, parts],
         arguments={
-            "alpha": {"type": "float", "value": "2.5"}, "beta": {"type": "float", "value": "2.5"},
+            "alpha": {"type": "float", "value": "N"}, "beta": {"type": "float", "value": "2.5"},
             "x": {"type": "T", "shape": ["N"], "access": "in"}, "y": {"type": "T", "shape": ["N"], "access": "inout"},
             "parts": {"type": "T", "shape": ["N // WG"], "access": "scratch"}, "own": {"type": "T", "local": "WG"},
             "all": {"type": "float3", "value": ["1", "2", "3"]},
@@ -253,6 +253,7 @@ int main(void) {{
         written = header(collect(study, CHOICES, database=str(place))).text
         assert all(f"#define {name}(" in written for name in told)
         assert "SCALAR_all" not in written
+        assert "double SAXPY_scalar_alpha_(" in written, "of type float, whatever its value"
         (tmp_path / "saxpy_tuned.h").write_text(written)
         assert printed(compiled(tmp_path, program)) == said
 

@@ -15,6 +15,9 @@ from autotune.lookup.artefacts.geometry import ArgumentText, Geometry, LaunchTex
 from autotune.lookup.losses import MOST_SIZES
 from autotune.text import c_comment
 
+_FLOATS = ("half", "float", "double")
+"""Types of scalars that a program is given as a double, whole or not."""
+
 
 def render(catalogue: Catalogue, *, embed: bool = False, prefix: str | None = None) -> Artefact:
     """Return the header; `embed`: with the kernel's text; `prefix`: what all of its names begin with.
@@ -271,8 +274,8 @@ typedef struct {{ const {p}_entry *entry; {p}_match match; }} {p}_selection;
 
     def _scalar(self, name: str) -> str:
         values = [argument for one in self.variants for argument in one.arguments if argument.name == name]
-        kind = "double" if any("." in one.value or "e" in one.value.lower() for one in values) else "long long"
-        return self._per_argument(f"{kind} {{p}}_scalar_{name}_", name, lambda one: f"return {one.value};")
+        kind = "double" if any(one.type in _FLOATS for one in values) else "long long"
+        return self._per_argument(f"{kind} {{p}}_scalar_{name}_", name, lambda one: f"return ({kind})({one.value});")
 
     def _ends(self, name: str) -> str:
         head = f"const char *{{p}}_ends_{name}_"
