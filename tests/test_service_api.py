@@ -515,7 +515,8 @@ def test_what_is_stored_page_by_page(client: Client) -> None:
     assert len(client.ask(None, "GET", "/v1/history").json()) == 5
     assert len(client.ask(None, "GET", f"/v1/history?device={one['device']}").json()) == 5
     assert client.ask(None, "GET", "/v1/history?device=nvidia-h100-132cu-80g").json() == []
-    assert client.ask(None, "GET", "/v1/history?device=nope").status_code == 422
+    refused = client.ask(None, "GET", "/v1/history?device=nope")
+    assert (refused.status_code, refused.json()["hint"].partition(" 0 ")[0]) == (422, "choose with device:")
     assert client.ask(None, "GET", "/v1/home").json()["latest"][0]["best"]["match"] == "exact"
     cells = client.ask(None, "GET", "/v1/compare?study=matmul&by=PAD&size=64").json()["cells"]
     assert {str(cell["value"]) for cell in cells} >= {"0", "1"}

@@ -94,7 +94,8 @@ def _asked(text: str) -> str:
     """Return what is said of options of the command line in words of a request; a command is typed as it is."""
     if "autotune " in text:
         return text
-    return re.sub(r"(?<!\S)-d (?=[\w])", "device=", re.sub(r"(?<!\S)--(size|choice|device|fix)\b", r"\1", text))
+    text = re.sub(r"(?<!\S)--(size|choice|device|fix)\b", r"\1", text)
+    return re.sub(r"(?<!\S)-d(?=:)", "device", re.sub(r"(?<!\S)-d (?=\w)", "device=", text))
 
 
 def for_others(error: AutotuneError) -> AutotuneError:
