@@ -81,7 +81,7 @@ def _run(words: list[str]) -> None:
 
         asked = asking.parse(words[1:])
         if asked is not None:
-            sys.exit(asking.run(asked))
+            sys.exit(asking.run(asked, asking.find_apart))
     from autotune import pool
 
     pool.bound_threads()

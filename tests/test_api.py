@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import autotune
+from autotune.api.asked import told_as_arguments
 from autotune.errors import AutotuneError, DeviceError, UsageError
 from autotune.tuner import Budget
 from tests.studies import study, table
@@ -254,6 +255,22 @@ def test_a_database_that_is_none_is_told_of_as_an_argument(given: str) -> None:
             ask(database=given)
         assert "--db" not in str(raised.value)
         assert "database" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("hint", "said"),
+    [
+        ("give a smaller --size", "give a smaller size="),
+        ("allow it more with --run-limit 10m", "allow it more with run_limit=600"),
+        ("allow it with --allow-python", "allow it with allow_python=True"),
+        ("choose one: -d nvidia-h100-1cu, -d 0:1", 'choose one: device="nvidia-h100-1cu", device="0:1"'),
+        ("autotune search -d 0 --size 4 measures it", "autotune search -d 0 --size 4 measures it"),
+    ],
+)
+def test_hints_name_arguments_and_leave_commands(hint: str, said: str) -> None:
+    with pytest.raises(UsageError) as raised, told_as_arguments():
+        raise UsageError("no", hint=hint)
+    assert raised.value.hint == said
 
 
 def test_a_device_and_a_cluster_that_are_none_are_told_of_as_arguments() -> None:

@@ -37,7 +37,7 @@ def test_all_devices_and_sizes_or_those_chosen(tmp_path: Path) -> None:
     assert [(entry.device, entry.problem.size["N"]) for entry in found.entries] == [
         (H100.fingerprint, 1000), (DEVICE.fingerprint, 64), (DEVICE.fingerprint, 1000),
     ]  # fmt: skip
-    assert found.default is not None
+    assert len(found.defaults) == 1
     assert len(collect(text(), CHOICES, devices=[DEVICE.fingerprint], database=place).entries) == 2
     assert len(collect(text(), CHOICES, sizes=[{"N": 1000}], database=place).entries) == 2
     for asked, said in (

@@ -28,6 +28,7 @@ from tests.studies import SOURCE
 BEST: dict[str, Any] = {
     "study": "blur", "match": "exact", "configuration": {"WG": 64, "MODE": "FAST"},
     "options": ["-DWG=64", "-DMODE=FAST"], "time_ns": 1000.0, "interval_ns": [990, 1010], "notes": [],
+    "launches": [{"kernel": "blur", "global": [64], "local": [64], "offset": None}],
     "device": "nvidia-h200-132cu-140g", "size": {"N": 64},
     "choices": {"T": "float"}, "measured_on": "nvidia-h200-132cu-140g", "device_name": "NVIDIA H200",
     "measured_size": {"N": 64}, "driver": "550.1", "measured": "2026-01-01T00:00:00+00:00", "ties": 0, "trials": 9,
@@ -99,6 +100,7 @@ def test_the_best_of_a_server_is_as_that_of_a_database() -> None:
         found = autotune.connect(fake.url, "at_x").best("blur", size={"N": 64}, choices={"T": "float"})
         assert found.configuration == {"WG": 64, "MODE": "FAST"}
         assert (found.match, found.flops, found.database) == ("exact", 128000.0, fake.url)
+        assert found.launches == (("blur", (64,), (64,), None),)
         ((method, path, headers, _),) = fake.asked
         assert (method, path) == ("GET", "/v1/best?study=blur&size=N%3D64&choice=T%3Dfloat")
         assert headers["Authorization"] == "Bearer at_x"
@@ -165,6 +167,9 @@ def test_what_a_server_refuses_is_not_answered_from_the_cache() -> None:
         best(study="../x"),
         best(device="$(reboot)"),
         best(notes=5),
+        best(launches=[5]),
+        best(launches=[BEST["launches"][0] | {"kernel": "x;"}]),
+        best(launches=[BEST["launches"][0] | {"global": [0]}]),
         json.dumps(BEST).replace("1000.0", "NaN").encode(),
         json.dumps(BEST).replace("1000.0", "1e999").encode(),
     ],
@@ -299,6 +304,7 @@ def test_what_is_no_server_is_said_so(url: str) -> None:
         ({"url": b"http://x"}, "url: bytes is no text"),
         ({"url": "http://127.0.0.1:1", "token": 5}, "token: int is no text"),
         ({"url": "tune"}, "url: 'tune' is no server"),
+        ({"url": "http://127.0.0.1:1", "token": "a\nb"}, "token: holds what no token does"),
     ],
 )
 def test_a_program_is_told_of_its_arguments(given: dict[str, Any], said: str) -> None:

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autotune.errors import StudyError
-from autotune.lookup import Best, Match
+from autotune.lookup import Best, Launched, Match
 from autotune.lookup.formats import FORMATS, render
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -41,6 +41,7 @@ EXACT = Best(
     database="/home/me/.local/share/autotune/autotune.db",
     options=("-DT=float", "-DTILE_M=128", "-DVARIANT=TILED", "-DSCALE=0.5", "-DTILE_BYTES=512", "-cl-mad-enable"),
     flops=2.0 * 4096 * 4096 * 1007,
+    launches=(Launched("sgemm", (256, 64), (16, 8)), Launched("sum", (4096,), None, (64,))),
 )
 DEFAULT = Best(
     study="my-blur.2",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import random
 import sqlite3
 from collections.abc import Sequence
@@ -100,6 +101,21 @@ def test_what_is_chosen(tmp_path: Path) -> None:
     assert none == ["0"]
 
 
+@needs_compilers
+def test_where_the_default_may_not_run_what_is_nearest_to_it_stands_in(tmp_path: Path) -> None:
+    """By what divides a size; not by a size at which nothing can be told."""
+    by_size = {"require": "WPT == (4 if N % 4 == 0 else 2 if N % 2 == 0 else 1)"}
+    for more, even in (([], ["4", "-DWPT=2"]), ([{"require": "8 // (N - 998) < 9"}], ["0"])):
+        study = text(constraints=[by_size, *more])
+        place = stored(tmp_path / f"{even[0]}.db", (DEVICE, 64, at(4)), study=study)
+        catalogue = collect(study, CHOICES, database=str(place))
+        found = chosen(tmp_path, catalogue, *((name, n) for name in (DEVICE.name, "else") for n in (60, 62, 7)))
+        assert [[one[0], *one[2:3]] for one in found] == [
+            ["2", "-DWPT=4"], even, ["4", "-DWPT=1"], ["4", "-DWPT=4"], even, ["4", "-DWPT=1"],
+        ]  # fmt: skip
+        assert json.loads(document(catalogue).text)["default"]["configuration"] == at(4)
+
+
 def test_models_of_one_name_are_told(tmp_path: Path) -> None:
     small = replace(DEVICE, compute_units=60)
     place = str(stored(tmp_path / "a.db", (DEVICE, 1000, at(8)), (small, 64, at(2)), (H100, 64, at(1))))
@@ -117,7 +133,7 @@ def test_a_program_compiles_whichever_arguments_the_bests_take(tmp_path: Path) -
     study = text(
         launch=[launch | {"arguments": ["N", "alpha", "x", "y"]}, parts],
         arguments={
-            "alpha": {"type": "float", "value": "2.5"}, "beta": {"type": "float", "value": "2.5"},
+            "alpha": {"type": "float", "value": "N"}, "beta": {"type": "float", "value": "2.5"},
             "x": {"type": "T", "shape": ["N"], "access": "in"}, "y": {"type": "T", "shape": ["N"], "access": "inout"},
             "parts": {"type": "T", "shape": ["N // WG"], "access": "scratch"}, "own": {"type": "T", "local": "WG"},
             "all": {"type": "float3", "value": ["1", "2", "3"]},
@@ -138,6 +154,7 @@ int main(void) {{
         written = header(catalogue).text
         assert all(f"#define {name}(" in written for name in told)
         assert "SCALAR_all" not in written
+        assert "double SAXPY_scalar_alpha_(" in written, "of type float, whatever its value"
         assert answers(tmp_path, written, program) == said
 
 

@@ -21,6 +21,7 @@ from autotune.pool import listing
 from autotune.pool.forkserver import Forkserver
 from autotune.pool.listing import list_ahead
 from autotune.pool.process import Process, Start
+from tests.stored import DEVICE, put_in
 
 pytestmark = pytest.mark.device
 
@@ -181,6 +182,30 @@ try:
 finally:
     print(sorted(m for m in sys.modules if m.startswith("pyopencl")))
 """
+
+
+BEST = """
+import os, sys
+from autotune import devices
+from autotune.__main__ import main
+devices.list_bundled = os.abort
+devices.faulty = lambda: ["a.icd it is"]
+sys.argv = ["autotune", "best", "matmul", "--db", "DB"]
+main()
+"""
+
+
+def test_a_driver_that_crashes_ends_no_best(tmp_path: Path) -> None:
+    def asked() -> tuple[int, str]:
+        code = BEST.replace("DB", str(tmp_path / "x.db"))
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        return done.returncode, done.stderr
+
+    crashed = "an OpenCL driver here ends the process that asks for devices (SIGABRT)"
+    assert asked() == (3, f"error: {crashed}; a.icd it is\n")
+    put_in(tmp_path / "x.db", [], device=DEVICE)
+    code, said = asked()
+    assert (code, f"note: {crashed}: answered for {DEVICE.fingerprint}, the only one stored" in said) == (0, True)
 
 
 def test_a_search_loads_no_driver_itself_and_leaves_no_folder(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from autotune.errors import StoreError, UsageError
 from autotune.identity import ProblemKey, Value, apart
-from autotune.lookup import Best, Match, best, stored_devices
+from autotune.lookup import Best, Launched, Match, best, stored_devices
 from autotune.lookup import records as sql
 from autotune.lookup.architecture import architecture, compute_units, kind, vendor
 from autotune.lookup.losses import Known, by_loss, known_sizes
@@ -436,11 +436,11 @@ def test_a_default_that_is_not_valid_here_is_replaced(place: Path) -> None:
 def test_what_the_study_computes_for_a_configuration(place: Path) -> None:
     put_in(place, [ok({"WPT": 2, "WG": 64, "FAST": 1}, 50)], key=key())
     assert ask(place).flops is None
-    found = ask(place, rated=True)
+    found = ask(place, whole=True)
     assert ask(place).options == found.options
     assert found.options == ("-DT=float", "-DWPT=2", "-DWG=64", "-DFAST=1", "-DSPAN=128", "-cl-fast-relaxed-math")
     assert found.flops == 2000
-    assert ask(place, n=999, rated=True).flops is None  # the time is of another size
+    assert ask(place, n=999, whole=True).flops is None  # the time is of another size
 
 
 OPTIONS = ["-DT=float", "-DWPT=2", "-DWG=64", "-DFAST=1", "-DSPAN=128", "-cl-fast-relaxed-math"]
@@ -457,8 +457,9 @@ def put_made(place: Path, **changes: Any) -> None:
 def test_what_is_stored_with_a_trial_is_computed_no_more(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put_made(place)
     monkeypatch.setattr("autotune.study.study.Study.from_text", None)  # the slow way would fail
-    found = ask(place, rated=True)
+    found = ask(place, whole=True)
     assert (found.options, found.flops, found.match) == (tuple(OPTIONS), 2000, Match.EXACT)
+    assert found.launches == (Launched("saxpy", (512,), (64,)),)
 
 
 def test_a_study_that_counts_no_operations_is_answered_without_evaluating_it(
@@ -470,7 +471,7 @@ def test_a_study_that_counts_no_operations_is_answered_without_evaluating_it(
     trial = replace(ok({"WPT": 2, "WG": 64, "FAST": 1}, 50), made=made)
     put_in(place, [trial], key=key(study), environment={"space": space_hash(study)})
     monkeypatch.setattr("autotune.study.study.Study.from_text", None)  # the slow way would fail
-    found = ask(place, study, rated=True)
+    found = ask(place, study, whole=True)
     assert (found.options, found.flops, found.match) == (tuple(OPTIONS), None, Match.EXACT)
 
 
@@ -494,10 +495,31 @@ def test_options_that_the_study_cannot_have_made_are_computed_anew(place: Path, 
     assert ask(place).options == tuple(OPTIONS)
 
 
+@pytest.mark.parametrize(
+    "made",
+    [
+        {"launches": 7},
+        {"launches": [["saxpy", [512]]]},
+        {"launches": [["saxpy", [], [64]]]},
+        {"launches": [["saxpy", [512], [0]]]},
+        {"launches": [["saxpy", [512.0], [64]]]},
+        {"launches": [["other", [512], [64]]]},
+        {"offsets": [[-1]]},
+        {"offsets": [[], []]},
+        {"times": [3]},
+    ],
+)
+def test_launches_that_the_study_cannot_have_made_are_computed_anew(place: Path, made: dict[str, object]) -> None:
+    put_made(place)
+    spoil(place, "UPDATE trials SET made = ?", json.dumps(MADE | {"work": text().table["work"]} | made))
+    assert ask(place).launches == ()
+    assert ask(place, whole=True).launches == (Launched("saxpy", (512,), (64,)),)
+
+
 def test_the_rate_follows_the_formula_of_today(place: Path) -> None:
     put_made(place, flops=7.0)
-    assert ask(place, rated=True).flops == 7
-    assert ask(place, text(work={"flops": "3 * N"}), rated=True).flops == 3000
+    assert ask(place, whole=True).flops == 7
+    assert ask(place, text(work={"flops": "3 * N"}), whole=True).flops == 3000
 
 
 QUERIES = [name for name, value in vars(sql).items() if name.isupper() and "SELECT" in str(value)]

@@ -7,6 +7,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,16 @@ from autotune.errors import SetupError
 from autotune.lookup import asking
 from autotune.lookup.asking import Asked, parse
 from autotune.model import DeviceInfo
-from autotune.study import default_choices, default_configuration, default_size, find_study, problem_key, space_hash
+from autotune.study import (
+    Problem,
+    default_choices,
+    default_configuration,
+    default_size,
+    find_study,
+    made_of,
+    problem_key,
+    space_hash,
+)
 from tests.stored import DEVICE, newer_driver, ok, put_in
 
 pytestmark = pytest.mark.device
@@ -33,7 +43,8 @@ HEAVY = ("numpy", "optuna", "pyopencl", "sqlalchemy", "typer", "pydantic", "plat
 def _place(tmp_path: Path) -> str:
     """A database with the bundled matmul measured at its default size on DEVICE."""
     key = problem_key(TEXT, SIZE, default_choices(TEXT), DEVICE.fingerprint)
-    trials = [ok(default_configuration(TEXT), 1000, 1001, 1002)]
+    problem, first = Problem(TEXT.study, device=DEVICE), default_configuration(TEXT)
+    trials = [replace(ok(first, 1000, 1001, 1002), made=made_of(problem, problem.plan(first), first))]
     put_in(tmp_path / "own.db", trials, key=key, environment={"space": space_hash(TEXT)})
     return str(tmp_path / "own.db")
 
@@ -281,7 +292,7 @@ def test_without_any_device_the_only_stored_one_is_meant(
     have(monkeypatch, None)
     out, said = run(capsys, "matmul", "--db", place, "--format", "json")
     assert json.loads(out)["device"] == DEVICE.fingerprint
-    assert f"no OpenCL device here: answered for {DEVICE.fingerprint}, the only one stored" in said
+    assert f"no OpenCL device: answered for {DEVICE.fingerprint}, the only one stored" in said
     _, said = run(capsys, "matmul", "--db", str(tmp_path / "none.db"), code=3)
     assert said == "error: no OpenCL device\n"
     other = newer_driver("1")

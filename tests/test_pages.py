@@ -16,9 +16,17 @@ from autotune.lookup.formats import FORMATS
 from autotune.lookup.records import of_store
 from autotune.model import Measurement, Outcome, Trial
 from autotune.store import Store, listing
-from autotune.study import default_choices, default_size, find_study, parameter_values, problem_key, space_hash
+from autotune.study import (
+    default_choices,
+    default_configuration,
+    default_size,
+    find_study,
+    parameter_values,
+    problem_key,
+    space_hash,
+)
 from tests.serving import UPLOAD, Client, serving
-from tests.stored import DEVICE, KEY, SMALL, ok, put, put_moved
+from tests.stored import DEVICE, KEY, SMALL, ok, put, put_in, put_moved
 
 from autotune.service.pages.submit import line_of  # isort: skip  after tests.serving, which skips without FastAPI
 
@@ -43,6 +51,24 @@ PAGES = {
     "/submit/study?study=matmul": "read",
     "/admin": "admin",
 }
+
+
+def test_below_a_path_of_another_site_all_addresses_are_below_it(tmp_path: Path) -> None:
+    """The proxy takes it off what is asked; what a browser is given has it once."""
+    text = find_study("matmul")
+    key = problem_key(text, default_size(text), default_choices(text), DEVICE.fingerprint)
+    put_in(tmp_path / "a.db", [ok(default_configuration(text), 50)], key=key)
+    with serving(tmp_path, root="/tune") as client:
+        for path in PAGES:
+            page = client.ask("admin", "GET", path, headers=HTML).text
+            assert not {name for name, _ in re.findall(r'([a-z-]+)="(/(?!tune/)[^"]*)', page)} - {"value"}, path
+            assert "/tune/tune" not in page
+        told = client.ask(None, "GET", "/admin", headers=HTML, follow_redirects=False)
+        assert (told.status_code, told.headers["location"]) == (303, "/tune/login?to=/admin")
+        token = client.service.callers.console
+        signed = client.ask(None, "GET", f"/login?token={token}", headers=HTML, follow_redirects=False)
+        assert (signed.headers["location"], "Path=/tune;" in signed.headers["set-cookie"]) == ("/tune/", True)
+        assert client.ask("admin", "GET", "/v1/openapi.json").json()["servers"] == [{"url": "/tune"}]
 
 
 @pytest.fixture(scope="module")
@@ -346,7 +372,9 @@ def test_what_is_not_there_is_a_page_that_says_so(client: Client) -> None:
     assert (
         client.ask(None, "GET", "/trials/999", headers={"Accept": "application/json"}).json()["error"] == "no trial 999"
     )
-    assert client.ask(None, "GET", "/trials/x", headers=HTML).status_code == 422
+    for path in ("/trials/x", "/searches/1", "/problems/0"):
+        unknown = client.ask(None, "GET", path, headers=HTML)
+        assert (unknown.status_code, "Nothing here is called" in unknown.text) == (404, True)
     assert client.ask(None, "GET", "/compare?study=matmul&by=nope", headers=HTML).text.count("cannot compare by") == 1
 
 

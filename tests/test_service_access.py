@@ -291,6 +291,7 @@ def test_every_answer_carries_the_headers_of_safety(client: Client) -> None:
         (Config(host="::"), True, "clear text"),
         (Config(host="tune.example.org"), True, "clear text"),
         (Config(behind_proxy=True), False, "no token"),
+        (Config(root="tune"), True, "--root-path: 'tune' is no path; write it as in an address"),
         (Config(certificate=Path("nothing.pem")), True, "give both"),
         (
             Config(certificate=Path("nothing.pem"), key=Path("nothing.pem")),

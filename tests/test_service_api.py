@@ -89,6 +89,7 @@ def test_the_best_in_every_format_and_how_it_matches(client: Client) -> None:
     told = client.ask(None, "GET", asked).json()
     assert told["configuration"] == CONFIGURATION
     assert told["database"] == "the server's database"
+    assert [sorted(launch) for launch in told["launches"]] == [["global", "kernel", "local", "offset"]]
     assert client.ask(None, "GET", "/v1/best?study=matmul&size=128").headers["autotune-match"] == "nearest size"
 
 
@@ -377,6 +378,7 @@ def test_a_check_tells_what_a_study_is_and_what_is_wrong_with_it(shared: Client)
         ('"2 * x"', '"2 *"', "reference.numpy.x"),
         ('entry = "blur"', 'entry = "blue"', "blue"),
         ('shape = ["N"]', 'shape = ["N * 1000000000"]', "buffers take"),
+        ('shape = ["N"]', 'shape = ["N * 1000000000"]', '"hint":"give a smaller size"'),
         (
             "[sizes]",
             "".join(f"[parameters.P{n}]\nvalues = {[*range(64)]}\n" for n in range(12)) + "[sizes]",
@@ -513,7 +515,8 @@ def test_what_is_stored_page_by_page(client: Client) -> None:
     assert len(client.ask(None, "GET", "/v1/history").json()) == 5
     assert len(client.ask(None, "GET", f"/v1/history?device={one['device']}").json()) == 5
     assert client.ask(None, "GET", "/v1/history?device=nvidia-h100-132cu-80g").json() == []
-    assert client.ask(None, "GET", "/v1/history?device=nope").status_code == 422
+    refused = client.ask(None, "GET", "/v1/history?device=nope")
+    assert (refused.status_code, refused.json()["hint"].partition(" 0 ")[0]) == (422, "choose with device:")
     assert client.ask(None, "GET", "/v1/home").json()["latest"][0]["best"]["match"] == "exact"
     cells = client.ask(None, "GET", "/v1/compare?study=matmul&by=PAD&size=64").json()["cells"]
     assert {str(cell["value"]) for cell in cells} >= {"0", "1"}
@@ -590,7 +593,7 @@ def test_an_error_of_the_database_does_not_tell_where_that_is(
 
 
 def test_an_error_nobody_expected_has_the_shape_of_all(shared: Client) -> None:
-    for path, status in (("/v1/nothing", 404), ("/v1/trials/x", 422), ("/v1/trials?limit=0", 422)):
+    for path, status in (("/v1/nothing", 404), ("/v1/trials/x", 404), ("/v1/trials?limit=0", 422)):
         answer = shared.ask(None, "GET", path)
         assert answer.status_code == status
         assert set(answer.json()) == {"error", "where", "hint", "detail"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import os
+import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -19,9 +20,15 @@ from autotune.text import line
 from autotune.tuner import Budget
 
 _OPTIONS = {"--db": "database", "--on": "on"}
-_TYPED = {"give --db ": "give database= ", "write --on ": "write on=", "choose with -d: ": "choose with device=: ",
-          "for instance -d all": 'for instance device="all"'}  # fmt: skip
+_TYPED = {
+    "give --db ": "give database= ", "write --on ": "write on=", "choose with -d: ": "choose with device=: ",
+    "with --device (": "with device= (", "or --device": "or device=", "smaller --size": "smaller size=",
+    "; --size sets": "; size= sets", "by --run-limit": "by run_limit=", "with --run-limit 10m": "with run_limit=600",
+    "with --allow-python": "with allow_python=True", "--fix NAME=VALUE": 'fix={"NAME": VALUE}',
+}  # fmt: skip
 """What errors say for the command line, and what for a program."""
+
+_SELECTED = re.compile(r"(?<!\S)-d ([\w:-]+)")
 
 _SIZE, _CHOICES = '{"N": 1024}', '{"T": "float"}'
 
@@ -35,6 +42,8 @@ def told_as_arguments() -> Iterator[None]:
         error.where = _OPTIONS.get(error.where, error.where)
         for typed, written in _TYPED.items():
             error.hint = error.hint.replace(typed, written)
+        if "autotune " not in error.hint:  # a command is to be typed as it is
+            error.hint = _SELECTED.sub(r'device="\1"', error.hint)
         raise
 
 

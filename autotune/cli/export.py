@@ -33,7 +33,7 @@ def _known_format(name: str) -> str:
 
 
 def export_trials(
-    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Default: stdout.")] = None,
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="Default: stdout.")] = None,
     output: Annotated[
         str,
         typer.Option(

@@ -20,7 +20,7 @@ from autotune.text import line
 
 
 def history(
-    study: Annotated[str | None, typer.Argument(metavar="[STUDY]", help="Only trials of this study.")] = None,
+    study: Annotated[str | None, typer.Argument(metavar="STUDY", help="Only trials of this study.")] = None,
     limit: Annotated[int, typer.Option(min=1, metavar="N", help="At most N trials.")] = 30,
     failed: Annotated[bool, typer.Option("--failed", help="Only failures.")] = False,
     device: DeviceOption = None,

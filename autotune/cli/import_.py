@@ -44,7 +44,7 @@ def _known_format(name: str | None) -> str | None:
 
 
 def import_trials(
-    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Default: stdin.")] = None,
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="Default: stdin.")] = None,
     origin: Annotated[
         str | None,
         typer.Option("--from", metavar="FORMAT", help=f"One of {', '.join(READERS)}.", callback=_known_format),

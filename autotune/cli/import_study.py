@@ -18,7 +18,7 @@ from autotune.study import Problem, Study, toml, write_new
 def import_study(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A T1 description (JSON).")],
     target: Annotated[
-        Path | None, typer.Argument(metavar="[STUDY]", help="The file to write. Default: NAME.toml here.")
+        Path | None, typer.Argument(metavar="STUDY", help="The file to write. Default: NAME.toml here.")
     ] = None,
 ) -> None:
     """Write a study from a tuning problem in the AutoTuningAssociation's input schema (T1).

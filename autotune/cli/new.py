@@ -20,7 +20,7 @@ from autotune.study import Sketch, candidates, draft, inline, scanned, write_new
 def new_study(
     kernel: Annotated[Path, typer.Argument(metavar="KERNEL", help="An OpenCL C file.")],
     file: Annotated[
-        Path | None, typer.Argument(metavar="[STUDY]", help="The file to write. Default: beside the kernel.")
+        Path | None, typer.Argument(metavar="STUDY", help="The file to write. Default: beside the kernel.")
     ] = None,
     entry: Annotated[
         str | None, typer.Option("--entry", metavar="NAME", help="The kernel to launch, where the file has several.")

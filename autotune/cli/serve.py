@@ -27,6 +27,9 @@ def serve(
     behind_proxy: Annotated[
         bool, typer.Option("--behind-proxy", help="A reverse proxy encrypts; everybody needs a token.")
     ] = False,
+    root_path: Annotated[
+        str, typer.Option(metavar="PATH", help="Below which a proxy has it, and takes that off: /tune.")
+    ] = "",
     host_name: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="A name it may be called by. Repeatable.")
     ] = None,
@@ -58,8 +61,9 @@ def serve(
         raise SetupError(f"serving takes {error.name}", hint=text.installing("serve")) from None
     limits = Limits(seconds=text.parse_duration(longest, where="--longest"))
     config = Config(
-        database, host, port, certificate, key, behind_proxy, tuple(host_name or ()), allow_python, limits=limits
-    )
+        database, host, port, certificate, key, behind_proxy, root_path.rstrip("/"), tuple(host_name or ()),
+        allow_python, limits=limits,
+    )  # fmt: skip
     if name is not None:
         config = replace(config, name=name)
     if on is not None:

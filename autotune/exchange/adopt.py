@@ -59,7 +59,10 @@ def adopt(
         if configuration is None:
             left_out[reason] += 1
             continue
-        left = {name: entry.configuration[name] for name in aside}
+        theirs = (
+            name for name in configuration if type(entry.configuration.get(name)) is not type(configuration[name])
+        )
+        left = {name: entry.configuration[name] for name in (*aside, *theirs) if name in entry.configuration}
         trials.append(_trial(entry, configuration, left, format, file, now))
     if not trials:
         raise _none_fits(left_out)

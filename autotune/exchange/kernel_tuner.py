@@ -14,7 +14,7 @@ from typing import IO, Any
 
 from autotune.exchange.document import Document, Entry, listed, moment, nanoseconds, table, text, unknown, values
 from autotune.exchange.recording import MS_NS, Recording, first_ns, instant, settled, verbatim
-from autotune.model import Outcome, Trial
+from autotune.model import Outcome, Trial, Value
 
 FORMAT = "kernel-tuner"
 
@@ -100,7 +100,7 @@ def write(recordings: Sequence[Recording], out: IO[str]) -> Counter[str]:
     """Write the one problem as a cache that Kernel Tuner replays. Early-stopped trials have no time it could tell."""
     (recording,) = recordings
     trials, left_out = settled(recording)
-    fixed = _fixed(trials)
+    fixed, written = _theirs(trials, recording.parameters)
     own = {
         "device_name": recording.device_name,
         "kernel_name": recording.entry,
@@ -109,27 +109,39 @@ def write(recordings: Sequence[Recording], out: IO[str]) -> Counter[str]:
     }
     head = recording.under(own, FORMAT) | {
         "tune_params_keys": [*recording.parameters, *fixed],
-        "tune_params": {name: list(values) for name, values in recording.parameters.items()}
+        "tune_params": {
+            name: [written.get((name, value), value) for value in values]
+            for name, values in recording.parameters.items()
+        }
         | {name: [value] for name, value in fixed.items()},
     }
     out.write(json.dumps(head, indent="")[: -len("\n}")] + ',\n"cache": {')
     for place, trial in enumerate(trials):
-        key = ",".join(
-            str(value) for value in (*(trial.configuration[n] for n in recording.parameters), *fixed.values())
-        )
-        out.write(("," if place else "") + "\n" + json.dumps({key: _entry(trial)})[1:-1])
+        ours = {name: written.get((name, value), value) for name, value in trial.configuration.items()}
+        key = ",".join(str(value) for value in (*(ours[name] for name in recording.parameters), *fixed.values()))
+        out.write(("," if place else "") + "\n" + json.dumps({key: _entry(trial, ours)})[1:-1])
     out.write("}\n}\n")
     return left_out
 
 
-def _fixed(trials: Sequence[Trial]) -> dict[str, Any]:
-    """Return the parameters with one value throughout that the study has not: an imported file had them."""
+def _theirs(
+    trials: Sequence[Trial], ours: Mapping[str, object]
+) -> tuple[dict[str, Any], dict[tuple[str, Value], Value]]:
+    """Return the parameters with one value throughout that the study has not, as imported files had them, and how those
+    wrote the study's values, by name and value, where it was in another way.
+    """
     told = [found[1] if (found := verbatim(trial, FORMAT)) is not None else {} for trial in trials]
-    return dict(told[0]) if told and all(entry == told[0] for entry in told) else {}
+    fixed = [{name: value for name, value in entry.items() if name not in ours} for entry in told]
+    written = {
+        (name, trial.configuration[name]): value
+        for trial, entry in zip(trials, told, strict=True)
+        for name, value in entry.items()
+        if name in trial.configuration
+    }
+    return fixed[0] if fixed and all(entry == fixed[0] for entry in fixed) else {}, written
 
 
-def _entry(trial: Trial) -> dict[str, Any]:
-    configuration = dict(trial.configuration)
+def _entry(trial: Trial, configuration: Mapping[str, Any]) -> dict[str, Any]:
     if (told := verbatim(trial, FORMAT)) is not None:
         return {**configuration, **told[1], **told[0]}
     measured = trial.measurement

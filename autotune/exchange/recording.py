@@ -78,7 +78,8 @@ def settled(recording: Recording) -> tuple[list[Trial], Counter[str]]:
 
 
 def verbatim(trial: Trial, format: str) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """Return what an imported trial's file of this format said of it, and the parameters there that are not ours.
+    """Return what an imported trial's file of this format said of it, and its parameters that are not ours, or that are
+    written there in another way: `true` for 1.
 
     None for a trial of another origin; what a database was made to say otherwise counts as nothing said.
     """

@@ -47,6 +47,10 @@ class Launched(NamedTuple):
     local_size: tuple[int, ...] | None
     offset: tuple[int, ...] | None = None
 
+    def plain(self) -> dict[str, Any]:
+        """Return it as JSON and TOML have it, in the words of `export --format table`."""
+        return {"kernel": self.entry, "global": self.global_size, "local": self.local_size, "offset": self.offset}
+
 
 class Best(NamedTuple):
     """The answer: a configuration, how it matches, and where it comes from.
@@ -57,8 +61,8 @@ class Best(NamedTuple):
     `ties` counts others that cannot be told from it, `trials` the finished trials that it is the best of: those of its
     problem from its generation on, that of the last `--fresh` since which something has passed.
     `options` are the build options: a `-D` for each choice, parameter and computed define, then the study's flags.
-    `flops` (operations per run) is filled where it is stored or was asked for. `launches` tells entry, global and local
-    size (None: the driver's choice) of each kernel launch of a run in order, where it was asked for.
+    `flops` (operations per run) and `launches` (each kernel launch of a run, in order) are filled where they are stored
+    or were asked for.
     """
 
     study: str
@@ -111,14 +115,13 @@ def best(
     *,
     database: str | None = None,
     device: DeviceInfo | None = None,
-    rated: bool = False,
-    launches: bool = False,
+    whole: bool = False,
 ) -> Best:
     """Return the best stored configuration of a study at a size, with choices, on a device model.
 
     `device` is the device itself where it was looked at: only then is its driver compared. Where nothing
-    stored can answer, the study's default configuration is returned and the match says `default`. `rated` also
-    fills in the operations per run where they are not stored, `launches` the launches. Raises StoreError, StudyError,
+    stored can answer, the study's default configuration is returned and the match says `default`. `whole` also
+    fills in the launches and the operations per run where they are not stored. Raises StoreError, StudyError,
     SpaceError, DeviceError, and UsageError where a size or a choice is not exactly the study's.
     """
     for what, given, known in (("size", size, default_size(text)), ("choice", choices, default_choices(text))):
@@ -127,13 +130,7 @@ def best(
             raise UsageError(f"no value for the {what} {missing[0]!r}", hint=f"give all of {', '.join(known)}")
     location = locate(database)
     with open_records(location) as records:
-        found = best_in(records, str(location), text, size, choices, fingerprint, device, rated)
-        if launches:
-            from autotune.lookup.nearest import launched
-
-            asked = Question(text, problem_key(text, size, choices, fingerprint), {}, records, device, "", "", [])
-            found = found._replace(launches=launched(asked, found.configuration))
-        return found
+        return best_in(records, str(location), text, size, choices, fingerprint, device, whole)
 
 
 def best_in(
@@ -144,17 +141,17 @@ def best_in(
     choices: Choices,
     fingerprint: str,
     device: DeviceInfo | None,
-    rated: bool,
+    whole: bool,
 ) -> Best:
     """Return the best of open records; size and choices are the study's."""
     key = problem_key(text, size, choices, fingerprint)
     driver = "" if device is None else clean(device.driver)
     asked = Question(text, key, parameter_values(text), records, device, database, driver, [])
-    found = _exact(asked, rated)
+    found = _exact(asked, whole)
     if found is None:
         from autotune.lookup.nearest import answer
 
-        found = answer(asked, rated)
+        found = answer(asked, whole)
     return found
 
 
@@ -164,7 +161,7 @@ def stored_devices(database: str | None = None) -> list[tuple[str, str]]:
         return list(dict.fromkeys((fingerprint, name) for fingerprint, name, _ in records.devices()))
 
 
-def _exact(asked: Question, rated: bool) -> Best | None:
+def _exact(asked: Question, whole: bool) -> Best | None:
     """Answer where the fastest of this very problem stands as it was searched, its options with it; else None."""
     problem = asked.records.problem(asked.key)
     if problem is None:
@@ -177,10 +174,14 @@ def _exact(asked: Question, rated: bool) -> Best | None:
             return None
         configuration = {name: stored[name] for name in asked.values}
         options, flops = built(asked, configuration, told)
-        if options is None or (rated and flops is None and "flops" in (asked.text.table.get("work") or {})):
+        launches, counts = (
+            _launches(asked.text.table, table(told.made)),
+            "flops" in (asked.text.table.get("work") or {}),
+        )
+        if options is None or (whole and (not launches or (counts and flops is None))):
             return None
         best = found(asked, problem, asked.key, Match.EXACT, configuration, told, ranking, place)
-        return best._replace(options=options, flops=flops)
+        return best._replace(options=options, flops=flops, launches=launches)
     return None
 
 
@@ -214,6 +215,30 @@ def built(
     if not all(option in flags and option.isprintable() for option in rest):
         return None, flops
     return tuple(options), flops
+
+
+def _launches(study: Mapping[str, Any], made: Mapping[str, Any]) -> tuple[Launched, ...]:
+    """Return the launches that are stored with a trial; none where loops repeat some, or they are not the study's."""
+    named = {launch.get("entry") for launch in study.get("launch") or ()}
+    try:
+        stored, offsets = made["launches"], made.get("offsets") or [None] * len(made["launches"])
+        found = [
+            launched(entry, extents, local, offset or None)
+            for (entry, extents, local), offset in zip(stored, offsets, strict=True)
+        ]
+    except (KeyError, TypeError, ValueError):
+        return ()
+    return tuple(found) if "times" not in made and all(one.entry in named for one in found) else ()
+
+
+def launched(entry: str, extents: Sequence[int], local: Sequence[int] | None, offset: Sequence[int] | None) -> Launched:
+    """Return a launch that others tell of. Raises TypeError, ValueError for what is none."""
+    for values, least in ((extents, 1), (local, 1), (offset, 0)):
+        if values is not None and (
+            not 1 <= len(values) <= 3 or any(type(value) is not int or value < least for value in values)
+        ):
+            raise ValueError(f"{values!r:.60} are no extents")
+    return Launched(entry, tuple(extents), tuple(local) if local else None, tuple(offset) if offset else None)
 
 
 def _is_word(value: str) -> bool:

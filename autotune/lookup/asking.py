@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from autotune.errors import AutotuneError, DeviceError, SetupError
 from autotune.lookup.answer import LEFT_ASIDE, Best, Match, best_in, stored_devices
-from autotune.lookup.formats import FORMATS, RATE_FORMATS, flags
+from autotune.lookup.formats import FORMATS, WHOLE_FORMATS, flags
 from autotune.lookup.records import Records, open_records
 from autotune.store import locate, shown
 from autotune.study import StudyText, default_size, find_study, offered_choices
@@ -88,11 +88,11 @@ def parse(words: Sequence[str]) -> Asked | None:
     )
 
 
-def run(asked: Asked) -> int:
-    """Answer on stdout, say what to know about it on stderr, and return the exit code."""
+def run(asked: Asked, ask: Ask | None = None) -> int:
+    """Answer on stdout, say what to know about it on stderr, and return the exit code; `ask` as in `best_of`."""
     try:
         require_known("format", [asked.format], FORMATS, where="--format")
-        found, lines = best_of(asked, find_study(asked.study))
+        found, lines = best_of(asked, find_study(asked.study), ask)
         # Not by `render`: a look-up pays for every call and file on its way (benchmarks/trace.py).
         text: str = __import__(f"autotune.lookup.formats.{asked.format}", fromlist=["render"]).render(found)
     except AutotuneError as error:
@@ -113,12 +113,12 @@ def best_of(asked: Asked, text: StudyText, ask: Ask | None = None, label: str = 
     """
     size = parse_size(asked.sizes, default_size(text))
     choices = parse_choices(asked.choices, offered_choices(text))
-    location, rated = locate(asked.database), asked.format in RATE_FORMATS
+    location, whole = locate(asked.database), asked.format in WHOLE_FORMATS
     asks_here = asked.device is None or _is_index(asked.device)
     device = device_meant(asked.device, asked.database, ask) if asks_here else None
     with open_records(location) as records:
         device = device or _meant(str(asked.device), records, ask)
-        found = best_in(records, label or str(location), text, size, choices, device.fingerprint, device.info, rated)
+        found = best_in(records, label or str(location), text, size, choices, device.fingerprint, device.info, whole)
     return found, [*_beside(asked, text, found), *device.notes]
 
 
@@ -185,16 +185,14 @@ def _device_here(database: str | None, ask: Ask | None) -> Meant:
     """Return this machine's best device or, where it has none, the only one in the database."""
     try:
         return _asked(None, ask)
-    except SetupError:
+    except SetupError as error:
         stored = dict(stored_devices(database))
         if len(stored) > 1:
-            raise DeviceError("no OpenCL device here, and several are stored", hint=_choose(stored)) from None
+            raise DeviceError(f"{error.what}, and several are stored", hint=_choose(stored)) from None
         if not stored:
             raise
         (fingerprint,) = stored
-        return Meant(
-            fingerprint, None, (f"note: no OpenCL device here: answered for {fingerprint}, the only one stored",)
-        )
+        return Meant(fingerprint, None, (f"note: {error.what}: answered for {fingerprint}, the only one stored",))
 
 
 def _asked(selector: str | None, ask: Ask | None) -> Meant:
@@ -205,6 +203,16 @@ def _asked(selector: str | None, ask: Ask | None) -> Meant:
 
         info = find_device(selector)
     return Meant(info.fingerprint, info)
+
+
+def find_apart(selector: str | None) -> DeviceInfo:
+    """Find a device by a fork of this process, which has no threads: a driver may crash, or hang, as it is asked."""
+    from autotune import pool
+
+    pool.list_apart()
+    from autotune.devices import find_device
+
+    return find_device(selector)
 
 
 def _choose(stored: Iterable[str]) -> str:

@@ -35,25 +35,18 @@ class _Candidate(NamedTuple):
     match: Match
 
 
-def answer(asked: Question, rated: bool) -> Best:
+def answer(asked: Question, whole: bool) -> Best:
     """Answer as nearly as what is stored allows; with the study's default where nothing does."""
-    return _Nearest(asked, rated).answer()
-
-
-def launched(asked: Question, configuration: Mapping[str, Value]) -> tuple[Launched, ...]:
-    """Return the launches of a configuration as the study has them: anybody may have written what is stored of them."""
-    plan = _Nearest(asked, rated=False).problem.plan(configuration)
-    made = [Launched(one.entry, one.global_size, one.local_size, one.offset) for one in plan.launches]
-    return tuple(made[place] for place in plan.sequence)
+    return _Nearest(asked, whole).answer()
 
 
 class _Nearest:
     """One question, answered by the problems that may answer it, nearest first."""
 
-    def __init__(self, asked: Question, rated: bool) -> None:
+    def __init__(self, asked: Question, whole: bool) -> None:
         self.asked = asked
         self.key = asked.key
-        self.rated = rated
+        self.whole = whole
 
     def answer(self) -> Best:
         """Answer from the very problem asked for, whatever the driver, else from the nearest, else by the default."""
@@ -111,6 +104,7 @@ class _Nearest:
             self.key.choices,
             database=where,
             options=self._options(configuration),
+            launches=self._launches(configuration),
         )
 
     def _answer(self, candidate: _Candidate) -> Best | None:
@@ -133,13 +127,24 @@ class _Nearest:
         return self._built(best, candidate, told)
 
     def _built(self, best: Best, candidate: _Candidate, told: Told) -> Best:
-        """Fill in the build options and, where this size was measured, the operations per run."""
+        """Fill in the build options, the launches and, where this size was measured, the operations per run."""
         options, flops = None, None
         if candidate.match is Match.EXACT:
             options, flops = built(self.asked, best.configuration, told)
-        if flops is None and self.rated and best.measured_size == best.size:  # another's time says nothing of this work
+        if flops is None and self.whole and best.measured_size == best.size:  # another's time says nothing of this work
             flops = self.problem.flops(best.configuration)
-        return best._replace(options=self._options(best.configuration) if options is None else options, flops=flops)
+        options = self._options(best.configuration) if options is None else options
+        return best._replace(options=options, flops=flops, launches=self._launches(best.configuration))
+
+    def _launches(self, configuration: Mapping[str, Value]) -> tuple[Launched, ...]:
+        if not self.whole:
+            return ()
+        try:
+            plan = self.problem.plan(configuration)
+        except SpaceError:  # valid when it was searched: the device, or its driver, says otherwise now
+            return ()
+        made = [Launched(one.entry, one.global_size, one.local_size, one.offset) for one in plan.launches]
+        return tuple(made[place] for place in plan.sequence)
 
     def _options(self, configuration: Mapping[str, Value]) -> tuple[str, ...]:
         study = self.asked.text

@@ -245,6 +245,10 @@ def _connected(path: str) -> sqlite3.Connection:
         connection.execute("SELECT 1 FROM sqlite_master")
     except sqlite3.DatabaseError as error:
         connection.close()  # with it go the files that it made beside
+        if store.lacks_room(error):
+            connection = store.open_alone(path)
+            connection.execute(_NO_PROGRAM)
+            return connection
         if not store.may_not_be_written(path, error):
             raise
         return _as_it_is(path)

@@ -52,7 +52,7 @@ _lock = threading.Lock()
 def best_again(
     study: str | StudyText, device: str | None, size: Size | None, choices: Choices | None, database: str | None
 ) -> Best:
-    """Return what `answer.best` does, launches and operations included, for words as `autotune best` takes them.
+    """Return what `answer.best` does, whole, for words as `autotune best` takes them.
 
     The devices of this machine are asked for once in a process.
     """
@@ -79,8 +79,7 @@ def best_again(
         meant.fingerprint,
         database=database,
         device=meant.info,
-        rated=True,
-        launches=True,
+        whole=True,
     )
     if before is not None and key is not None and before == _stamped(files):
         with _lock:

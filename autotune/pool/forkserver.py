@@ -321,7 +321,7 @@ def _fork(channel: socket.socket, request: bytes, descriptors: Sequence[int]) ->
         channel.close()
         role, environment = pickle.loads(request)
         connection, log = descriptors
-        _become_worker(role, environment, connection, log, server)
+        become_worker(role, environment, connection, log, server)
     for descriptor in descriptors:
         os.close(descriptor)
     held = os.pidfd_open(pid)
@@ -336,7 +336,7 @@ def _be_named(role: str) -> None:
         Path("/proc/self/comm").write_text(f"autotune-{role}")
 
 
-def _become_worker(role: str, environment: Mapping[str, str], connection: int, log: int, server: int) -> NoReturn:
+def become_worker(role: str, environment: Mapping[str, str], connection: int, log: int, server: int) -> NoReturn:
     """Be what `python -m autotune.pool.worker` is."""
     code = 1
     try:

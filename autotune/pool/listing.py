@@ -6,25 +6,28 @@ start NVIDIA's driver as long again. And a driver may crash, or hang, as it is a
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import socket
 import subprocess
 import threading
+import time
+from collections.abc import Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autotune import devices
 from autotune.errors import SetupError
-from autotune.model import DeviceInfo
 from autotune.pool.allowance import lacks_processes
+from autotune.pool.forkserver import become_worker
 from autotune.pool.worker import FAULTS, LISTER
 from autotune.text import say
 
 if TYPE_CHECKING:
+    from autotune.model import DeviceInfo
     from autotune.pool.process import Process, Start
 
 _WORRY_S, _PATIENCE_S = 10.0, 110.0
@@ -36,6 +39,9 @@ _BEGIN_S = 30.0
 _KILL_S = 10.0
 """How long one has to end that is killed."""
 
+_LOOK_S = 0.001
+"""How often it is looked whether it has ended."""
+
 
 class Listing(threading.Thread):
     """Has a process list the devices, which `start_process` starts as it starts a worker."""
@@ -43,28 +49,37 @@ class Listing(threading.Thread):
     def __init__(self, start_process: Start) -> None:
         super().__init__(name="autotune-listing", daemon=True)
         self._start_process = start_process
+        self._connection: Connection | None = None
+        self._process: Process | None = None
         self._found: Future[list[DeviceInfo] | None] = Future()
         self._failed = ""
 
+    def begin(self) -> None:
+        """Start the process, by whichever thread. Raises OSError."""
+        ours, theirs = socket.socketpair()
+        self._connection = Connection(ours.detach())
+        with theirs, Path(os.devnull).open("wb") as nowhere:
+            self._process = self._start_process(LISTER, theirs.fileno(), nowhere.fileno(), {})
+
     def run(self) -> None:
-        """Start it and hand on what it answers; whatever goes wrong, there is no answer."""
-        found, process, code = None, None, 0
+        """Hand on what the process answers, started here if not yet; whatever goes wrong, there is no answer."""
+        found, code = None, 0
         try:
             with suppress(OSError, EOFError):
-                ours, theirs = socket.socketpair()
-                with Connection(ours.detach()) as connection:
-                    with theirs, Path(os.devnull).open("wb") as nowhere:
-                        process = self._start_process(LISTER, theirs.fileno(), nowhere.fileno(), {})
-                    found = self._hear(connection, process)
-            if process is not None and found is None:
-                process.kill()  # where it ends by itself, it has begun to
+                if self._connection is None:
+                    self.begin()
+                if self._connection is not None and self._process is not None:
+                    with self._connection:
+                        found = self._hear(self._connection, self._process)
+            if self._process is not None and found is None:
+                self._process.kill()  # where it ends by itself, it has begun to
                 with suppress(subprocess.TimeoutExpired):  # what hangs in the system does not end
-                    code = process.wait(_KILL_S)
+                    code = self._process.wait(_KILL_S)
             self._failed = self._failed or _judged(code)
         finally:
             self._found.set_result(found)
-        if process is not None:
-            process.wait()
+        if self._process is not None:
+            self._process.wait()
 
     def _hear(self, connection: Connection, process: Process) -> list[DeviceInfo] | None:
         """Return what it answers; None where it does not begin, or, which is a driver's fault, does not answer."""
@@ -83,6 +98,8 @@ class Listing(threading.Thread):
         """Return the devices; None where the process could not tell. Raises SetupError where a driver is at fault."""
         found = self._found.result()
         if self._failed:
+            from autotune import devices
+
             scarce = lacks_processes()  # for want of which a driver may abort: none of them is at fault
             hint = scarce or "; ".join(devices.faulty()) or "`clinfo` may tell which; reinstall or remove that driver"
             raise SetupError(self._failed, hint=hint)
@@ -101,16 +118,60 @@ def _judged(code: int) -> str:
     return f"an OpenCL driver here ends the process that asks for devices ({signal.Signals(-code).name})"
 
 
-def list_ahead(start_process: Start) -> None:
-    """Begin to list the devices: `devices.list_devices` waits for that, and lists them itself where it fails."""
+class _Child:
+    """A fork of this process, as `subprocess.Popen` would show it."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._code: int | None = None
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless it has ended and was waited for."""
+        if self._code is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """Kill it, whatever it is doing."""
+        self.send_signal(signal.SIGKILL)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return its exit code, negative for a signal. Raises TimeoutExpired."""
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
+        while self._code is None:
+            found, status = os.waitpid(self.pid, 0 if timeout is None else os.WNOHANG)
+            if found:
+                self._code = os.waitstatus_to_exitcode(status)
+            elif time.monotonic() >= deadline:
+                raise subprocess.TimeoutExpired(LISTER, timeout or 0)
+            else:
+                time.sleep(_LOOK_S)
+        return self._code
+
+
+def _forked(role: str, connection: int, log: int, environment: Mapping[str, str]) -> _Child:
+    own = os.getpid()
+    pid = os.fork()
+    if not pid:
+        become_worker(role, environment, connection, log, own)
+    return _Child(pid)
+
+
+def list_ahead(start_process: Start, *, at_once: bool = False) -> None:
+    """Begin to list the devices: `devices.list_devices` waits for that, and lists them itself where it fails.
+
+    `at_once`: the process is started by this thread, not by another.
+    """
     listing = Listing(start_process)
+    with suppress(OSError):  # no more processes may be started: no answer
+        if at_once:
+            listing.begin()
     listing.start()
+    from autotune import devices  # beside the process, where that is another
+
     devices.list_by(listing.answer)
 
 
 def list_apart() -> None:
-    """Begin to list the devices in a process that is started for that."""
-    from autotune.pool.process import spawned
-
+    """Begin to list the devices in a fork of this process, which has no other threads and has loaded no driver."""
     with suppress(RuntimeError):  # no more threads may be started
-        list_ahead(spawned)
+        list_ahead(_forked, at_once=True)

@@ -84,10 +84,18 @@ def problem_of(error: AutotuneError) -> dict[str, str]:
     error = for_others(error)
     return {
         "error": line(error.what),
-        "where": line(error.where),
-        "hint": line(error.hint),
+        "where": line(_asked(error.where)),
+        "hint": line(_asked(error.hint)),
         "detail": lines(error.detail),
     }
+
+
+def _asked(text: str) -> str:
+    """Return what is said of options of the command line in words of a request; a command is typed as it is."""
+    if "autotune " in text:
+        return text
+    text = re.sub(r"(?<!\S)--(size|choice|device|fix)\b", r"\1", text)
+    return re.sub(r"(?<!\S)-d(?=:)", "device", re.sub(r"(?<!\S)-d (?=\w)", "device=", text))
 
 
 def for_others(error: AutotuneError) -> AutotuneError:
@@ -100,6 +108,14 @@ def for_others(error: AutotuneError) -> AutotuneError:
     log.warning("%s", error)
     what, hint = re.split("[:;] ", error.what)[0], error.hint.replace(error.where or LABEL, LABEL)
     return StoreError(what, where=LABEL, hint=hint if hint and "/" not in hint else _LOGGED)
+
+
+def unknown_of(error: RequestValidationError) -> Refused | None:
+    """Return the answer to an address that no name or number of ours fits; None where something else is wrong."""
+    first = error.errors()[0]
+    if first["loc"][0] != "path":
+        return None
+    return Refused(404, f"nothing here is called {first['input']!r:.60}", hint=_HINT)
 
 
 def answer(error: AutotuneError) -> JSONResponse:
@@ -119,6 +135,8 @@ def install(app: FastAPI) -> None:
     async def invalid(_request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
         first = error.errors()[0]
+        if (unknown := unknown_of(error)) is not None:
+            return answer(unknown)
         where = ".".join(str(part) for part in first["loc"] if part != "body")
         if first["type"] == "json_invalid":
             where = "body"

@@ -57,17 +57,17 @@ def create_app(config: Config) -> FastAPI:
     # Before FastAPI's own route of that path, which only documents it.
     app.router.routes.append(Route("/v1/best", best, methods=["GET"]))
     app.include_router(routes.router)
-    app.openapi = lambda: _document(app)  # type: ignore[method-assign]
+    app.openapi = lambda: _document(app, config.root)  # type: ignore[method-assign]
     app.include_router(pages.router)
     answers.install(app)
     pages.install(app)
     return app
 
 
-def _document(app: FastAPI) -> dict[str, Any]:
+def _document(app: FastAPI, root: str) -> dict[str, Any]:
     """Return the API's document: FastAPI's, with how a token is sent, and errors in JSON on all routes."""
     if app.openapi_schema is None:
-        app.openapi_schema = FastAPI.openapi(app)
+        app.openapi_schema = FastAPI.openapi(app) | ({"servers": [{"url": root}]} if root else {})
         app.openapi_schema["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
         app.openapi_schema["security"] = [{"token": []}, {}]  # reading may be open to everybody
         for path in app.openapi_schema["paths"].values():

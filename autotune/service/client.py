@@ -81,7 +81,6 @@ class Server:
     ) -> Best:
         """Return the best that the server knows for a study, a device and a size, as `autotune.best` does here.
 
-        But for its `launches`, which no server tells: there are none.
         A path asks for the study of exactly that text. A server that is away is answered for by its last good answer.
         """
         return self.best_and_notes(study, device=device, size=size, choices=choices)[0]

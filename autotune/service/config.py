@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import re
 import shlex
 import ssl
 from dataclasses import dataclass, field
@@ -36,7 +37,8 @@ class Config:
     """A server. `name` is what its queue is stored under: several servers may share a database.
 
     `database` is a path or a URL, `host` and `port` where it listens, `certificate` and `key` the PEM files of its TLS.
-    `behind_proxy`: a reverse proxy encrypts, and says who asks. `names` are the host names by which it may be called,
+    `behind_proxy`: a reverse proxy encrypts, and says who asks. `root` is the path below which browsers find the
+    server, such as `/tune`, where a proxy takes that off. `names` are the host names by which it may be called,
     besides those of loopback. `allow_python` runs references in Python of whoever may have searches run. `read_only`
     serves what is stored and takes nothing. `limits` bound what is asked. `on` is the scheduler of the cluster that its
     searches run on; None: this machine. `best_age_s` is for how long a look-up may be answered as before.
@@ -48,6 +50,7 @@ class Config:
     certificate: Path | None = None
     key: Path | None = None
     behind_proxy: bool = False
+    root: str = ""
     names: tuple[str, ...] = ()
     allow_python: bool = False
     read_only: bool = False
@@ -69,6 +72,9 @@ class Config:
 
 def require_safe(config: Config, has_tokens: bool) -> None:
     """Raise UsageError for a server that others could reach without saying who they are, or in clear text."""
+    if config.root and not _ROOT.fullmatch(config.root):
+        hint = "write it as in an address, from its first slash: /tune"
+        raise UsageError(f"{config.root!r:.60} is no path", where="--root-path", hint=hint)
     if (config.certificate is None) != (config.key is None):
         raise UsageError("a certificate and its key go together", where="--tls-cert, --tls-key", hint="give both")
     if config.certificate is not None and config.key is not None:
@@ -103,4 +109,5 @@ def _require_pair(certificate: Path, key: Path) -> None:
         raise UsageError(f"cannot be used together: {error.strerror}", where=where, hint=hint) from None
 
 
+_ROOT = re.compile(r"(/[A-Za-z0-9._~-]+)+")
 _ADD = "autotune token add NAME --role run"

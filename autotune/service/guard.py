@@ -84,7 +84,7 @@ class Guard:
 
         async def safely(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], *self._headers]
+                message["headers"] = [*map(self._placed, message["headers"]), *self._headers]
             elif bare:
                 message["body"] = b""
             await send(message)
@@ -105,6 +105,14 @@ class Guard:
             if not isinstance(error.__cause__, AutotuneError):
                 raise
             log.warning("an answer to %s breaks off: %s", scope["path"], error.__cause__)
+
+    def _placed(self, header: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
+        """Have a browser look, and send what it keeps, below the path that a proxy has taken off."""
+        name, value = header
+        root = self._config.root.encode()
+        if root and name == b"location" and value.startswith(b"/"):
+            return name, root + value
+        return name, value.replace(b"Path=/", b"Path=" + root) if root and name == b"set-cookie" else value
 
     def _require_name(self, headers: dict[bytes, bytes], version: str) -> None:
         host = re.sub(r":\d*$", "", headers.get(b"host", b"").decode("latin-1")).lower()

@@ -77,9 +77,10 @@ class Transport:
                 f"{url!r:.100} is no server", where="--server", hint="write https://HOST or http://127.0.0.1:8080"
             )
         self._secure = parts.scheme == "https"
+        self._given = "AUTOTUNE_TOKEN" if token is None else "token"
         self.token = token if token is not None else os.environ.get("AUTOTUNE_TOKEN") or None
         if self.token is not None and not (self.token.isascii() and self.token.isprintable()):
-            raise UsageError("holds what no token does", where="AUTOTUNE_TOKEN", hint="autotune token add makes one")
+            raise UsageError("holds what no token does", where=self._given, hint="autotune token add makes one")
         if self.token is not None and not self._secure and not is_loopback(self._host):
             raise UsageError("the token would travel in clear text", where=self.url, hint="call it by https://")
 
@@ -156,7 +157,7 @@ class Transport:
         except UNSOUND:
             what, where, hint, detail = f"answers {reply.status}", "", "is this a server of autotune?", ""
         if reply.status == 401:
-            hint = "set AUTOTUNE_TOKEN to one that autotune token add has made"
+            hint = f"set {self._given} to one that autotune token add has made"
         error = ServerRefuses(reply.status, what, where=where, hint=hint, detail=detail)
         raise error.at(self.url)
 

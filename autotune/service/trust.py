@@ -11,7 +11,7 @@ from typing import Any
 
 from autotune.errors import UsageError
 from autotune.identity import STUDY_NAME, macro_fault, name_fault, value_fault
-from autotune.lookup import Best, Match
+from autotune.lookup import Best, Launched, Match, launched
 from autotune.store import UNSOUND
 from autotune.text import LARGEST_SIZE, line
 
@@ -84,6 +84,7 @@ def _best(told: Mapping[str, Any], flops: str | None) -> Best:
         trials=int(told["trials"]),
         options=tuple(_option(option) for option in told["options"]),
         flops=None if flops is None else _number(float(flops)),
+        launches=tuple(_launch(**launch) for launch in told.get("launches", ())),
     )
 
 
@@ -105,6 +106,10 @@ def _number(told: object) -> float:
     if isinstance(told, bool) or not isinstance(told, int | float) or not math.isfinite(told) or told < 0:
         raise ValueError(f"{told!r:.60} is no time")
     return told
+
+
+def _launch(**told: Any) -> Launched:
+    return launched(_matching(told["kernel"], "[A-Za-z_][A-Za-z0-9_]*"), told["global"], told["local"], told["offset"])
 
 
 def _option(told: object) -> str:

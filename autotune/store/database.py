@@ -31,6 +31,7 @@ from autotune.store.location import (
     require_place,
     require_writable,
 )
+from autotune.store.mounts import open_alone
 from autotune.text import installing
 
 CONNECT_S = 5
@@ -75,14 +76,18 @@ def open_engine(location: Location) -> Engine:
     return engine
 
 
-def open_as_it_is(location: Location) -> Engine:
-    """Return an engine that reads a file which may not be written, and writes nothing beside it."""
+def open_as_it_is(location: Location, *, alone: bool = False) -> Engine:
+    """Return an engine that reads a file which may not be written, and writes nothing beside it.
+
+    `alone`: as `location.open_alone` does, by one connection.
+    """
     path = location.path
 
     def connect() -> sqlite3.Connection:
-        return sqlite3.connect(as_it_is(path), uri=True, check_same_thread=False)
+        return open_alone(path) if alone else sqlite3.connect(as_it_is(path), uri=True, check_same_thread=False)
 
-    engine = create_engine("sqlite://", creator=connect, poolclass=QueuePool, pool_logging_name=_QUIET)
+    pool = StaticPool if alone else QueuePool
+    engine = create_engine("sqlite://", creator=connect, poolclass=pool, pool_logging_name=_QUIET)
     event.listen(engine, "connect", lambda connection, _record: _require_ours(connection, path))
     event.listen(engine, "begin", _begin_sqlite)
     return engine

@@ -9,10 +9,12 @@ import errno
 import fcntl
 import os
 import re
+import sqlite3
 import tempfile
 from pathlib import Path
 
 from autotune.errors import StoreError
+from autotune.store.location import BUSY_S
 
 NETWORK_FILE_SYSTEMS = frozenset({
     "9p", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "fuse.ceph", "fuse.gcsfuse", "fuse.glusterfs",
@@ -60,3 +62,18 @@ def takes_locks(path: str) -> bool:
     except OSError as error:
         return error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
     return True
+
+
+def lacks_room(error: object) -> bool:
+    """Say whether SQLite's error is that the disk has no room for the shared memory of WAL.
+
+    Nobody is at work on the file then, with whom the memory would be shared: it would be there.
+    """
+    return getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_IOERR_SHMSIZE
+
+
+def open_alone(path: str) -> sqlite3.Connection:
+    """Return a connection that needs no shared memory, since it keeps all others out: who opens it meanwhile waits."""
+    connection = sqlite3.connect(path, timeout=BUSY_S, check_same_thread=False)
+    connection.execute("PRAGMA locking_mode=EXCLUSIVE")
+    return connection

@@ -47,6 +47,7 @@ from autotune.store.location import (
     require_place,
 )
 from autotune.store.migrations import is_current, migrate
+from autotune.store.mounts import lacks_room
 from autotune.store.moving import Moving
 from autotune.store.records import device_columns, device_of, key_of, now, ordered
 from autotune.store.schema import devices, problems, searches, trials
@@ -79,12 +80,12 @@ class Store(Attempts, Moving):
 
     @classmethod
     def to_read(cls, database: str | None = None) -> Self:
-        """Open what is only read: also a file that may not be written, as it is. One that is not there, or has no byte,
-        is empty, and stays so.
+        """Open what is only read: also a file that may not be written, as it is, or on a disk that is full. One that is
+        not there, or has no byte, is empty, and stays so.
 
         Raises StoreError as `open` does, and for such a file of another version.
         """
-        location = locate(database)
+        location, alone = locate(database), False
         if not location.url:
             require_place(location)
             if holds_nothing(location.path):
@@ -93,10 +94,11 @@ class Store(Attempts, Moving):
             try:
                 return cls.open(database)
             except StoreError as error:
-                said = error.__cause__
-                if location.url or not may_not_be_written(location.path, getattr(said, "orig", said)):
+                said = getattr(error.__cause__, "orig", error.__cause__)
+                alone = not location.url and lacks_room(said)
+                if location.url or not (alone or may_not_be_written(location.path, said)):
                     raise
-        store = cls(open_as_it_is(location), location)
+        store = cls(open_as_it_is(location, alone=alone), location)
         try:
             with store._reading() as connection:
                 if is_current(connection, store.where):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import groupby, islice, product
 from operator import attrgetter
 from typing import NamedTuple
 
-from autotune.errors import SpaceError, StudyError, UsageError
+from autotune.errors import AutotuneError, SpaceError, StudyError, UsageError
 from autotune.identity import Choices, Configuration, ProblemKey, Size, in_order, size_order
 from autotune.lookup.answer import Best, Match, best_in, table
 from autotune.lookup.architecture import architecture
@@ -18,6 +18,9 @@ from autotune.lookup.records import Records, open_records
 from autotune.store import device_of, locate, shown
 from autotune.study import Buffer, Plan, Problem, Study, StudyText, as_begun, ends_of, problem_key
 from autotune.text import LARGEST_SIZE, command, placed
+
+_MOST_PROBES = 27
+"""At so many sizes near its own a study's default is looked for: three sizes, each in three ways."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +54,16 @@ class Artefact(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """A study with some choices: its entries by device and size, and its default where that is valid.
+    """A study with some choices: its entries by device and size, and its defaults, its own first.
 
+    The others are the nearest valid configurations at sizes of other divisors, where those before are not valid.
     `without` counts the devices and sizes at which nothing stored can serve: none passed, or none is the study's.
     """
 
     study: Study
     choices: Choices
     entries: tuple[Entry, ...]
-    default: Entry | None
+    defaults: tuple[Entry, ...]
     without: int = 0
     changed: int = 0
     """Devices and sizes of which only another text of the study, or of its kernel, was searched."""
@@ -68,8 +72,8 @@ class Catalogue:
 
     @property
     def all(self) -> tuple[Entry, ...]:
-        """The entries and the default, last."""
-        return self.entries if self.default is None else (*self.entries, self.default)
+        """The entries and the defaults, last."""
+        return (*self.entries, *self.defaults)
 
     def keeping(self, places: Container[int]) -> Catalogue:
         """Return it with those of `all` at these places, which tell what they lose at each other's sizes alone."""
@@ -78,7 +82,8 @@ class Catalogue:
             own = (at for at, other in enumerate(self.entries) if other.device == entry.device)
             lost = tuple(loss for at, loss in zip(own, entry.lost, strict=True) if at in places)
             entries += [replace(entry, lost=lost)] * (place in places)
-        return replace(self, entries=tuple(entries), default=self.default if len(self.entries) in places else None)
+        defaults = (one for at, one in enumerate(self.defaults, len(self.entries)) if at in places)
+        return replace(self, entries=tuple(entries), defaults=tuple(defaults))
 
 
 def left_out(refused: Iterable[StudyError]) -> Iterator[str]:
@@ -139,8 +144,8 @@ def collect(
     if not entries:
         raise UsageError(f"no verified configuration is stored of {study.name}", where=str(location))
     changed = 0 if devices or sizes else others
-    without, default = len(wanted) - len(entries) - len(refused), _default(study, choices)
-    return Catalogue(study, choices, tuple(entries), default, without, changed, tuple(refused))
+    without = len(wanted) - len(entries) - len(refused)
+    return Catalogue(study, choices, tuple(entries), tuple(_defaults(study, choices)), without, changed, tuple(refused))
 
 
 def _with_losses(entries: Sequence[Entry], records: Records) -> Iterator[Entry]:
@@ -183,16 +188,38 @@ def _named(
     return [problem_key(text, size, choices, device) for size in sizes for device in devices]
 
 
-def _default(study: Study, choices: Choices) -> Entry | None:
-    """Return the study's default configuration on a device that is not known; None where it cannot be told."""
+def _defaults(study: Study, choices: Choices) -> Iterator[Entry]:
+    """Yield the default configuration on a device that is not known, and what stands in for it at other sizes.
+
+    A constraint such as `N % VECTOR == 0` leaves no one configuration valid everywhere. Nothing where the study's own
+    cannot be told.
+    """
+    found = list[Entry]()
+    for less in islice(product(*((0,) if name in study.fixed else (0, 1, 2) for name in study.sizes)), _MOST_PROBES):
+        size = {name: most - one for (name, most), one in zip(study.sizes.items(), less, strict=True)}
+        if any(value < 1 for value in size.values()):
+            continue
+        try:
+            problem = Problem(study, size, choices)
+            if any(_may_run(problem, one.best.configuration) for one in found):
+                continue
+            configuration = problem.default
+            plan, ends = _begun(problem, configuration)
+        except AutotuneError:
+            if not found:
+                return
+            continue
+        best = Best(study.name, configuration, Match.DEFAULT, (), "", problem.size, choices, options=plan.options)
+        found.append(Entry(best, problem, plan, ends, ""))
+        yield found[-1]
+
+
+def _may_run(problem: Problem, configuration: Configuration) -> bool:
     try:
-        problem = Problem(study, None, choices)
-        configuration = problem.default
-        plan, ends = _begun(problem, configuration)
-    except (SpaceError, StudyError):
-        return None
-    best = Best(study.name, configuration, Match.DEFAULT, (), "", problem.size, choices, options=plan.options)
-    return Entry(best, problem, plan, ends, "")
+        problem.valid(configuration, problem.values)
+    except SpaceError:
+        return False
+    return True
 
 
 def _begun(problem: Problem, configuration: Configuration) -> tuple[Plan, dict[str, str]]:

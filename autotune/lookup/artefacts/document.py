@@ -25,7 +25,7 @@ def render(catalogue: Catalogue, *, embed: bool = False) -> Artefact:
         "sizes": list(study.sizes),
         "source": study.source if embed else None,
         "entries": [_entry(entry) for entry in catalogue.entries],
-        "default": None if catalogue.default is None else _entry(catalogue.default),
+        "default": _entry(catalogue.defaults[0]) if catalogue.defaults else None,
     }
     known = plain(found, nulls=True)
     text = in_quotes(json.dumps(known, indent=1, ensure_ascii=False, allow_nan=False), pairs=True)

@@ -15,6 +15,9 @@ from autotune.lookup.artefacts.geometry import ArgumentText, Geometry, LaunchTex
 from autotune.lookup.losses import MOST_SIZES
 from autotune.text import c_comment
 
+_FLOATS = ("half", "float", "double")
+"""Types of scalars that a program is given as a double, whole or not."""
+
 
 def render(catalogue: Catalogue, *, embed: bool = False, prefix: str | None = None) -> Artefact:
     """Return the header; `embed`: with the kernel's text; `prefix`: what all of its names begin with.
@@ -37,7 +40,8 @@ class _Header:
         self.parameters = ", ".join(f"long long {name}" for name in self.names.values()) or "void"
         self.passed = ", ".join(self.names.values())
         said, unsaid = self._said(catalogue)
-        self.unsaid_default = unsaid.pop(len(catalogue.entries), None)
+        defaults = [unsaid.pop(place, None) for place in range(len(catalogue.entries), len(catalogue.all))]
+        self.unsaid_default = defaults[0] if defaults else None
         if len(unsaid) == len(catalogue.entries):
             raise unsaid[0]
         self.found = list(said.values())
@@ -58,9 +62,14 @@ class _Header:
         said, unsaid = dict[int, Geometry](), dict[int, StudyError]()
         for place, entry in enumerate(catalogue.all):
             try:
-                said[place] = geometry(entry, self.names, self.p)
+                found = geometry(entry, self.names, self.p)
             except StudyError as error:
                 unsaid[place] = error
+                continue
+            if (
+                place <= len(catalogue.entries) or not found.unsayable
+            ):  # no program asks for a default's other size alone
+                said[place] = found
         return said, unsaid
 
     def text(self, embed: bool) -> str:
@@ -120,7 +129,7 @@ class _Header:
 
 typedef enum {{ {p}_NONE, {p}_EXACT, {p}_NEAREST_SIZE, {p}_SAME_ARCHITECTURE, {p}_DEFAULT }} {p}_match;
 
-/* What is stored of one device and size; all empty but the sizes, options and variant for the default. */
+/* What is stored of one device and size; all empty but the sizes, options and variant for defaults. */
 typedef struct {{
     const char *device_name;   /* CL_DEVICE_NAME */
     const char *device;        /* the fingerprint of its model */
@@ -138,7 +147,6 @@ typedef struct {{ const {p}_entry *entry; {p}_match match; }} {p}_selection;
 
     def _entries(self) -> str:
         rows = list(map(self._entry, range(len(self.catalogue.all))))
-        default = len(self.catalogue.entries) if self.catalogue.default else -1
         patterns = [
             f"    {{ {string(name)}, {string(word)} }},"
             for name in dict.fromkeys(entry.architecture for entry in self.catalogue.entries)
@@ -149,7 +157,7 @@ typedef struct {{ const {p}_entry *entry; {p}_match match; }} {p}_selection;
         return "\n".join([
             f"static const int {p}_lost_[] = {{", *lost, "};",
             f"static const {p}_entry {p}_entries[] = {{", *rows, "};",
-            f"#define {p}_ENTRY_COUNT {count}\n#define {p}_DEFAULT_ENTRY {default}\n",
+            f"#define {p}_ENTRY_COUNT {count}\n#define {p}_DEFAULT_COUNT {len(rows) - count}\n",
             "/* Words in the names of devices: # is a digit, * some, % a hexadecimal one. */",
             f"static const char *const {p}_architectures_[][2] = {{", *patterns, "    { 0, 0 }\n};",
         ])  # fmt: skip
@@ -266,8 +274,8 @@ typedef struct {{ const {p}_entry *entry; {p}_match match; }} {p}_selection;
 
     def _scalar(self, name: str) -> str:
         values = [argument for one in self.variants for argument in one.arguments if argument.name == name]
-        kind = "double" if any("." in one.value or "e" in one.value.lower() for one in values) else "long long"
-        return self._per_argument(f"{kind} {{p}}_scalar_{name}_", name, lambda one: f"return {one.value};")
+        kind = "double" if any(one.type in _FLOATS for one in values) else "long long"
+        return self._per_argument(f"{kind} {{p}}_scalar_{name}_", name, lambda one: f"return ({kind})({one.value});")
 
     def _ends(self, name: str) -> str:
         head = f"const char *{{p}}_ends_{name}_"

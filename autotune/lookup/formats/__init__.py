@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 FORMATS = ("table", "json", "defines", "header", "shell", "toml")
 """The formats, each the name of a file in this folder with a function `render`."""
 
-RATE_FORMATS = ("table",)
-"""Formats that show a rate, for which the study's expression of its operations is evaluated."""
+WHOLE_FORMATS = ("table", "json", "toml")
+"""Formats that show a rate or launches, for which the study's expressions are evaluated where neither is stored."""
 
 
 def render(best: Best, format: str) -> str:

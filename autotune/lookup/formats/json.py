@@ -12,12 +12,14 @@ def render(best: Best) -> str:
     """Return one object: `configuration` an object, times in nanoseconds, null where nothing was measured.
 
     `options` are all build options: a `-D` for each choice, parameter and computed define, and the study's flags.
+    `launches` are those of a run in order: `kernel`, `global`, and `local` and `offset`, null where the driver decides.
     """
     fields = {
         "study": best.study,
         "match": best.match.value,
         "configuration": dict(best.configuration),
         "options": best.options,
+        "launches": [one.plain() for one in best.launches],
         "time_ns": best.time_ns,
         "interval_ns": best.interval_ns,
         "runs": best.runs,

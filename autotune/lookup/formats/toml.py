@@ -12,7 +12,10 @@ from autotune.text import in_quotes
 
 
 def render(best: Best) -> str:
-    """Return a TOML document with the tables `configuration`, `size` and `choices`; `options` as in JSON."""
+    """Return a TOML document with the tables `configuration`, `size` and `choices`; `options` as in JSON.
+
+    So are `launches`, without what is null there.
+    """
     head: dict[str, Any] = {"study": best.study, "device": best.device, "match": best.match.value}
     if best.time_ns is not None:
         head |= {"time_ns": best.time_ns, "measured_on": best.measured_on, "driver": best.driver}
@@ -22,6 +25,9 @@ def render(best: Best) -> str:
     lines = _entries(head)
     for name, table in tables.items():
         lines += ["", f"[{name}]", *_entries(table)]
+    for launch in best.launches:
+        given = {name: value for name, value in launch.plain().items() if value is not None}
+        lines += ["", "[[launches]]", *_entries(given)]
     lines.append("")
     return in_quotes("\n".join(lines), pairs=False)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,7 +17,7 @@ from starlette.exceptions import HTTPException
 from autotune import __version__
 from autotune.errors import AutotuneError
 from autotune.reports import page
-from autotune.service.answers import Refused, problem_of, status_of
+from autotune.service.answers import Refused, problem_of, status_of, unknown_of
 from autotune.service.callers import caller_of, csrf_token
 from autotune.service.pages.lessons import Lessons
 from autotune.service.state import Service
@@ -27,6 +28,9 @@ FOLDER = Path(__file__).parent.parent
 STATIC = (FOLDER / "static", page.STATIC)
 
 KINDS = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
+
+_ADDRESS = re.compile(r"""\b(href|src|action|hx-get|hx-post|sse-connect|data-trials)="(?=/)""")
+"""Attributes of the templates that hold an address of this server."""
 
 Word = Annotated[str, Query(max_length=200)]
 
@@ -109,6 +113,8 @@ def show(request: Request, template: str, data: dict[str, Any], status: int = 20
             read_only=service.config.read_only,
         )
     )
+    if root := service.config.root:  # what a template is given has its quotation marks escaped: this is none of it
+        html = _ADDRESS.sub(rf"\g<0>{root}", html)
     return HTMLResponse(html, status, {"Cache-Control": "no-store", "Vary": "Accept"})
 
 
@@ -143,7 +149,10 @@ def _error(request: Request, error: Exception) -> Response:
     elif isinstance(error, HTTPException):
         status, told = error.status_code, problem_of(Refused(error.status_code, str(error.detail)))
     else:
-        status, told = 422, problem_of(Refused(422, "the address holds what this page does not take"))
+        assert isinstance(error, RequestValidationError)
+        unfit = unknown_of(error) or Refused(422, "the address holds what this page does not take")
+        unfit.hint = ""  # which is for programs
+        status, told = unfit.status, problem_of(unfit)
     if status == 401 and not request.headers.get("hx-request"):
         return go(f"/login?to={request.url.path}")
     return show(request, "error.html", {"status": status, **told}, status)

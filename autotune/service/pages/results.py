@@ -102,9 +102,13 @@ def problem(request: Request, service: Opened, caller: Reader, number: Number) -
     }
     try:
         with open_records(locate(service.config.database)) as records:
-            data["best"], answer = views.best_of_problem(service, records, number, found.key, service.studies.of)
+            data["best"], answer = views.best_of_problem(
+                service, records, number, found.key, service.studies.of, whole=True
+            )
         data["key"]["size"] = data["best"]["size"]
-        data["forms"] = [] if answer is None else snippets.forms(answer, str(request.base_url).rstrip("/"))
+        data["forms"] = (
+            [] if answer is None else snippets.forms(answer, str(request.base_url).rstrip("/") + service.config.root)
+        )
     except AutotuneError as error:
         data["error"] = line(for_others(error).what)
     return show(request, "problem.html", data, title=_title(found.key))

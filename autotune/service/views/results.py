@@ -112,18 +112,18 @@ def asked_once(text_of: TextOf) -> TextOf:
 
 
 def best_of_problem(
-    service: Service, records: Records, number: int, key: ProblemKey, text_of: TextOf
+    service: Service, records: Records, number: int, key: ProblemKey, text_of: TextOf, *, whole: bool = False
 ) -> tuple[Json, Best | None]:
     """A stored problem's best as `best_json` has it, and the answer itself.
 
-    Where no study of that name is here, or it can say nothing of this problem, neither `match` nor `options` are known
-    (None), nor is there an answer that forms could be made of. Raises AutotuneError.
+    Where no study of that name is here, or it can say nothing of this problem, `match`, `options` and `launches` are
+    None, not known, nor is there an answer that forms could be made of. Raises AutotuneError.
     """
     info = service.machine.of_model(key.device)
     try:
         text = text_of(key.study, key.kernel_hash, key.study_hash)
         size = {name: key.size[name] for name in default_size(text) if name in key.size}  # in the study's order
-        best = best_in(records, "", text, size, key.choices, key.device, info, False)
+        best = best_in(records, "", text, size, key.choices, key.device, info, whole)
     except StoreError:
         raise
     except AutotuneError as without:
@@ -133,7 +133,14 @@ def best_of_problem(
             raise AutotuneError(f"{without.what}; {error.what}") from None
         size = service.studies.in_order(key.study, key.size)
         notes = [*alone.notes, f"told without its study: {line(without.what)}"]
-        return {**best_json(alone), "size": size, "notes": notes, "match": None, "options": None}, None
+        return {
+            **best_json(alone),
+            "size": size,
+            "notes": notes,
+            "match": None,
+            "options": None,
+            "launches": None,
+        }, None
     return best_json(best), best
 
 
@@ -148,6 +155,7 @@ def best_json(best: Best) -> Json:
         "measured_size": None if best.measured_size is None else dict(best.measured_size),
         "notes": list(best.notes),
         "options": list(best.options),
+        "launches": [one.plain() for one in best.launches],
     }
 
 
