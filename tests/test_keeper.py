@@ -24,7 +24,7 @@ from autotune.pool import blame
 from autotune.pool import keeper as module
 from autotune.pool.data import compute
 from autotune.pool.keeper import Cancelled, Keeper
-from autotune.pool.process import WorkerDied, WorkerProcess, unready
+from autotune.pool.process import WorkerDied, WorkerProcess, last_words, unready
 from autotune.study import Buffer, Launch, Plan, Problem, Tolerance
 from tests.studies import study
 
@@ -289,3 +289,16 @@ def test_an_error_at_no_line_may_be_the_machines() -> None:
 def test_every_signal_can_be_told() -> None:
     assert "(SIGSEGV)" in str(WorkerDied("run", 0, signal.SIGSEGV, ""))
     assert "(signal 40)" in str(WorkerDied("run", 0, 40, ""))
+
+
+@pytest.mark.parametrize(
+    ("log", "words"),
+    [
+        ("PLEASE submit a bug report to https://x and include the crash backtrace.\n", ""),
+        ("too much local memory\n\nPLEASE submit a bug report to https://x.\n", "too much local memory"),
+        ("first\n last \n", "last"),
+        ("", ""),
+    ],
+)
+def test_a_worker_that_died_is_told_by_its_last_words(log: str, words: str) -> None:
+    assert last_words(log) == words
