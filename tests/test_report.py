@@ -29,6 +29,7 @@ def test_a_line_of_the_whole_source_is_given_as_file_and_line(given: str) -> Non
 def test_the_first_error_is_found_below_warnings() -> None:
     assert first_error("a.cl:1: warning: so\na.cl:2: error: no\na.cl:3: error: not") == "a.cl:2: error: no"
     assert first_error("") == ""
+    assert first_error("Compilation failed\nUnrecognized build options: -x") == "Unrecognized build options: -x"
     assert (
         first_error("Error(s) while linking:\nCannot find symbol op\nmore")
         == "Error(s) while linking: Cannot find symbol op"

@@ -77,7 +77,8 @@ def first_error(log: str) -> str:
     log = re.sub(r"(?<!\S)\S*/tempfile_\w+\.cl", "kernel", log)  # where PoCL keeps the source for a moment
     log = re.sub(r" <Spelling=/[^<>\n]*>", "", log)  # where a macro of OpenCL's own stands in its headers
     lines = [line.strip() for line in log.splitlines() if line.strip()]
-    told = (n for n, line in enumerate(lines) if re.search(r"\berror(s|\b)|invalid|fatal", line, re.IGNORECASE))
+    failure = re.compile(r"\berror(s|\b)|invalid|fatal|unrecognized build", re.IGNORECASE)
+    told = (n for n, line in enumerate(lines) if failure.search(line))
     first = next(told, 0)
     more = re.search(r"[a-z](?<!error):$", "".join(lines[first : first + 1])) is not None
     return " ".join(lines[first : first + 1 + more])
