@@ -101,7 +101,7 @@ class DeviceInfo:
         Vendor, normalised name, compute units and, where it belongs to the device and not to the
         host, memory in GiB: `nvidia-h200-132cu-140g`. Index, driver and platform have no part in it.
         """
-        parts = [self.vendor_name, _slug(_plain_name(self.name, self.vendor_name)), f"{self.compute_units}cu"]
+        parts = [self.vendor_name, _slug(_plain_name(self)), f"{self.compute_units}cu"]
         if self.kind != "cpu":
             parts.append(f"{round(self.memory / 2**30)}g")
         return "-".join(part for part in parts if part)
@@ -125,12 +125,18 @@ _VENDORS = {
 }
 
 
-def _plain_name(name: str, vendor: str) -> str:
-    """Drop what varies between drivers for the same device: PoCL's prefixes, trade marks, the vendor."""
-    name = re.sub(r"^(pthread|basic|cpu(-minimal)?)-", "", name)
-    name = re.sub(r"^(generic|x86-64(-v\d)?|haswell|skylake(-avx512)?|znver\d|icelake-\w+|sapphirerapids)-", "", name)
+def _plain_name(device: DeviceInfo) -> str:
+    """Drop what varies between drivers for the same device: PoCL's prefixes, Mesa's versions, trade marks, the vendor.
+
+    PoCL names the processor that it compiles for before the model, and at the end of its version.
+    """
+    name = re.sub(r"^(pthread|basic|cpu(-minimal)?)-", "", device.name)
+    words = device.opencl_version.split("-")
+    targets = ("-".join(words[at:]) + "-" for at in range(len(words)))
+    name = name.removeprefix(next(filter(name.startswith, targets), ""))
+    name = re.sub(r"\([^()]*\)", lambda found: "" if re.search("LLVM|DRM", found[0]) else found[0], name)
     name = re.sub(r"\((R|TM|C)\)|\bCPU\b|\bProcessor\b|@.*$", " ", name, flags=re.IGNORECASE)
-    return re.sub(rf"\b{re.escape(vendor)}\b", " ", name, flags=re.IGNORECASE)
+    return re.sub(rf"\b{re.escape(device.vendor_name)}\b", " ", name, flags=re.IGNORECASE)
 
 
 def _slug(text: str) -> str:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from autotune.devices import Session, environment, list_devices, open_session
+from autotune.devices import Session, environment, list_devices, open_session, traits
+from autotune.model import DeviceInfo
 from autotune.store import Store
 from autotune.study import Problem
 from tests import postgres
@@ -104,6 +105,28 @@ def postgres_server() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def session() -> Session:
+def cpu() -> DeviceInfo:
+    """The first CPU here, which pip's PoCL drives unless OCL_ICD_VENDORS names another driver."""
+    return next(device for device in list_devices() if device.kind == "cpu")
+
+
+@pytest.fixture(scope="module")
+def session(cpu: DeviceInfo) -> Session:
     """A session on the CPU."""
-    return open_session(next(device for device in list_devices() if device.kind == "cpu"))
+    return open_session(cpu)
+
+
+@pytest.fixture
+def links(cpu: DeviceInfo) -> None:
+    """Skips where the driver calls no linker as it launches, as PoCL's does."""
+    if not traits(cpu).builds_at_launch:
+        pytest.skip(f"{cpu.name} needs no linker")
+
+
+@pytest.fixture(autouse=True)
+def doubles(request: pytest.FixtureRequest) -> None:
+    """Skips a test marked `doubles` where the CPU's driver has no `double`."""
+    if request.node.get_closest_marker("doubles"):
+        cpu = request.getfixturevalue("cpu")
+        if "cl_khr_fp64" not in cpu.extensions:
+            pytest.skip(f"{cpu.name} has no double")

@@ -28,7 +28,7 @@ def prepared(session: Session, kind: str, access: str) -> tuple[Arena, list[Guar
     return arena, arena.prepare(Plan("", (), (), buffers))
 
 
-@pytest.mark.parametrize("kind", ["char", "short", "int", "float", "double"])
+@pytest.mark.parametrize("kind", ["char", "short", "int", "float", pytest.param("double", marks=pytest.mark.doubles)])
 @pytest.mark.parametrize(("a", "b"), [(1.0, 0.0), (2.0, 0.0), (2.0, 1.0), (0.0, 2.0)], ids=str)
 def test_a_run_over_the_ends_of_input_and_output_alike_shows(session: Session, kind: str, a: float, b: float) -> None:
     _, buffers = prepared(session, kind, "inout")

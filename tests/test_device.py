@@ -7,11 +7,14 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from autotune.devices import (
     BackendError,
+    BuildError,
+    Session,
     diagnose,
     drivers,
     find_device,
@@ -191,3 +194,9 @@ def test_a_cache_that_pyopencl_cannot_write_is_told_with_its_cure(monkeypatch: p
     monkeypatch.setattr("autotune.devices.opencl_objects.cl.Kernel", fails)
     with pytest.raises(BackendError, match=r"cannot write its cache: .*/dev/null/\.cache.*; set XDG_CACHE_HOME"):
         program.kernel("k")
+
+
+def test_an_option_that_is_refused_without_a_word_is_named(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autotune.devices.opencl_session.OpenCLProgram", lambda *_: SimpleNamespace(log=""))
+    with pytest.raises(BuildError, match=r"CL_INVALID_BUILD_OPTIONS \(-43\): .*-no-such-option"):
+        session.build("kernel void k(global int *x) { x[0] = 1; }", ["-DX=1", "-no-such-option"])

@@ -59,13 +59,13 @@ def between(sampler: dict[str, Any]) -> Study:
     source = """
     kernel void between(read_only image1d_t x, sampler_t smp, global float *y) {
         const int i = get_global_id(0);
-        y[i] = read_imagef(x, smp, (i + 1.0f) / get_image_width(x)).x;
+        vstore4(read_imagef(x, smp, (i + 1.0f) / get_image_width(x)), i, y);
     }"""
     return Study(
         name="between", source=source, sizes={"N": 16}, parameters={"WG": {"values": [4]}},
         arguments={
-            "x": {"image": ["N"], "type": "float", "channels": "R", "access": "in"}, "smp": {"sampler": sampler},
-            "y": {"type": "float", "shape": ["N"], "access": "out"},
+            "x": {"image": ["N"], "type": "float", "access": "in"}, "smp": {"sampler": sampler},
+            "y": {"type": "float", "shape": ["N", 4], "access": "out"},
         },
         launch=[{"entry": "between", "global": ["N"], "local": ["WG"], "arguments": ["x", "smp", "y"]}],
         reference={"numpy": {"y": "(x + concatenate([x[1:], x[-1:]])) / 2"}},
@@ -83,7 +83,10 @@ def between(sampler: dict[str, Any]) -> Study:
 def test_images_of_one_and_three_dimensions(
     session: Session, dimensions: int, image: dict[str, Any], reads: str
 ) -> None:
-    assert run(session, mirror(dimensions, image, reads), {})[0].reason == ""
+    (report,) = run(session, mirror(dimensions, image, reads), {})
+    if " has no images of " in report.reason:  # but for RGBA a driver need not have any
+        pytest.skip(report.reason)
+    assert report.reason == ""
 
 
 def test_pixels_that_no_work_item_writes_show(session: Session) -> None:

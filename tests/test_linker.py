@@ -12,7 +12,7 @@ import pytest
 
 from autotune.devices import linker
 
-pytestmark = pytest.mark.device
+pytestmark = [pytest.mark.device, pytest.mark.usefixtures("links")]
 
 ROOT = Path(__file__).parent.parent
 BIN = ROOT / "autotune" / "devices" / "linker" / "bin"

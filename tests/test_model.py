@@ -20,11 +20,30 @@ def test_the_fingerprint_is_the_model_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["pthread-AMD EPYC", "cpu-haswell-AMD EPYC", "cpu-znver3-AMD EPYC", "AMD EPYC Processor"]
+    ("name", "version"),
+    [
+        ("AMD EPYC Processor", "OpenCL 3.0"),
+        ("pthread-AMD EPYC", "OpenCL 3.0 PoCL HSTR: pthread-x86_64-unknown-linux-gnu-znver3"),
+        ("cpu-znver3-AMD EPYC", "OpenCL 3.0 PoCL HSTR: cpu-x86_64-pc-linux-gnu-znver3"),
+        ("cpu-skylake-avx512-AMD EPYC", "OpenCL 3.0 PoCL HSTR: cpu-x86_64-pc-linux-gnu-skylake-avx512"),
+        ("cpu-raptorlake-AMD EPYC", "OpenCL 3.0 PoCL HSTR: cpu-x86_64-pc-linux-gnu-raptorlake"),
+    ],
 )
-def test_one_cpu_has_one_fingerprint_under_all_versions_of_pocl(name: str) -> None:
+def test_one_cpu_has_one_fingerprint_under_all_versions_of_pocl(name: str, version: str) -> None:
     device = replace(GENERIC_DEVICE, name=name, vendor="AuthenticAMD", kind="cpu", compute_units=2, memory=len(name))
-    assert device.fingerprint == "amd-epyc-2cu"
+    assert replace(device, opencl_version=version).fingerprint == "amd-epyc-2cu"
+
+
+@pytest.mark.parametrize(
+    ("name", "vendor", "model"),
+    [
+        ("llvmpipe (LLVM 19.1.7, 256 bits)", "Mesa", "mesa-llvmpipe-"),
+        ("AMD Radeon RX 6700 XT (radeonsi, navi22, ACO, DRM 3.54, 6.5.0-14-generic)", "AMD", "amd-radeon-rx-6700-xt-"),
+        ("Mesa Intel(R) UHD Graphics 620 (KBL GT2)", "Intel", "intel-mesa-uhd-graphics-620-kbl-gt2-"),
+    ],
+)
+def test_a_device_of_mesa_is_the_same_after_an_update(name: str, vendor: str, model: str) -> None:
+    assert replace(GENERIC_DEVICE, name=name, vendor=vendor).fingerprint.startswith(model)
 
 
 @pytest.mark.parametrize(

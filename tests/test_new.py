@@ -260,7 +260,7 @@ def test_definitions_are_those_that_compilers_take(tmp_path: Path) -> None:
             "} template <class T> kernel void g(global T *x) { x[0] = 1;",
             "; template: of C.., which OpenCL C is not",
         ),
-        ("x[0] = memory_scope_all_svm_devices;", "mend it, or choose a device that has it"),
+        ("x[0] = memory_scope_of_no_device;", "mend it, or choose a device that has it"),
         ("x[0] = sub_group_reduce_ad(x[1]);", "mend it, or choose a device that has it with --device"),
     ],
 )
@@ -364,6 +364,14 @@ def test_what_lacks_a_declaration_is_told_by_its_use() -> None:
     source = """typedef half2 Mine;
     kernel void f(const Info a, global pair *p) { Mine m; p[0].x = step(a.dims[0]) + STEP + p->y + as_half2(m).x; }"""
     assert unknown(log, source) == ({"pair": "float", "STEP": "1"}, ["Info"], ["step"], [], [])
+
+
+@pytest.mark.parametrize(
+    "log",
+    ["Cannot find symbol op", "Unresolved extern function 'op'", 'index=0): Unresolved external reference to "op".'],
+)
+def test_what_no_linker_finds_is_a_function_that_is_not_there(log: str) -> None:
+    assert unknown(log, "int op(int a); kernel void f(global int *x) { x[0] = op(1); }").functions == ["op"]
 
 
 def test_what_is_put_together_lacks_what_it_is_made_of() -> None:

@@ -23,10 +23,12 @@ from autotune.devices.opencl_session import OpenCLSession, describe
 
 platform = next(one for one in cl.get_platforms() if "Portable" in one.name)
 device = platform.get_devices()[0]
-field, before = processor.processor_of(device.int_ptr)
+words = device.version.strip().split("-")  # it ends by the name
+names = ("-".join(words[at:]).encode() for at in range(len(words)))
+field = next(filter(None, (processor.field_of(device.int_ptr, name) for name in names)))
 ctypes.c_void_p.from_address(field).value = processor._kept(b"generic")
 session = OpenCLSession(describe(device))
-print(processor.processor_of(device.int_ptr)[1].decode())
+print(next(name.decode() for name, _ in processor._NAMES if processor.field_of(device.int_ptr, name)))
 memory = session.allocate(4)
 kernel = session.build("kernel void f(global float *y) { y[0] = sqrt(16.0f) + (float8)(3).s7; }").kernel("f")
 session.set_arguments(kernel, [memory])
@@ -38,6 +40,7 @@ print(found[0])
 
 
 @pytest.mark.device
+@pytest.mark.usefixtures("links")
 def test_kernels_build_on_a_processor_that_the_compiler_has_no_name_for(tmp_path: Path) -> None:
     if not processor._alike(processor._instructions()):
         pytest.skip("no x86-64 processor")
@@ -56,26 +59,28 @@ def description(*texts: bytes) -> tuple[ctypes.Array[ctypes.c_char_p], int]:
 
 
 @pytest.mark.parametrize(
-    ("texts", "known"),
+    "texts",
     [
-        ((b"OpenCL 3.0", b"x86_64-unknown-linux-gnu", b"znver3"), b"znver3"),  # a name is left alone
-        ((b"OpenCL 3.0", b"aarch64-unknown-linux-gnu", b"generic"), b""),  # there it is a name
-        ((b"generic",), b""),
-        ((), b""),
+        (b"OpenCL 3.0", b"x86_64-unknown-linux-gnu", b"znver3"),  # a name is left alone
+        (b"OpenCL 3.0", b"aarch64-unknown-linux-gnu", b"generic"),  # there it is a name
+        (b"x86_64-pc-linux-gnu", b"kernel-avx2", b"kernel-generic", b"host", b"znver3", b"", b"generic"),  # too far
+        (b"generic",),
+        (),
     ],
 )
-def test_other_descriptions_stay_as_they_are(texts: tuple[bytes, ...], known: bytes) -> None:
+def test_other_descriptions_stay_as_they_are(texts: tuple[bytes, ...]) -> None:
     words, address = description(*texts)
     processor.name(address)
     assert tuple(words)[: len(texts)] == texts
-    assert processor.processor_of(address)[1] == known
 
 
-def test_a_name_is_put_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("libraries", [(), (b"kernel-avx2", b"kernel-generic", b"host")])  # of PoCL 3.0; 6.0 and 7.1
+def test_a_name_is_put_where_there_is_none(libraries: tuple[bytes, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processor, "_instructions", lambda: {"avx", "avx2", "bmi2", "fma", "sse4_2"})
-    words, address = description(b"OpenCL 3.0", b"x86_64-unknown-linux-gnu", b"generic", b"generic")
+    before = b"OpenCL 3.0", b"x86_64-unknown-linux-gnu", *libraries
+    words, address = description(*before, b"generic", b"generic")
     processor.name(address)
-    assert tuple(words)[:4] == (b"OpenCL 3.0", b"x86_64-unknown-linux-gnu", b"haswell", b"generic")
+    assert tuple(words)[: len(before) + 2] == (*before, b"haswell", b"generic")
 
 
 def test_no_instructions_are_assumed() -> None:
@@ -88,4 +93,4 @@ def test_no_instructions_are_assumed() -> None:
 
 def test_memory_that_cannot_be_read_is_no_error() -> None:
     processor.name(0)
-    assert processor.processor_of(description()[1]) == (0, b"")
+    assert processor.field_of(description()[1], b"generic") == 0

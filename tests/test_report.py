@@ -1,4 +1,4 @@
-"""Build logs: where NVIDIA's messages point."""
+"""Build logs: where messages point that go by no `#line`."""
 
 from __future__ import annotations
 
@@ -17,20 +17,24 @@ int c;
 int d;"""
 
 
-def test_a_line_of_the_whole_source_is_given_as_file_and_line() -> None:
-    log = "\n".join(f"<kernel>:{line}:5: error: no" for line in (2, 4, 5, 7))
+@pytest.mark.parametrize("given", ["<kernel>", "input.cl"])
+def test_a_line_of_the_whole_source_is_given_as_file_and_line(given: str) -> None:
+    log = "\n".join(f"{given}:{line}:5: error: no" for line in (2, 4, 5, 7))
     places = [line.partition(":5:")[0] for line in located(log, SOURCE).splitlines()]
     assert places == ["own.cl:1", "included.cl:1", "included.cl:2", "own.cl:3"]
-    assert located("<kernel>:2:1: error", "int a;\nint b;") == "<kernel>:2:1: error"
+    assert located(f"{given}:2:1: error", "int a;\nint b;") == f"{given}:2:1: error"
+    assert located("input.cl:1: error", '#line 1 "input.cl"\nint a;') == "input.cl:1: error"
 
 
 def test_the_first_error_is_found_below_warnings() -> None:
     assert first_error("a.cl:1: warning: so\na.cl:2: error: no\na.cl:3: error: not") == "a.cl:2: error: no"
     assert first_error("") == ""
+    assert first_error("Compilation failed\nUnrecognized build options: -x") == "Unrecognized build options: -x"
     assert (
         first_error("Error(s) while linking:\nCannot find symbol op\nmore")
         == "Error(s) while linking: Cannot find symbol op"
     )
+    assert first_error("a.cl:5:2: error: \n    5 | #error") == "a.cl:5:2: error:"
     assert first_error("error: a.cl:2:3 <Spelling=/lib/opencl-c.h:1:24>: no") == "error: a.cl:2:3: no"
 
 

@@ -260,6 +260,7 @@ CONJUGATE = (
 )
 
 
+@pytest.mark.doubles  # pyopencl's header of complex numbers wants them
 def test_complex_numbers_are_vectors_of_two(queue: cl.CommandQueue) -> None:
     buffers = {
         "x": {"type": "T2", "shape": ["N"], "access": "in"},
@@ -283,6 +284,7 @@ def test_complex_numbers_are_vectors_of_two(queue: cl.CommandQueue) -> None:
         run(queue, x=x[:63], y=y)
 
 
+@pytest.mark.doubles
 def test_what_does_not_fit_is_one_line(queue: cl.CommandQueue) -> None:
     saxpy = quiet(study())
     x, y = vectors(queue)

@@ -60,7 +60,8 @@ def test_what_cannot_be_checked_is_the_configurations_fault(session: Session) ->
         bind(session, arena, checker, plan_of(buffer), Compiled(None, []))  # type: ignore[arg-type]
 
 
-SCALARS = ["char", "uchar", "short", "ushort", "int", "uint", "long", "ulong", "float", "double"]
+DOUBLE = pytest.param("double", marks=pytest.mark.doubles)
+SCALARS = ["char", "uchar", "short", "ushort", "int", "uint", "long", "ulong", "float", DOUBLE]
 
 
 @pytest.mark.parametrize("kind", [*SCALARS, "float4", "int2", "float3"])
@@ -130,7 +131,7 @@ def test_nan_and_infinity_are_right_only_where_expected(session: Session) -> Non
     assert verdict(session, buffer, plain, special, Tolerance(1e-3))[0].startswith("3 of 4 values of c are wrong; ")
 
 
-@pytest.mark.parametrize("kind", ["float", "double", "half"])
+@pytest.mark.parametrize("kind", ["float", DOUBLE, "half"])
 def test_nothing_comes_near_to_infinity(session: Session, kind: str) -> None:
     dtype, tolerance = numpy_type(kind)[0], Tolerance(1e-3, 1e-3)
     found, expected = np.array([1, np.inf, -np.inf, np.inf], dtype), np.array([np.inf, -np.inf, np.inf, np.inf], dtype)
@@ -300,7 +301,7 @@ def test_single_small_values_that_a_reference_leaves_are_refused(session: Sessio
 def test_a_reference_that_gives_what_it_finds_in_memory_is_refused(
     session: Session, kind: str, body: str, place: str
 ) -> None:
-    source = (
+    source = "#pragma OPENCL EXTENSION cl_khr_fp16 : enable\n" * (kind == "half") + (
         f"kernel void k(global const {kind} *x, global {kind} *y, global {kind} *mine, global int *count) "
         f"{{ int i = get_global_id(0); {body}; }}"
     )

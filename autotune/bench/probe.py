@@ -31,7 +31,9 @@ def probe(session: Session) -> Sound:
         if session.traits.checks_on_device:
             kernel = session.build(_SOURCE, [f"-DSALT={salt}u"]).kernel("probe")
             session.set_arguments(kernel, [out])
-            session.launch(kernel, (_ITEMS,), (_ITEMS,))
+            event = session.launch(kernel, (_ITEMS,), (_ITEMS,))
+            if session.traits.builds_at_launch and not session.wait_until_running(event):
+                return Sound("it did not compile at its first launch")
         else:
             session.write(out, salt + np.arange(_ITEMS, dtype=np.uint32))
         session.read(out, found)

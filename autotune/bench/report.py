@@ -54,26 +54,31 @@ def is_too_large(reason: str) -> bool:
 
 
 def located(log: str, source: str) -> str:
-    """Return a build log with file and line where NVIDIA says `<kernel>:35`, heedless of the `#line`s of the source."""
+    """Return a build log with file and line where a compiler is heedless of the `#line`s of the source.
+
+    NVIDIA's says `<kernel>:35`, Mesa's `input.cl:35`.
+    """
 
     def place(match: re.Match[str]) -> str:
-        name, number = "<kernel>", 0
-        for line in source.splitlines()[: int(match[1])]:
+        name, number = match[1], 0
+        for line in source.splitlines()[: int(match[2])]:
             directive = re.match(r'#line (\d+) "([^"]+)"', line)
             number, name = (int(directive[1]) - 1, directive[2]) if directive else (number + 1, name)
         return f"{name}:{number}"
 
-    return re.sub(r"<kernel>:(\d+)", place, log)
+    given = "<kernel>" if ' "input.cl"' in source else r"<kernel>|\binput\.cl"
+    return re.sub(rf"({given}):(\d+)", place, log)
 
 
 def first_error(log: str) -> str:
     """Return the first line of a build log that speaks of an error, else its first line; with the next, where it ends
-    by a colon behind a word.
+    by a colon behind a word that is no `error`.
     """
     log = re.sub(r"(?<!\S)\S*/tempfile_\w+\.cl", "kernel", log)  # where PoCL keeps the source for a moment
     log = re.sub(r" <Spelling=/[^<>\n]*>", "", log)  # where a macro of OpenCL's own stands in its headers
     lines = [line.strip() for line in log.splitlines() if line.strip()]
-    told = (n for n, line in enumerate(lines) if re.search(r"\berror(s|\b)|invalid|fatal", line, re.IGNORECASE))
+    failure = re.compile(r"\berror(s|\b)|invalid|fatal|unrecognized build", re.IGNORECASE)
+    told = (n for n, line in enumerate(lines) if failure.search(line))
     first = next(told, 0)
-    more = re.search(r"[a-z]:$", "".join(lines[first : first + 1])) is not None
+    more = re.search(r"[a-z](?<!error):$", "".join(lines[first : first + 1])) is not None
     return " ".join(lines[first : first + 1 + more])

@@ -113,10 +113,13 @@ class OpenCLSession(OpenCLMemory):
                 _ = program.int_ptr
                 program.build(list(options))
         except cl.Error as error:
-            log = OpenCLProgram(program, self._device).log
+            log, name = OpenCLProgram(program, self._device).log, error_name(error.code)
+            given = ""
+            if name == "CL_INVALID_BUILD_OPTIONS" and not log:  # Mesa's says no more
+                given = f": {' '.join(one for one in options if not one.startswith('-D'))}"
             raise BuildError(
-                failed(error.routine or "clBuildProgram", error.code),
-                name=error_name(error.code),
+                failed(error.routine or "clBuildProgram", error.code) + given,
+                name=name,
                 detail=log,
                 too_large="too much shared data" in log,  # NVIDIA's assembler: static local memory beyond the device
             ) from None

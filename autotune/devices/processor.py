@@ -1,9 +1,9 @@
 """The processor that PoCL compiles for, where it is newer than PoCL's compiler.
 
 LLVM has no name for an AMD family that came after it: it says "generic", which its own C compiler then refuses, so that
-no kernel builds at all (pip's newest PoCL on Zen 5). PoCL has no option for the name. It keeps it in its description of
-the device, right after the target's triplet, and reads it there at each build; so a name that the compiler knows is put
-there, of the processor that PoCL's own library for these instructions was compiled for.
+no kernel builds at all (pip's newest PoCL on Zen 5, and Debian 13's). PoCL has no option for the name. It keeps it in
+its description of the device, behind the target's triplet, and reads it there at each build; so a name that the
+compiler knows is put there, of the processor that PoCL's own library for these instructions was compiled for.
 """
 
 from __future__ import annotations
@@ -16,7 +16,11 @@ from pathlib import Path
 
 _UNNAMED = b"generic"
 _FIELDS = 256
-"""Pointers of a device's description that are looked at: in PoCL 3.0 the triplet is the 80th."""
+"""Pointers of a device's description that are looked at: in PoCL 3.0 the triplet is the 80th, in 7.1 the 91st."""
+
+_BEHIND = 5
+"""Fields behind the triplet among which the processor's name is: the first in PoCL 3.0, the fourth from 6.0 on, after
+the names of libraries."""
 
 _LONGEST = 64
 """Bytes of a name at most."""
@@ -33,24 +37,27 @@ _NAMES = (
 def name(device: int) -> None:
     """Have PoCL's device, a cl_device_id, compile for a processor that its compiler knows, where it knows none."""
     with suppress(OSError):  # not everywhere may a process read itself like this: PoCL then says what it lacks
-        field, now = processor_of(device)
-        if now == _UNNAMED and (known := _alike(_instructions())):
+        field = field_of(device, _UNNAMED)
+        if field and (known := _alike(_instructions())):
             ctypes.c_void_p.from_address(field).value = _kept(known)
 
 
-def processor_of(device: int) -> tuple[int, bytes]:
-    """Return the processor's name that a device of PoCL compiles for, after the address of the pointer to it.
+def field_of(device: int, processor: bytes) -> int:
+    """Return where a device of PoCL points to the name of the processor that it compiles for, where that is this one.
 
-    0 and empty where the description tells of none, or not of an x86-64. Raises OSError where this process may not
-    look at its own memory, which is read through a file because that answers where there is none.
+    0 where it is another, or the description is not of an x86-64. Raises OSError where this process may not look at its
+    own memory, which is read through a file because that answers where there is none.
     """
     with Path("/proc/self/mem").open("rb", buffering=0) as memory:
         found = os.pread(memory.fileno(), 8 * _FIELDS, device)  # less where the memory ends before
         words = struct.unpack_from(f"={len(found) // 8}Q", found)
-        for place, word in enumerate(words[:-1]):
-            if _text(memory.fileno(), word).startswith(b"x86_64-"):
-                return device + 8 * (place + 1), _text(memory.fileno(), words[place + 1])
-    return 0, b""
+        behind = 0
+        for place, word in enumerate(words):
+            text = _text(memory.fileno(), word)
+            if behind and text == processor:
+                return device + 8 * place
+            behind = _BEHIND if text.startswith(b"x86_64-") else max(0, behind - 1)
+    return 0
 
 
 def _text(memory: int, address: int) -> bytes:

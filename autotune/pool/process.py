@@ -258,8 +258,17 @@ class WorkerProcess:
         self.kill()
         with self._log.open("rb") as log:
             log.seek(max(self._said, log.seek(0, os.SEEK_END) - _LAST_WORDS))
-            lines = log.read().decode(errors="replace").strip().splitlines()
-        return WorkerDied(self.phase, self._place, max(0, -code), lines[-1].strip() if lines else "", self._hints)
+            said = last_words(log.read().decode(errors="replace"))
+        return WorkerDied(self.phase, self._place, max(0, -code), said, self._hints)
+
+
+def last_words(log: str) -> str:
+    """Return the last line of a worker's log that says something of how it ended; empty: none.
+
+    LLVM asks whoever it takes down for a bug report, whatever is at fault: Intel's driver for each kernel that crashes.
+    """
+    lines = (line.strip() for line in reversed(log.splitlines()))
+    return next((line for line in lines if line and not line.startswith("PLEASE submit a bug report")), "")
 
 
 def _has_running_child(pid: int) -> bool:

@@ -18,7 +18,8 @@ _UNKNOWN = re.compile(
     r"|identifier \"(?P<other>\w+)\" is undefined"
 )
 _UNDECLARED = re.compile(
-    r"(?:implicit declaration of function|[Cc]annot find symbol|[Uu]nresolved extern function) '?(\w+)"
+    r"(?:implicit declaration of function|[Cc]annot find symbol|[Uu]nresolved extern(?:al reference to| function))"
+    r" ['\"]?(\w+)"
 )
 _OF_CPP = frozenset({"template", "typename", "class", "namespace", "operator", "virtual", "constexpr", "nullptr"})
 """Words of C++ that a compiler of OpenCL C takes for names."""
@@ -36,7 +37,7 @@ _EXTENSIONS = {
 """What a text, and a compiler's message, speaks of where it needs an extension."""
 _OF_VECTOR = re.compile(r"[xyzw]+|[sS][0-9a-fA-F]+|lo|hi|even|odd")
 """Components of a vector, after a dot."""
-_SAYS_NOTHING = re.compile(r":\d+:\d+:[ \t]*$", re.MULTILINE)
+_SAYS_NOTHING = re.compile(r":\d+:\d+:(?: error:)?[ \t]*$", re.MULTILINE)
 """The end of a compiler's line on an `#error` without a text."""
 _DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(\w+)\b(.*)$", re.MULTILINE)
 _NAME = re.compile(r"[A-Za-z_]\w*")
