@@ -17,7 +17,7 @@ from autotune.study import Sketch, draft, scanned
 from autotune.study.drafting import branches
 from autotune.study.drafting.preprocessing import preprocessed
 from autotune.study.drafting.repeats import repeats
-from autotune.study.drafting.syntax import tokens_of
+from autotune.study.drafting.syntax import NotRead, tokens_of
 from autotune.study.drafting.terms import Sum, undivided
 from tests.drafts import BODIES, LANES, RIM, drafted, macros, shape_of
 
@@ -576,8 +576,7 @@ def test_a_number_that_is_stored_with_the_result_is_a_choice(stored: str, choice
 
 def test_a_type_that_nobody_tells_is_left_to_be_written() -> None:
     sketch, lines = drafted(
-        """#define JOIN(a, b) a##b
-        typedef JOIN(float, 4) vector;
+        """typedef ELEMENT vector;
         typedef enum { FORTH, BACK } way;
         kernel void f(const int n, const way w, global const vector *x, global vector *y)
         {
@@ -586,6 +585,74 @@ def test_a_type_that_nobody_tells_is_left_to_be_written() -> None:
     )
     assert [gap.partition(": ")[2] for gap in sketch.gaps] == ["its type: what vector stands for was not read"] * 2
     assert any(line.startswith('w = { type = "int", value = ') for line in lines)
+
+
+JOINED = """#ifndef REAL
+#define REAL float
+#endif
+#ifndef VEC
+#define VEC 4
+#endif
+#ifndef EDGE
+#define EDGE 32
+#endif
+#define JOIN_(a, b) a ## b
+#define JOIN(a, b) JOIN_(a, b)
+#define KERNEL(name) kernel __attribute__((reqd_work_group_size(EDGE, 1, 1))) void JOIN(k_, name)
+#define GIVEN(first, ...) (first, __VA_ARGS__)
+KERNEL(scale)GIVEN(const int n,
+                   global const REAL *x, global REAL *y)
+{
+    const int i = get_global_id(0) * VEC;
+    if (i < n) JOIN(vstore, VEC)(JOIN(JOIN(vload, VEC),)(0, x + i) * (REAL)2, 0, y + i);
+}
+"""
+
+
+def test_what_macros_put_together_and_take_over_lines_is_read() -> None:
+    signature = scanned("kernel void k_scale(const int n, global const float *x, global float *y) {}")
+    given = {"REAL": "float", "VEC": "4", "EDGE": "32"}
+    lines = draft(Sketch("a", "a.cl", JOINED, signature, given)).splitlines()
+    assert {"[parameters.VEC]", "[parameters.EDGE]", 'local = ["EDGE"]'} <= {*lines}
+    assert 'global = ["round_up(ceil_div(n, VEC), EDGE)"]' in lines
+    assert 'shape = ["round_up(n, 4)"], access = "out"' in shape_of(lines, "y")
+
+
+@pytest.mark.parametrize(
+    ("index", "shape"),
+    [
+        ("i * 4 + 3", '"round_up(n, 4)"'),
+        ("i * 4 + 1", '"round_up(n, 4) - 2"'),
+        ("i * 4 + 4", '"n + 4"'),
+    ],
+)
+def test_what_counts_fours_ends_with_the_last_of_a_four(index: str, shape: str) -> None:
+    _, lines = drafted(
+        f"kernel void f(global float *y, const int n) {{ int i = get_global_id(0); if (i * 4 < n) y[{index}] = 1; }}"
+    )
+    assert f"shape = [{shape}]" in shape_of(lines, "y")
+
+
+def test_a_rim_that_nothing_guards_is_left_out_by_the_launch() -> None:
+    _, lines = drafted(
+        """kernel void f(global const float *x, global float *y, const int nx, const int ny)
+        {
+            const int i = get_global_id(0) + 1, j = get_global_id(1) + 1;
+            y[j * nx + i] = x[j * nx + i - 1] + x[j * nx + i + 1] + x[(j - 1) * nx + i] + x[(j + 1) * nx + i];
+        }"""
+    )
+    assert any(line.startswith('global = ["round_up(nx - 2, WX)", "round_up(ny, WY)"]') for line in lines)
+    assert 'shape = ["ny + 2", "nx"]' in shape_of(lines, "x")
+
+
+@pytest.mark.parametrize(
+    "text", ["F(" * 30000, "F(" * 1000 + ")" * 1000, "F(a\n)\n" * 10000, "D(" * 50 + "a" + ")" * 50]
+)
+def test_calls_of_macros_are_read_or_given_up_in_no_time(text: str) -> None:
+    try:
+        assert preprocessed(f"#define F(x) x\n#define D(x) x x\n{text}", {}, ())
+    except NotRead:
+        assert "D" in text or ")" in text
 
 
 def test_default_work_groups_are_among_their_values() -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from autotune.errors import UsageError
 from autotune.expression import Expression
 from autotune.study.drafting.reading import Function, Reading, reached
-from autotune.study.drafting.scanning import DEFINE, KERNEL, number_of
-from autotune.study.drafting.syntax import NotRead
+from autotune.study.drafting.scanning import number_of
+from autotune.study.drafting.syntax import NotRead, closing, split
 from autotune.study.drafting.terms import Sum
 
 if TYPE_CHECKING:
@@ -29,8 +30,9 @@ _ASKS = re.compile(
     r"get_(global|local|group|num_groups|enqueued|sub_group|max_sub)|(sub|work)_group_|async_work|barrier"
 )
 
+_REQUIRED = "reqd_work_group_size"
 _MOST_TEXT = 1000
-"""Characters of a work-group, and of a macro in it, that are read."""
+"""Characters of a work-group that are read."""
 
 BY_ARRAYS = "as many as the local arrays hold, or take turns in loops, in numbers of the kernel's"
 BY_NAME = "by its name; nothing in the kernel says what its work-group is"
@@ -219,33 +221,30 @@ def _stride(reading: Reading, moved: Sum) -> Sum | None:
 def _required(of: Proposal, entry: str) -> list[str]:
     """Return the work-group that the last kernel of a name asks for, in terms of parameters; empty: none found."""
     found = []
-    for match in KERNEL.finditer(of.text):
-        begun = max(of.text.rfind(end, 0, match.start()) for end in ";}") + 1
-        before = of.text[begun : match.start()] + match[1]  # `kernel` may stand on either side of it
-        asked = re.search(r"reqd_work_group_size\s*\((.*)\)\s*\)\s*\)", before)
-        if match[2] == entry and asked and len(asked[1]) <= _MOST_TEXT:
-            found.append([_spelt(of, part) for part in re.split(r",(?![^()]*\))", asked[1])])
+    try:
+        tokens = of.code.tokens(of.kept(tuned=True))
+    except NotRead:
+        return []
+    for at in [place for place, pair in enumerate(pairwise(tokens)) if pair == (entry, "(")]:
+        begun = next((place for place in range(at - 1, -1, -1) if tokens[place] in (";", "}")), -1) + 1
+        before = tokens[begun:at]
+        if {"kernel", _REQUIRED} <= {*before}:
+            asked = before.index(_REQUIRED) + 1
+            extents = split(before[asked + 1 : closing(before, asked)])
+            found.append([_spelt(of, " ".join(extent)) for extent in extents])
     usable = [each for each in found if len(each) == 3 and all(each)]
     return usable[-1] if usable else []
 
 
 def _spelt(of: Proposal, text: str) -> str:
-    """Return a C expression of simple macros as an expression over parameters; empty where it is none."""
-    pairs = ((name, value) for name, value in DEFINE.findall(of.text) if len(value) <= _MOST_TEXT)
-    simple = {name: value for name, value in pairs if re.fullmatch(r"[\w\s()+*/%<-]+", value)}
-    for _ in range(6):
-        if len(text) > _MOST_TEXT:  # macros of macros may grow without end
-            return ""
-        text = re.sub(
-            r"[A-Za-z_]\w*",
-            lambda match: match[0] if match[0] in of.parameters else simple.get(match[0], match[0]),
-            text,
-        )
-    text = re.sub(r"\b(\d+)[uUlL]{1,3}\b", r"\1", text)
+    """Return a C expression as an expression over parameters; empty where it is none."""
+    if len(text) > _MOST_TEXT:
+        return ""
+    text = re.sub(r"\b(\d+)\s*[uUlL]{1,3}\b", r"\1", text)
     text = re.sub(r"\(\s*(\w+)\s*<<\s*(\w+)\s*\)", r"(\1 * 2 ** \2)", text)
     names = set(re.findall(r"[A-Za-z_]\w*", text))
     usable = names <= set(of.parameters) and re.fullmatch(r"[\w\s()+*/%-]+", text) is not None
-    spelt = " ".join(re.sub(r"(?<!/)/(?!/)", "//", text).split())
+    spelt = re.sub(r"(?<=\() | (?=\))", "", " ".join(re.sub(r"(?<!/)/(?!/)", "//", text).split()))
     while re.fullmatch(r"\((?:[^()]|\([^()]*\))*\)", spelt):  # one pair around all of it
         spelt = spelt[1:-1]
     return "" if not usable else spelt if names else by_default(spelt, {})

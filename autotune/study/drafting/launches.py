@@ -110,7 +110,7 @@ class Launches(Indices, ABC):
         indices.sort(key=lambda index: index not in stored)  # what is stored says more
         plain_ones = [(self._levels(each)[1:], each in stored) for each in indices if not self._strided(each)]
         rows = [
-            self._taken_by(counted.factor_of(f"gid#{axis}"), extent) if written else extent
+            self._along(extent, counted, axis, written=written)
             for levels, written in plain_ones
             for extent, counted in levels
             if f"gid#{axis}" in counted.names
@@ -126,10 +126,12 @@ class Launches(Indices, ABC):
         names = IMAGE_NAMES if images else AXIS_NAMES[3 if self._used(2) else 2 if self._used(1) else 1]
         return self._left(axis, names[axis])
 
-    def _taken_by(self, each: Sum, extent: Sum) -> Sum:
-        """How many items there are along a row of which each takes several places."""
-        several = each.number is not None and each.number > 1
-        return quotient(extent, each) if several else extent
+    def _along(self, extent: Sum, counted: Sum, axis: int, *, written: bool) -> Sum:
+        """How many items there are along a row: without its rim, and fewer where each writes several places."""
+        each, rim = counted.factor_of(f"gid#{axis}"), counted.terms.get((), 0)
+        several = each.number if each.number is not None and each.number > 1 else 1
+        extent = extent - max(rim, 0) // several * several
+        return quotient(extent, each) if several > 1 and written else extent
 
     def _tiled(self, axis: int) -> Sum | None:
         """What an axis counts to along which each work-group has a tile of its own, that nothing bounds."""

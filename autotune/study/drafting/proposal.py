@@ -183,7 +183,7 @@ class Proposal:
         pointers = [one.name for one in self.arguments.values() if one.address != "private"]
         names = self.parameters.keys() - self.words.keys()
         try:
-            tokens = self.code.tokens(self._kept(tuned=True))
+            tokens = self.code.tokens(self.kept(tuned=True))
             found = repeats(tokens, names, pointers) | operands(tokens, names, pointers)
         except (NotRead, RecursionError):
             return
@@ -255,7 +255,7 @@ class Proposal:
 
     def _is_alone(self, entry: str) -> bool:
         try:
-            return is_alone(self.code.functions(self._kept(tuned=True)), entry)
+            return is_alone(self.code.functions(self.kept(tuned=True)), entry)
         except (NotRead, RecursionError):
             return False
 
@@ -280,7 +280,8 @@ class Proposal:
         used = {word for extents in self.locals.values() for extent in extents for word in re.findall(r"\w+", extent)}
         asked = {name for name in self.parameters if not self.is_idle(name)}
         try:  # words are put in as numbers, and so not met there
-            words = reached(self.code.tokens(self._kept(tuned=True)), self.launched) | self.words.keys()
+            words = reached(self.code.tokens(self.kept(tuned=True)), self.launched) | self.words.keys()
+            words = words.union(*(self.code.joined.get(word, ()) for word in words))
             asked &= words | asked_by_directives(self.text) | asked_by_pragmas(self.text)
         except NotRead:
             pass
@@ -328,7 +329,7 @@ class Proposal:
 
     def _reading(self, entry: str, *, tuned: bool, own: Sequence[str] = ()) -> Reading | None:
         """Walk through a kernel: its parameters stay names where it is `tuned`, else stand for their defaults."""
-        kept = [*self._kept(tuned=tuned), *own]
+        kept = [*self.kept(tuned=tuned), *own]
         known = {name: name for name in (*self.whole, *kept)} | self.members
         called = self.sketch.called.get(entry, {})
         known |= {theirs: name for name, theirs in called.items() if name in known}
@@ -349,5 +350,6 @@ class Proposal:
         of = self.choices.get(named := self.kind(kind), named)
         return Pointer(one.name, Sum(), of, components(mine)[1] // components(kind)[1])
 
-    def _kept(self, *, tuned: bool) -> list[str]:
+    def kept(self, *, tuned: bool) -> list[str]:
+        """Return the macros that stay names as a kernel is read: its parameters only where it is `tuned`."""
         return [*self.tasks, *self.counts, *(name for name in self.parameters if tuned and name not in self.words)]

@@ -30,6 +30,17 @@ def _is_multiple(value: Sum, least: Sum) -> bool:
     return same and all(more >= less for more, less in zip(_factors(value), _factors(least), strict=True))
 
 
+def _ahead(varying: Sum, limit: Sum, rest: Sum) -> Sum:
+    """Return what lies ahead of something that stays below a limit stays below: of what counts fours, three ahead is
+    the last of a four.
+    """
+    step, ahead = gcd(*varying.terms.values()), rest.number or 0
+    if not 0 < ahead < step or _number(limit):  # of `i + 4 <= n` the last is n - 1
+        return limit + rest
+    whole = all(factor % step == 0 for factor in limit.terms.values())
+    return (limit if whole else Sum.of(f"round_up({limit}, {step})")) - step + ahead + 1
+
+
 class Shapes(Launches):
     """What one kernel's reading says of extents; what it is given, `Launches` says."""
 
@@ -46,7 +57,8 @@ class Shapes(Launches):
             return self._named(value) + 1
         if depth > 5:
             return None
-        stated = [limit + rest for varying, limit in self.reading.guards if (rest := value - varying).known]
+        guards = self.reading.guards
+        stated = [_ahead(varying, limit, rest) for varying, limit in guards if (rest := value - varying).known]
         if stated:
             first = min(stated, key=lambda each: (not self._sized(each), len((each - _number(each)).terms)))
             alike = [each for each in stated if (each - first).number is not None]
