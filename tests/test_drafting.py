@@ -16,7 +16,7 @@ from autotune.errors import StudyError
 from autotune.study import Sketch, draft, scanned
 from autotune.study.drafting import branches
 from autotune.study.drafting.preprocessing import preprocessed
-from autotune.study.drafting.repeats import repeats
+from autotune.study.drafting.repeats import codes, repeats
 from autotune.study.drafting.syntax import NotRead, tokens_of
 from autotune.study.drafting.terms import Sum, undivided
 from tests.drafts import BODIES, LANES, RIM, drafted, macros, shape_of
@@ -643,6 +643,39 @@ def test_a_rim_that_nothing_guards_is_left_out_by_the_launch() -> None:
     )
     assert any(line.startswith('global = ["round_up(nx - 2, WX)", "round_up(ny, WY)"]') for line in lines)
     assert 'shape = ["ny + 2", "nx"]' in shape_of(lines, "x")
+    assert {"nx = 514", "ny = 512"} <= {*lines}
+
+
+def test_a_mask_beyond_the_end_of_rows_is_left_out_by_the_launch() -> None:
+    _, lines = drafted(
+        """kernel void f(global const float *x, constant float *mask, global float *y, const int width, const int taps)
+        {
+            const int i = get_global_id(0), j = get_global_id(1);
+            float sum = 0;
+            for (int r = 0; r < taps; ++r)
+                for (int c = 0; c < taps; ++c) sum += mask[r * taps + c] * x[(j + r) * width + i + c];
+            y[j * get_global_size(0) + i] = sum;
+        }"""
+    )
+    assert any(line.startswith('global = ["round_up(width - taps + 1, WX)", "round_up(HEIGHT, WY)"]') for line in lines)
+    assert 'shape = ["HEIGHT", "width - taps + 1"]' in shape_of(lines, "y")
+    assert any(line.startswith("taps = 1 ") for line in lines)
+
+
+def test_a_line_of_items_over_a_matrix_has_the_sizes_of_a_matrix() -> None:
+    _, lines = drafted(
+        """kernel void f(const int n, global const float *x, global float *y)
+        {
+            const int i = get_global_id(0);
+            if (i < n) for (int j = 0; j < n; ++j) y[i * n + j] = x[j * n + i];
+        }"""
+    )
+    assert "n = 512" in lines
+
+
+@pytest.mark.parametrize(("test", "told"), [("if (way)", True), ("if (way && i)", True), ("if (way < 3 && i)", False)])
+def test_what_is_only_asked_whether_it_is_true_is_no_size(test: str, told: bool) -> None:
+    assert (codes(tokens_of(f"int i = 3; {test} y[i] = 1;"), ["way"]) == {"way"}) is told
 
 
 @pytest.mark.parametrize(
