@@ -17,7 +17,7 @@ from autotune.study.drafting.terms import Sum
 if TYPE_CHECKING:
     from autotune.study.drafting.proposal import Proposal
 
-_EXACT = re.compile(
+EXTENT_NAME = re.compile(
     r"(WG|WGS|LWS|WORK_?GROUP|GROUP|LOCAL|BLOCK|THREADS?|TB|BS|LS)(_?SIZE|_?DIM)?_?[XYZ012]?|[WLB][XYZ]", re.IGNORECASE
 )
 """Names of macros that are extents of a work-group, and nothing else."""
@@ -57,12 +57,12 @@ def work_group(of: Proposal, entry: str, reading: Reading | None, dimensions: in
         return Group([str(held[axis]) if axis in wide else "1" for axis in range(dimensions)])
     own = of.read_by_own_names(entry)
     if own is not None and wide <= (arrays := _held(own, {*of.parameters, *of.own})).keys():
-        said = all(arrays[axis].names and all(map(_EXACT.fullmatch, arrays[axis].names)) for axis in wide)
+        said = all(arrays[axis].names and all(map(EXTENT_NAME.fullmatch, arrays[axis].names)) for axis in wide)
         named = [str(arrays[axis]) if axis in wide else "1" for axis in range(dimensions)]
         return Group(_in_numbers(of, named), "" if said else BY_ARRAYS)
     named = [name for name in of.parameters if not _COUNTED.search(name)]
-    exact = [name for name in named if _EXACT.fullmatch(name) and not of.is_idle(name)]
-    near = [name for name in named if (_EXACT.fullmatch(name) or _NEAR.search(name)) and not of.is_idle(name)]
+    exact = [name for name in named if EXTENT_NAME.fullmatch(name) and not of.is_idle(name)]
+    near = [name for name in named if (EXTENT_NAME.fullmatch(name) or _NEAR.search(name)) and not of.is_idle(name)]
     if found := _of_names(of.parameters, exact, wide, dimensions):
         return Group(found)
     places = {axis: extent for axis, extent in reading.groups().items() if extent.names} | held if reading else {}
@@ -77,9 +77,9 @@ def work_group(of: Proposal, entry: str, reading: Reading | None, dimensions: in
         extents = [str(counted[axis]) if axis in wide else "1" for axis in range(dimensions)]
         return Group(_in_numbers(of, extents), BY_PLACES)
     idle = [name for name in named if of.is_idle(name) and (_NEAR.search(name) or _SIDE.search(name))]
-    idle += [name for name in named if of.is_idle(name) and _EXACT.fullmatch(name) and name not in idle]
+    idle += [name for name in named if of.is_idle(name) and EXTENT_NAME.fullmatch(name) and name not in idle]
     if len(idle) == dimensions:
-        return Group(sorted(idle, key=_axis), "" if all(map(_EXACT.fullmatch, idle)) else BY_NAME)
+        return Group(sorted(idle, key=_axis), "" if all(map(EXTENT_NAME.fullmatch, idle)) else BY_NAME)
     for names in (near, idle):
         if 0 < len(names) == dimensions - 1:  # flat along the last axis
             return Group([*sorted(names, key=_axis), "1"], BY_NAME)
@@ -106,7 +106,7 @@ def by_default(extent: str, defaults: Mapping[str, int]) -> str:
 
 def is_of_group(name: str) -> bool:
     """Whether a macro sounds like the extent of a work-group, or like how many of them there are."""
-    return any(pattern.search(name) for pattern in (_EXACT, _NEAR, _COUNTED))
+    return any(pattern.search(name) for pattern in (EXTENT_NAME, _NEAR, _COUNTED))
 
 
 def is_alone(functions: Mapping[str, Function], entry: str) -> bool:
@@ -138,7 +138,7 @@ def _in_numbers(of: Proposal, extents: list[str]) -> list[str]:
 
 def _of_own_names(of: Proposal, entry: str, wide: set[int], dimensions: int) -> list[str]:
     """The kernel's own numbers that sound like extents of its work-group, and that it asks for."""
-    numbers = {name: number_of(of.own[name]) or 0 for name in of.own if _EXACT.fullmatch(name)}
+    numbers = {name: number_of(of.own[name]) or 0 for name in of.own if EXTENT_NAME.fullmatch(name)}
     try:
         met = reached(of.code.tokens([*numbers]), [entry]) if numbers else set()
     except NotRead:
