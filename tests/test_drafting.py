@@ -239,7 +239,7 @@ def test_of_very_many_values_no_more_are_tried_than_there_is_time_for(monkeypatc
     tried: list[int] = []
     monkeypatch.setattr(branches, "preprocessed", lambda text, *given: tried.append(len(text)) or ["k"])
     monkeypatch.setattr(branches, "MOST_TRIED", len(source) * 20)
-    found = branches.Branches(source, {}, ["k"])
+    found = branches.Branches(source, {}, ["k"], {})
     assert [found.values("P", default)[0] for default in (1, 2, 3, 1)] == [[*range(9)]] * 4
     assert len(tried) == 18
 
@@ -614,6 +614,7 @@ def test_what_macros_put_together_and_take_over_lines_is_read() -> None:
     given = {"REAL": "float", "VEC": "4", "EDGE": "32"}
     lines = draft(Sketch("a", "a.cl", JOINED, signature, given)).splitlines()
     assert {"[parameters.VEC]", "[parameters.EDGE]", 'local = ["EDGE"]'} <= {*lines}
+    assert lines[lines.index("[parameters.VEC]") + 1].startswith("values = [2, 4, 8, 16]")
     assert 'global = ["round_up(ceil_div(n, VEC), EDGE)"]' in lines
     assert 'shape = ["round_up(n, 4)"], access = "out"' in shape_of(lines, "y")
 
@@ -644,6 +645,16 @@ def test_a_rim_that_nothing_guards_is_left_out_by_the_launch() -> None:
     assert any(line.startswith('global = ["round_up(nx - 2, WX)", "round_up(ny, WY)"]') for line in lines)
     assert 'shape = ["ny + 2", "nx"]' in shape_of(lines, "x")
     assert {"nx = 514", "ny = 512"} <= {*lines}
+
+
+def test_groups_may_count_places_along_one_axis_alone() -> None:
+    _, lines = drafted(
+        macros(TX=8)
+        + """kernel void f(global float *y, const int nx, const int ny)
+        { y[get_global_id(1) * nx + get_group_id(0) * TX + get_local_id(0)] = 1; }"""
+    )
+    assert any(line.startswith('local = ["TX", "WY"]  # guess: of the places') for line in lines)
+    assert lines[lines.index("[parameters.WY]") + 2] == "default = 16"
 
 
 def test_a_mask_beyond_the_end_of_rows_is_left_out_by_the_launch() -> None:

@@ -65,7 +65,7 @@ def work_group(of: Proposal, entry: str, reading: Reading | None, dimensions: in
     near = [name for name in named if (EXTENT_NAME.fullmatch(name) or _NEAR.search(name)) and not of.is_idle(name)]
     if found := _of_names(of.parameters, exact, wide, dimensions):
         return Group(found)
-    places = {axis: extent for axis, extent in reading.groups().items() if extent.names} | held if reading else {}
+    places = by_places(reading) | held
     if len(places) == dimensions:
         return Group([str(places[axis]) for axis in range(dimensions)], BY_PLACES)
     if found := _of_names(of.parameters, near, wide, dimensions):
@@ -84,6 +84,25 @@ def work_group(of: Proposal, entry: str, reading: Reading | None, dimensions: in
         if 0 < len(names) == dimensions - 1:  # flat along the last axis
             return Group([*sorted(names, key=_axis), "1"], BY_NAME)
     return None
+
+
+MADE = frozenset({"WG", "WX", "WY", "WZ"})
+"""Names of parameters for extents of which the kernel does not know."""
+
+
+def made_up(of: Proposal, entry: str, reading: Reading | None, dimensions: int) -> Group:
+    """Return a work-group of new parameters, but along axes where places are counted group by group."""
+    names = ["WG"] if dimensions == 1 else [f"W{axis}" for axis in "XYZ"[:dimensions]]
+    shared = any(one.address == "local" for one in of.sketch.signatures[entry])
+    if reading is not None and (axes := wide_axes(reading, shared=shared)):
+        names = [name if axis in axes else "1" for axis, name in enumerate(names)]
+    told = by_places(reading)
+    return Group([str(told.get(axis, name)) for axis, name in enumerate(names)], BY_PLACES if told else "")
+
+
+def by_places(reading: Reading | None) -> dict[int, Sum]:
+    """Return the extents, by axis, of a work-group as places are counted group by group, where these have names."""
+    return {axis: extent for axis, extent in reading.groups().items() if extent.names} if reading is not None else {}
 
 
 def wide_axes(reading: Reading, *, shared: bool) -> set[int]:

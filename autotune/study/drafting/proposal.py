@@ -10,7 +10,7 @@ from functools import cached_property
 from autotune.devices import KernelArgument
 from autotune.expression import FUNCTIONS
 from autotune.study.drafting.branches import Branches, asked_by_directives, asked_by_pragmas, siblings
-from autotune.study.drafting.groups import by_default, is_alone, is_of_group, wide_axes, work_group
+from autotune.study.drafting.groups import MADE, by_default, is_alone, is_of_group, made_up, work_group
 from autotune.study.drafting.nouns import COUNT_NAME, SMALL_NAME, TASK_NAME
 from autotune.study.drafting.preprocessing import Preprocessed
 from autotune.study.drafting.reading import Pointer, Reading, reached
@@ -53,7 +53,7 @@ class Proposal:
         stated = {name: sketch.macros.get(name, text) for name, text in given.items()}
         self.code = Preprocessed(sketch.source, stated)
         """The text as the defaults leave it."""
-        self._branches = Branches(sketch.source, stated, launched)
+        self._branches = Branches(sketch.source, stated, launched, self.code.joined)
         self._read_macros()
         self._set_apart_forms()
         self.arguments = self._merged()
@@ -244,14 +244,12 @@ class Proposal:
         if (found := work_group(self, entry, reading, dimensions)) is not None:
             self.doubts[entry] = found.doubt
             return found.extents
-        names = ["WG"] if dimensions == 1 else [f"W{axis}" for axis in "XYZ"[:dimensions]]
-        shared = any(one.address == "local" for one in self.sketch.signatures[entry])
-        if reading is not None and (axes := wide_axes(reading, shared=shared)):
-            names = [name if axis in axes else "1" for axis, name in enumerate(names)]
-        made = [name for name in names if name not in self.own and name != "1"]
-        for name in made:
-            self.extra[name] = min(self.extra.get(name, 64), {1: 64, 2: 16, 3: 4}[len(made)])
-        return [self.own.get(name, name) for name in names]
+        group = made_up(self, entry, reading, dimensions)
+        self.doubts[entry] = group.doubt
+        least = {1: 64, 2: 16, 3: 4}[sum(extent != "1" for extent in group.extents)]
+        for name in MADE.intersection(group.extents) - self.own.keys():
+            self.extra[name] = min(self.extra.get(name, 64), least)
+        return [self.own.get(name, name) for name in group.extents]
 
     def _is_alone(self, entry: str) -> bool:
         try:
