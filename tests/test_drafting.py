@@ -913,9 +913,30 @@ def test_numbers_that_the_kernel_fixes_tell_its_work_group(source: str, group: l
         assert "groups count" in line
         rows = '["8 * ceil_div(round_up(HEIGHT, 8), 8)", "w"]'
         assert f"shape = {rows}" in shape_of(lines, "a")  # from where the loop begins on
-        assert "others may lie farther" in shape_of(lines, "a")  # the step may pass over rows
+        assert "others may lie farther" not in shape_of(lines, "a")  # the loop ends with the row
     else:
         assert 'high = "255"' in shape_of(lines, "keys")  # within a row of what it counts in
+
+
+@pytest.mark.parametrize(
+    ("end", "shape"), [("a < first + w", '"8 * ceil_div(w, 8)", "n"'), ("a < last(first)", '"8", "n"')]
+)
+def test_what_a_loop_steps_beside_its_counter_is_bounded_by_how_often_it_turns(end: str, shape: str) -> None:
+    _, lines = drafted(
+        f"""kernel __attribute__((reqd_work_group_size(8, 8, 1)))
+        void f(global const float *x, global float *y, local float *t, const int w, const int n)
+        {{
+            const int u = get_local_id(0), v = get_local_id(1), first = w * 8 * get_group_id(1);
+            float sum = 0;
+            for (int a = first, b = 8 * get_group_id(0); {end}; a += 8, b += 8 * n) {{
+                t[v * 8 + u] = x[b + n * v + u];
+                sum += t[v * 8];
+            }}
+            y[get_global_id(1) * n + get_group_id(0) * 8 + u] = sum;
+        }}"""
+    )
+    assert f"shape = [{shape}]" in shape_of(lines, "x")
+    assert ("others may lie farther" in shape_of(lines, "x")) == ("last" in end)
 
 
 def test_a_text_is_read_as_often_for_many_kernels_as_for_one(monkeypatch: pytest.MonkeyPatch) -> None:

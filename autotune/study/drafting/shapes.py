@@ -45,6 +45,8 @@ class Shapes(Launches):
     """What one kernel's reading says of extents; what it is given, `Launches` says."""
 
     def __init__(self, *given: Any) -> None:
+        self._turns: dict[str, Sum] = {}
+        """How often loops turn whose variables are counted so."""
         super().__init__(*given)
         self.doubts: dict[str, str] = {}
         """Why the extents of a buffer are a guess."""
@@ -90,6 +92,8 @@ class Shapes(Launches):
 
     def _of_variable(self, name: str, depth: int) -> Sum | None:
         kind, _, axis = name.partition("#")
+        if name in self._turns:
+            return self._turns[name]
         if kind == "gid":
             return self.axes.get(int(axis))
         if kind in ("lid", "lsz"):
@@ -125,12 +129,21 @@ class Shapes(Launches):
         return value
 
     def _from_starts(self, index: Sum, argument: str) -> Sum:
-        """With where loops begin that nothing is known to end, and how far they get from there: that may be far."""
+        """With where loops begin that nothing is known to end, and how far they get from there: that may be far, but
+        where something else that the loop steps tells how often it turns.
+        """
         for name in sorted(index.names & self.reading.loops.keys()):
-            if self.upper(Sum.of(name)) is None:
-                self.doubts[argument] = BEYOND
-                start = self.reading.loops[name][0]
-                index = index if start.known else index.with_value(name, start + Sum.of(name))
+            if self.upper(Sum.of(name)) is not None:
+                continue
+            start, step = self.reading.loops[name]
+            turns = self.reading.turns(name) if step is not None and step.known else None
+            if turns is not None and step is not None:
+                turn = f"turn.#{self.reading.together.get(name, name)}"
+                self._turns[turn] = self._named(turns)
+                index = index.with_value(name, start + Sum.of(turn) * step)
+                continue
+            self.doubts[argument] = BEYOND
+            index = index if start.known else index.with_value(name, start + Sum.of(name))
         return index
 
     def _larger(self, one: Sum | None, other: Sum | None) -> Sum | None:
