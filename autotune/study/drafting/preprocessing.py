@@ -161,6 +161,9 @@ class _Expander:
                 found.append(token)
         return found
 
+    def _asks(self, tokens: Sequence[str]) -> bool:
+        return any(token in self._macros for token in tokens)
+
     def _takes(self, token: str) -> bool:
         macro = self._macros.get(token)
         return macro is not None and macro.takes is not None
@@ -168,8 +171,10 @@ class _Expander:
     def _filled(self, macro: Macro, given: Mapping[str, Sequence[str]], depth: int) -> list[str]:
         """A macro's text with what it is given, as C does it: as it is beside ##, else with macros put in."""
         found, body, names = list[str](), macro.body, set[str]()
-        if not given and "##" not in body:
-            return [*body]
+        if "##" not in body:
+            whole = {name: self.expanded(part, depth + 1) for name, part in given.items() if self._asks(part)}
+            filled = {**given, **whole}
+            return [each for word in body for each in filled.get(word, (word,))]
         for place, word in enumerate(body):
             glued, ahead = body[place - 1 : place] == ("##",), body[place + 1 : place + 2] == ("##",)
             if word == "##":
@@ -181,7 +186,7 @@ class _Expander:
             )
             if glued or ahead:
                 part = [self._value(part[0]), *part[1:]] if part else [""]  # of nothing, nothing is put together
-            elif word in given:
+            elif word in given and self._asks(part):
                 part = self.expanded(part, depth + 1)
             if glued and found:
                 found[-1] += part[0]

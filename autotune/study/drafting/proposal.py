@@ -51,6 +51,7 @@ class Proposal:
         self.cast: dict[str, str] = {}
         """What arguments that are `void *` are cast to."""
         stated = {name: sketch.macros.get(name, text) for name, text in given.items()}
+        self._readings: dict[tuple[object, ...], Reading | None] = {}
         self.code = Preprocessed(sketch.source, stated)
         """The text as the defaults leave it."""
         self._branches = Branches(sketch.source, stated, launched, self.code.joined)
@@ -336,11 +337,14 @@ class Proposal:
             for one in self.sketch.signatures[entry]
             if one.address != "private" or "image" in one.type_name
         }
-        try:
-            functions = self.code.functions(kept)
-            return read(functions, entry, pointers, known) if entry in functions else None
-        except (NotRead, RecursionError):
-            return None
+        key = (entry, *kept, *known.items(), *pointers.items())
+        if key not in self._readings:
+            try:
+                functions = self.code.functions(kept)
+                self._readings[key] = read(functions, entry, pointers, known) if entry in functions else None
+            except (NotRead, RecursionError):
+                self._readings[key] = None
+        return self._readings[key]
 
     def _pointer(self, one: KernelArgument) -> Pointer:
         """Where a buffer begins, as a kernel sees it: of vectors, where the study has it of their components."""
