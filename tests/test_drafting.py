@@ -476,6 +476,11 @@ def test_the_attribute_before_the_word_kernel_is_read_too() -> None:
         "kernel void f(global int *x) { x[get_global_id(1) * WPT + get_global_id(0)] = 1; }"
     )
     assert 'local = ["SIDE * 2", "SIDE"]' in lines
+    _, lines = drafted(
+        "#if defined(cl_intel_subgroups)\n__attribute__((reqd_work_group_size(8, 1, 1)))\n"
+        "kernel void f(global int *x) { x[get_global_id(0)] = 1; }\n#endif\n"
+    )
+    assert 'local = ["8"]' in lines
 
 
 @pytest.mark.parametrize(
@@ -655,6 +660,11 @@ def test_groups_may_count_places_along_one_axis_alone() -> None:
     )
     assert any(line.startswith('local = ["TX", "WY"]  # guess: of the places') for line in lines)
     assert lines[lines.index("[parameters.WY]") + 2] == "default = 16"
+    _, lines = drafted(
+        """kernel void f(global float *y, const int nx, const int ny)
+        { y[(get_global_id(2) * ny + get_global_id(1)) * nx + get_global_id(0)] = 1; }"""
+    )
+    assert [line[12:14] for line in lines if line.startswith("[parameters.")] == ["WX", "WY", "WZ"]
 
 
 def test_a_mask_beyond_the_end_of_rows_is_left_out_by_the_launch() -> None:

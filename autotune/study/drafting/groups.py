@@ -11,7 +11,7 @@ from autotune.errors import UsageError
 from autotune.expression import Expression
 from autotune.study.drafting.reading import Function, Reading, reached
 from autotune.study.drafting.scanning import number_of
-from autotune.study.drafting.syntax import NotRead, closing, split
+from autotune.study.drafting.syntax import NotRead, closing, split, tokens_of
 from autotune.study.drafting.terms import Sum
 
 if TYPE_CHECKING:
@@ -243,7 +243,9 @@ def _required(of: Proposal, entry: str) -> list[str]:
     try:
         tokens = of.code.tokens(of.kept(tuned=True))
     except NotRead:
-        return []
+        tokens = []
+    if entry not in tokens:  # a branch that only the compiler takes
+        tokens = tokens_of(of.text)
     for at in [place for place, pair in enumerate(pairwise(tokens)) if pair == (entry, "(")]:
         begun = next((place for place in range(at - 1, -1, -1) if tokens[place] in (";", "}")), -1) + 1
         before = tokens[begun:at]

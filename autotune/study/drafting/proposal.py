@@ -248,7 +248,7 @@ class Proposal:
         group = made_up(self, entry, reading, dimensions)
         self.doubts[entry] = group.doubt
         least = {1: 64, 2: 16, 3: 4}[sum(extent != "1" for extent in group.extents)]
-        for name in MADE.intersection(group.extents) - self.own.keys():
+        for name in [each for each in group.extents if each in MADE and each not in self.own]:
             self.extra[name] = min(self.extra.get(name, 64), least)
         return [self.own.get(name, name) for name in group.extents]
 
