@@ -15,8 +15,8 @@ from autotune.errors import StudyError
 from autotune.study import Sketch, draft, scanned
 from autotune.study.drafting import branches
 from autotune.study.drafting.preprocessing import preprocessed
-from autotune.study.drafting.repeats import repeats
-from autotune.study.drafting.syntax import tokens_of
+from autotune.study.drafting.repeats import codes, repeats
+from autotune.study.drafting.syntax import NotRead, tokens_of
 from tests.drafts import BODIES, LANES, RIM, TILED, drafted, macros, shape_of, sketched
 
 BLUR = """
@@ -188,7 +188,7 @@ def test_of_very_many_values_no_more_are_tried_than_there_is_time_for(monkeypatc
     tried: list[int] = []
     monkeypatch.setattr(branches, "preprocessed", lambda text, *given: tried.append(len(text)) or ["k"])
     monkeypatch.setattr(branches, "MOST_TRIED", len(source) * 20)
-    found = branches.Branches(source, {}, ["k"])
+    found = branches.Branches(source, {}, ["k"], {})
     assert [found.values("P", default)[0] for default in (1, 2, 3, 1)] == [[*range(9)]] * 4
     assert len(tried) == 18
 
@@ -372,8 +372,7 @@ def test_a_number_that_is_stored_with_the_result_is_a_choice(stored: str, choice
 
 def test_a_type_that_nobody_tells_is_left_to_be_written() -> None:
     sketch, lines = drafted(
-        """#define JOIN(a, b) a##b
-        typedef JOIN(float, 4) vector;
+        """typedef ELEMENT vector;
         typedef enum { FORTH, BACK } way;
         kernel void f(const int n, const way w, global const vector *x, global vector *y)
         {
@@ -515,6 +514,144 @@ def test_one_name_for_several_arguments_is_told_apart() -> None:
     ]  # fmt: skip
     assert shape_of(lines, "value_float4") == 'value_float4 = { type = "float4", value = "1" }  # guess: its value'
     assert draft(sketch, "mark").count("to_char") == 0
+
+
+JOINED = """#ifndef REAL
+#define REAL float
+#endif
+#ifndef VEC
+#define VEC 4
+#endif
+#ifndef EDGE
+#define EDGE 32
+#endif
+#define JOIN_(a, b) a ## b
+#define JOIN(a, b) JOIN_(a, b)
+#define KERNEL(name) kernel __attribute__((reqd_work_group_size(EDGE, 1, 1))) void JOIN(k_, name)
+#define GIVEN(first, ...) (first, __VA_ARGS__)
+KERNEL(scale)GIVEN(const int n,
+                   global const REAL *x, global REAL *y)
+{
+    const int i = get_global_id(0) * VEC;
+    if (i < n) JOIN(vstore, VEC)(JOIN(JOIN(vload, VEC),)(0, x + i) * (REAL)2, 0, y + i);
+}
+"""
+
+
+def test_what_macros_put_together_and_take_over_lines_is_read() -> None:
+    signature = scanned("kernel void k_scale(const int n, global const float *x, global float *y) {}")
+    given = {"REAL": "float", "VEC": "4", "EDGE": "32"}
+    lines = draft(Sketch("a", "a.cl", JOINED, signature, given)).splitlines()
+    assert {"[parameters.VEC]", "[parameters.EDGE]", 'local = ["EDGE"]'} <= {*lines}
+    assert lines[lines.index("[parameters.VEC]") + 1].startswith("values = [2, 4, 8, 16]")
+    assert 'global = ["round_up(ceil_div(n, VEC), EDGE)"]' in lines
+    assert 'shape = ["round_up(n, 4)"], access = "out"' in shape_of(lines, "y")
+
+
+@pytest.mark.parametrize(
+    ("index", "shape"),
+    [
+        ("i * 4 + 3", '"round_up(n, 4)"'),
+        ("i * 4 + 1", '"round_up(n, 4) - 2"'),
+        ("i * 4 + 4", '"n + 4"'),
+    ],
+)
+def test_what_counts_fours_ends_with_the_last_of_a_four(index: str, shape: str) -> None:
+    _, lines = drafted(
+        f"kernel void f(global float *y, const int n) {{ int i = get_global_id(0); if (i * 4 < n) y[{index}] = 1; }}"
+    )
+    assert f"shape = [{shape}]" in shape_of(lines, "y")
+
+
+def test_a_rim_that_nothing_guards_is_left_out_by_the_launch() -> None:
+    _, lines = drafted(
+        """kernel void f(global const float *x, global float *y, const int nx, const int ny)
+        {
+            const int i = get_global_id(0) + 1, j = get_global_id(1) + 1;
+            y[j * nx + i] = x[j * nx + i - 1] + x[j * nx + i + 1] + x[(j - 1) * nx + i] + x[(j + 1) * nx + i];
+        }"""
+    )
+    assert any(line.startswith('global = ["round_up(nx - 2, WX)", "round_up(ny, WY)"]') for line in lines)
+    assert 'shape = ["ny + 2", "nx"]' in shape_of(lines, "x")
+    assert {"nx = 514", "ny = 512"} <= {*lines}
+
+
+def test_groups_may_count_places_along_one_axis_alone() -> None:
+    _, lines = drafted(
+        macros(TX=8)
+        + """kernel void f(global float *y, const int nx, const int ny)
+        { y[get_global_id(1) * nx + get_group_id(0) * TX + get_local_id(0)] = 1; }"""
+    )
+    assert any(line.startswith('local = ["TX", "WY"]  # guess: of the places') for line in lines)
+    assert lines[lines.index("[parameters.WY]") + 2] == "default = 16"
+    _, lines = drafted(
+        """kernel void f(global float *y, const int nx, const int ny)
+        { y[(get_global_id(2) * ny + get_global_id(1)) * nx + get_global_id(0)] = 1; }"""
+    )
+    assert [line[12:14] for line in lines if line.startswith("[parameters.")] == ["WX", "WY", "WZ"]
+
+
+def test_a_mask_beyond_the_end_of_rows_is_left_out_by_the_launch() -> None:
+    _, lines = drafted(
+        """kernel void f(global const float *x, constant float *mask, global float *y, const int width, const int taps)
+        {
+            const int i = get_global_id(0), j = get_global_id(1);
+            float sum = 0;
+            for (int r = 0; r < taps; ++r)
+                for (int c = 0; c < taps; ++c) sum += mask[r * taps + c] * x[(j + r) * width + i + c];
+            y[j * get_global_size(0) + i] = sum;
+        }"""
+    )
+    assert any(line.startswith('global = ["round_up(width - taps + 1, WX)", "round_up(HEIGHT, WY)"]') for line in lines)
+    assert 'shape = ["HEIGHT", "width - taps + 1"]' in shape_of(lines, "y")
+    assert any(line.startswith("taps = 1 ") for line in lines)
+
+
+def test_a_line_of_items_over_a_matrix_has_the_sizes_of_a_matrix() -> None:
+    _, lines = drafted(
+        """kernel void f(const int n, global const float *x, global float *y)
+        {
+            const int i = get_global_id(0);
+            if (i < n) for (int j = 0; j < n; ++j) y[i * n + j] = x[j * n + i];
+        }"""
+    )
+    assert "n = 512" in lines
+
+
+@pytest.mark.parametrize(("test", "told"), [("if (way)", True), ("if (way && i)", True), ("if (way < 3 && i)", False)])
+def test_what_is_only_asked_whether_it_is_true_is_no_size(test: str, told: bool) -> None:
+    assert (codes(tokens_of(f"int i = 3; {test} y[i] = 1;"), ["way"]) == {"way"}) is told
+
+
+@pytest.mark.parametrize(
+    "text", ["F(" * 30000, "F(" * 1000 + ")" * 1000, "F(a\n)\n" * 10000, "D(" * 50 + "a" + ")" * 50]
+)
+def test_calls_of_macros_are_read_or_given_up_in_no_time(text: str) -> None:
+    try:
+        assert preprocessed(f"#define F(x) x\n#define D(x) x x\n{text}", {}, ())
+    except NotRead:
+        assert "D" in text or ")" in text
+
+
+@pytest.mark.parametrize(
+    ("end", "shape"), [("a < first + w", '"8 * ceil_div(w, 8)", "n"'), ("a < last(first)", '"8", "n"')]
+)
+def test_what_a_loop_steps_beside_its_counter_is_bounded_by_how_often_it_turns(end: str, shape: str) -> None:
+    _, lines = drafted(
+        f"""kernel __attribute__((reqd_work_group_size(8, 8, 1)))
+        void f(global const float *x, global float *y, local float *t, const int w, const int n)
+        {{
+            const int u = get_local_id(0), v = get_local_id(1), first = w * 8 * get_group_id(1);
+            float sum = 0;
+            for (int a = first, b = 8 * get_group_id(0); {end}; a += 8, b += 8 * n) {{
+                t[v * 8 + u] = x[b + n * v + u];
+                sum += t[v * 8];
+            }}
+            y[get_global_id(1) * n + get_group_id(0) * 8 + u] = sum;
+        }}"""
+    )
+    assert f"shape = [{shape}]" in shape_of(lines, "x")
+    assert ("others may lie farther" in shape_of(lines, "x")) == ("last" in end)
 
 
 def test_a_text_is_read_as_often_for_many_kernels_as_for_one(monkeypatch: pytest.MonkeyPatch) -> None:

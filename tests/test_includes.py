@@ -36,11 +36,21 @@ def test_angles_are_found_through_the_folders_only(folder: Path) -> None:
         'int a;\n#line 1 "fac.h"\n#define FAC 3\n#line 3 "k.cl"\nint b;\n'
     )
     with pytest.raises(
-        StudyError, match=r"^k\.cl:1: includes 'own\.h', which is not there; looked in inc; <> is not looked for beside"
+        StudyError, match=r"^k\.cl:1: includes 'own\.h', which is not there; looked in inc; it lies below \.: -I \. of"
     ):
         text_of("#include <own.h>\n", "inc")
     with pytest.raises(StudyError, match=r"looked in \. and inc; copy it beside the kernel, or name its folder"):
         text_of('#include "none.h"\n', "inc")
+
+
+def test_a_folder_around_a_kernel_in_which_an_include_lies_is_named(folder: Path) -> None:
+    (folder / "src" / "cl").mkdir(parents=True)
+    kernel = folder / "src" / "cl" / "k.cl"
+    around = {"#include <k.cl>": "src/cl", '#include "inc/fac.h"': r"\.", '#include "/none.h"': "FOLDER"}
+    for text, lies in around.items():
+        kernel.write_text(text)
+        with pytest.raises(StudyError, match=rf"not there;.*(below|name its folder).*: -I {lies} of autotune new"):
+            inline("src/cl/k.cl")
 
 
 def test_quotes_look_beside_the_file_first(folder: Path) -> None:

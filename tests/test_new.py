@@ -374,6 +374,11 @@ def test_what_no_linker_finds_is_a_function_that_is_not_there(log: str) -> None:
     assert unknown(log, "int op(int a); kernel void f(global int *x) { x[0] = op(1); }").functions == ["op"]
 
 
+def test_an_extent_of_a_work_group_is_no_single_item() -> None:
+    log = "use of undeclared identifier 'BLOCK_SIZE'\nuse of undeclared identifier 'BLOCKS'"
+    assert unknown(log, "int f() { return BLOCK_SIZE + BLOCKS; }").names == {"BLOCK_SIZE": "16", "BLOCKS": "1"}
+
+
 def test_what_is_put_together_lacks_what_it_is_made_of() -> None:
     log = "implicit declaration of function 'read_imageKIND'\nuse of undeclared identifier 'REAL4'\n"
     log += "implicit declaration of function 'read_image1'\nunknown type name 'REAL'"

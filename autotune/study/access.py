@@ -7,7 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from autotune.study.library import CONFINED, read_by
+from autotune.study.library import CONFINED, File, is_file, read_by
+
+_FOLDERS_ABOVE = 8
+"""So many folders around a file are looked through."""
 
 
 @contextmanager
@@ -21,6 +24,15 @@ def confined(folder: Path) -> Iterator[None]:
         yield
     finally:
         CONFINED.reset(token)
+
+
+def folder_above(name: str, file: File) -> str:
+    """Return the nearest folder around a file in which what it includes lies, as its path begins; empty: none."""
+    for up in range(_FOLDERS_ABOVE):
+        folder = Path(os.path.normpath(Path(file).parent / "/".join([".."] * up)))
+        if is_file(folder / name):
+            return str(folder)
+    return ""
 
 
 @contextmanager

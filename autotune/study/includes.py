@@ -243,11 +243,14 @@ class _Inliner:
         first, *others = [repr(name) for name in self._missing]
         more = f"{', '.join(['', *others[: _MOST_TOLD - 1]])}" + (" ..." if len(others) >= _MOST_TOLD else "")
         where, looked, beside = next(iter(self._missing.values()))
+        from autotune.study.access import folder_above  # a study's text is found without it
+
+        lies = folder_above(next(iter(self._missing)), where.rpartition(":")[0])
+        cure = f"it lies below {lies}" if lies else f"{beside}name {'their' if others else 'its'} folder"
         raise StudyError(
             f"includes {first}{more}, which {'are' if others else 'is'} not there",
             where=where,
-            hint=f"{looked}{beside}name {'their' if others else 'its'} folder: -I FOLDER of autotune new, [[options]] "
-            'flag = "-IFOLDER" in a study',
+            hint=f'{looked}{cure}: -I {lies or "FOLDER"} of autotune new, [[options]] flag = "-IFOLDER" in a study',
         )
 
     def _included(self, line: _Line, path: File, above: tuple[Hashable, ...], *, conditional: bool) -> str:

@@ -13,6 +13,7 @@ guards and names; what is no more than a guess says so: nothing here decides a r
     proposal.py    what is proposed of parameters and choices, with repeats.py, nouns.py, and branches.py for what
                    an #if asks; fixed.py: of numbers that no tuner can set yet; groups.py: of work-groups; uses.py: of
                    each argument
+    sizes.py       which of its numbers are sizes, and what they are at first
     writer.py      the text of the study; naming.py: arguments that no expression can name
     missing.py     what a kernel lacks that does not compile by itself
 """

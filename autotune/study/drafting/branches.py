@@ -23,6 +23,8 @@ _NAME = re.compile(r"\b[A-Za-z_]\w*")
 _CALL = re.compile(r"\b([A-Za-z_]\w*)[ \t]*\([^()]*\)")
 _OF_COMPILER = re.compile(r"__|_?cl_|CL_|GL_|true$|false$")
 """How names begin that compilers define, or extensions of OpenCL."""
+_VECTOR = re.compile(r"v(load|store)|convert_|as_|u?(char|short|int|long)|half|float|double")
+"""What stands before the number of a vector's components."""
 
 
 def undefined(source: str) -> list[str]:
@@ -80,10 +82,14 @@ COMPARED = "what the kernel's branches compare it with"
 
 
 class Branches:
-    """What is proposed of a text's macros while the preprocessor leaves these kernels. `stated`: what is given."""
+    """What is proposed of a text's macros while the preprocessor leaves these kernels. `stated`: what is given;
+    `joined`: the macros in words that macros put together.
+    """
 
-    def __init__(self, source: str, stated: Mapping[str, str], kernels: Collection[str]) -> None:
-        self._source, self._stated, self._kernels = source, stated, {*kernels}
+    def __init__(
+        self, source: str, stated: Mapping[str, str], kernels: Collection[str], joined: Mapping[str, Collection[str]]
+    ) -> None:
+        self._source, self._stated, self._kernels, self._joined = source, stated, {*kernels}, joined
         self._found: dict[tuple[str, int], tuple[list[int], str]] = {}
         self._room = MOST_TRIED
 
@@ -92,7 +98,10 @@ class Branches:
         if (name, default) not in self._found:
             numbers, said = values(self._source, name, default)
             self._found[name, default] = (self._leaving(name, numbers) if said == COMPARED else numbers), said
-        return self._found[name, default]
+        numbers, said = self._found[name, default]
+        if said == AROUND and any(name in names and _VECTOR.match(word) for word, names in self._joined.items()):
+            numbers = [number for number in numbers if number in (2, 4, 8, 16)] or numbers
+        return numbers, said
 
     def _leaving(self, name: str, numbers: list[int]) -> list[int]:
         cost = len(self._source) * len(numbers)

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from autotune.errors import UsageError
 from autotune.expression import Expression
 from autotune.study.drafting.reading import Function, Reading, reached
-from autotune.study.drafting.scanning import DEFINE, KERNEL, number_of
-from autotune.study.drafting.syntax import NotRead
+from autotune.study.drafting.scanning import number_of
+from autotune.study.drafting.syntax import NotRead, closing, split, tokens_of
 from autotune.study.drafting.terms import Sum
 
 if TYPE_CHECKING:
     from autotune.study.drafting.proposal import Proposal
 
-_EXACT = re.compile(
+EXTENT_NAME = re.compile(
     r"(WG|WGS|LWS|WORK_?GROUP|GROUP|LOCAL|BLOCK|THREADS?|TB|BS|LS)(_?SIZE|_?DIM)?_?[XYZ012]?|[WLB][XYZ]", re.IGNORECASE
 )
 """Names of macros that are extents of a work-group, and nothing else."""
@@ -29,8 +30,9 @@ _ASKS = re.compile(
     r"get_(global|local|group|num_groups|enqueued|sub_group|max_sub)|(sub|work)_group_|async_work|barrier"
 )
 
+_REQUIRED = "reqd_work_group_size"
 _MOST_TEXT = 1000
-"""Characters of a work-group, and of a macro in it, that are read."""
+"""Characters of a work-group that are read."""
 
 BY_ARRAYS = "as many as the local arrays hold, or take turns in loops, in numbers of the kernel's"
 BY_NAME = "by its name; nothing in the kernel says what its work-group is"
@@ -55,15 +57,15 @@ def work_group(of: Proposal, entry: str, reading: Reading | None, dimensions: in
         return Group([str(held[axis]) if axis in wide else "1" for axis in range(dimensions)])
     own = of.read_by_own_names(entry)
     if own is not None and wide <= (arrays := _held(own, {*of.parameters, *of.own})).keys():
-        said = all(arrays[axis].names and all(map(_EXACT.fullmatch, arrays[axis].names)) for axis in wide)
+        said = all(arrays[axis].names and all(map(EXTENT_NAME.fullmatch, arrays[axis].names)) for axis in wide)
         named = [str(arrays[axis]) if axis in wide else "1" for axis in range(dimensions)]
         return Group(_in_numbers(of, named), "" if said else BY_ARRAYS)
     named = [name for name in of.parameters if not _COUNTED.search(name)]
-    exact = [name for name in named if _EXACT.fullmatch(name) and not of.is_idle(name)]
-    near = [name for name in named if (_EXACT.fullmatch(name) or _NEAR.search(name)) and not of.is_idle(name)]
+    exact = [name for name in named if EXTENT_NAME.fullmatch(name) and not of.is_idle(name)]
+    near = [name for name in named if (EXTENT_NAME.fullmatch(name) or _NEAR.search(name)) and not of.is_idle(name)]
     if found := _of_names(of.parameters, exact, wide, dimensions):
         return Group(found)
-    places = {axis: extent for axis, extent in reading.groups().items() if extent.names} | held if reading else {}
+    places = by_places(reading) | held
     if len(places) == dimensions:
         return Group([str(places[axis]) for axis in range(dimensions)], BY_PLACES)
     if found := _of_names(of.parameters, near, wide, dimensions):
@@ -75,13 +77,32 @@ def work_group(of: Proposal, entry: str, reading: Reading | None, dimensions: in
         extents = [str(counted[axis]) if axis in wide else "1" for axis in range(dimensions)]
         return Group(_in_numbers(of, extents), BY_PLACES)
     idle = [name for name in named if of.is_idle(name) and (_NEAR.search(name) or _SIDE.search(name))]
-    idle += [name for name in named if of.is_idle(name) and _EXACT.fullmatch(name) and name not in idle]
+    idle += [name for name in named if of.is_idle(name) and EXTENT_NAME.fullmatch(name) and name not in idle]
     if len(idle) == dimensions:
-        return Group(sorted(idle, key=_axis), "" if all(map(_EXACT.fullmatch, idle)) else BY_NAME)
+        return Group(sorted(idle, key=_axis), "" if all(map(EXTENT_NAME.fullmatch, idle)) else BY_NAME)
     for names in (near, idle):
         if 0 < len(names) == dimensions - 1:  # flat along the last axis
             return Group([*sorted(names, key=_axis), "1"], BY_NAME)
     return None
+
+
+MADE = frozenset({"WG", "WX", "WY", "WZ"})
+"""Names of parameters for extents of which the kernel does not know."""
+
+
+def made_up(of: Proposal, entry: str, reading: Reading | None, dimensions: int) -> Group:
+    """Return a work-group of new parameters, but along axes where places are counted group by group."""
+    names = ["WG"] if dimensions == 1 else [f"W{axis}" for axis in "XYZ"[:dimensions]]
+    shared = any(one.address == "local" for one in of.sketch.signatures[entry])
+    if reading is not None and (axes := wide_axes(reading, shared=shared)):
+        names = [name if axis in axes else "1" for axis, name in enumerate(names)]
+    told = by_places(reading)
+    return Group([str(told.get(axis, name)) for axis, name in enumerate(names)], BY_PLACES if told else "")
+
+
+def by_places(reading: Reading | None) -> dict[int, Sum]:
+    """Return the extents, by axis, of a work-group as places are counted group by group, where these have names."""
+    return {axis: extent for axis, extent in reading.groups().items() if extent.names} if reading is not None else {}
 
 
 def wide_axes(reading: Reading, *, shared: bool) -> set[int]:
@@ -104,7 +125,7 @@ def by_default(extent: str, defaults: Mapping[str, int]) -> str:
 
 def is_of_group(name: str) -> bool:
     """Whether a macro sounds like the extent of a work-group, or like how many of them there are."""
-    return any(pattern.search(name) for pattern in (_EXACT, _NEAR, _COUNTED))
+    return any(pattern.search(name) for pattern in (EXTENT_NAME, _NEAR, _COUNTED))
 
 
 def is_alone(functions: Mapping[str, Function], entry: str) -> bool:
@@ -136,7 +157,7 @@ def _in_numbers(of: Proposal, extents: list[str]) -> list[str]:
 
 def _of_own_names(of: Proposal, entry: str, wide: set[int], dimensions: int) -> list[str]:
     """The kernel's own numbers that sound like extents of its work-group, and that it asks for."""
-    numbers = {name: number_of(of.own[name]) or 0 for name in of.own if _EXACT.fullmatch(name)}
+    numbers = {name: number_of(of.own[name]) or 0 for name in of.own if EXTENT_NAME.fullmatch(name)}
     try:
         met = reached(of.code.tokens([*numbers]), [entry]) if numbers else set()
     except NotRead:
@@ -219,33 +240,32 @@ def _stride(reading: Reading, moved: Sum) -> Sum | None:
 def _required(of: Proposal, entry: str) -> list[str]:
     """Return the work-group that the last kernel of a name asks for, in terms of parameters; empty: none found."""
     found = []
-    for match in KERNEL.finditer(of.text):
-        begun = max(of.text.rfind(end, 0, match.start()) for end in ";}") + 1
-        before = of.text[begun : match.start()] + match[1]  # `kernel` may stand on either side of it
-        asked = re.search(r"reqd_work_group_size\s*\((.*)\)\s*\)\s*\)", before)
-        if match[2] == entry and asked and len(asked[1]) <= _MOST_TEXT:
-            found.append([_spelt(of, part) for part in re.split(r",(?![^()]*\))", asked[1])])
+    try:
+        tokens = of.code.tokens(of.kept(tuned=True))
+    except NotRead:
+        tokens = []
+    if entry not in tokens:  # a branch that only the compiler takes
+        tokens = tokens_of(of.text)
+    for at in [place for place, pair in enumerate(pairwise(tokens)) if pair == (entry, "(")]:
+        begun = next((place for place in range(at - 1, -1, -1) if tokens[place] in (";", "}")), -1) + 1
+        before = tokens[begun:at]
+        if {"kernel", _REQUIRED} <= {*before}:
+            asked = before.index(_REQUIRED) + 1
+            extents = split(before[asked + 1 : closing(before, asked)])
+            found.append([_spelt(of, " ".join(extent)) for extent in extents])
     usable = [each for each in found if len(each) == 3 and all(each)]
     return usable[-1] if usable else []
 
 
 def _spelt(of: Proposal, text: str) -> str:
-    """Return a C expression of simple macros as an expression over parameters; empty where it is none."""
-    pairs = ((name, value) for name, value in DEFINE.findall(of.text) if len(value) <= _MOST_TEXT)
-    simple = {name: value for name, value in pairs if re.fullmatch(r"[\w\s()+*/%<-]+", value)}
-    for _ in range(6):
-        if len(text) > _MOST_TEXT:  # macros of macros may grow without end
-            return ""
-        text = re.sub(
-            r"[A-Za-z_]\w*",
-            lambda match: match[0] if match[0] in of.parameters else simple.get(match[0], match[0]),
-            text,
-        )
-    text = re.sub(r"\b(\d+)[uUlL]{1,3}\b", r"\1", text)
+    """Return a C expression as an expression over parameters; empty where it is none."""
+    if len(text) > _MOST_TEXT:
+        return ""
+    text = re.sub(r"\b(\d+)\s*[uUlL]{1,3}\b", r"\1", text)
     text = re.sub(r"\(\s*(\w+)\s*<<\s*(\w+)\s*\)", r"(\1 * 2 ** \2)", text)
     names = set(re.findall(r"[A-Za-z_]\w*", text))
     usable = names <= set(of.parameters) and re.fullmatch(r"[\w\s()+*/%-]+", text) is not None
-    spelt = " ".join(re.sub(r"(?<!/)/(?!/)", "//", text).split())
+    spelt = re.sub(r"(?<=\() | (?=\))", "", " ".join(re.sub(r"(?<!/)/(?!/)", "//", text).split()))
     while re.fullmatch(r"\((?:[^()]|\([^()]*\))*\)", spelt):  # one pair around all of it
         spelt = spelt[1:-1]
     return "" if not usable else spelt if names else by_default(spelt, {})

@@ -108,11 +108,14 @@ class Launches(Indices, ABC):
         written = (each.places for each in self.reading.mentions if each.kind != "read")
         stored = {self._started(place) for places in written for place in places}
         indices.sort(key=lambda index: index not in stored)  # what is stored says more
-        plain_ones = [(self._levels(each)[1:], each in stored) for each in indices if not self._strided(each)]
+        turning = {
+            self._started(place): place for place in sorted(self.reading.places, key=lambda each: len(each.names))
+        }
+        plain_ones = [each for each in indices if not self._strided(each)]
         rows = [
-            self._taken_by(counted.factor_of(f"gid#{axis}"), extent) if written else extent
-            for levels, written in plain_ones
-            for extent, counted in levels
+            self._along(extent, counted, axis, written=each in stored)
+            for each in plain_ones
+            for extent, counted in (self._levels(turning[each]) or self._levels(each))[1:]
             if f"gid#{axis}" in counted.names
         ]
         if rows:  # as long as the shortest row of the kind is: others have a rim
@@ -126,10 +129,16 @@ class Launches(Indices, ABC):
         names = IMAGE_NAMES if images else AXIS_NAMES[3 if self._used(2) else 2 if self._used(1) else 1]
         return self._left(axis, names[axis])
 
-    def _taken_by(self, each: Sum, extent: Sum) -> Sum:
-        """How many items there are along a row of which each takes several places."""
-        several = each.number is not None and each.number > 1
-        return quotient(extent, each) if several else extent
+    def _along(self, extent: Sum, counted: Sum, axis: int, *, written: bool) -> Sum:
+        """How many items there are along a row: without its rim, and fewer where each writes several places."""
+        each = counted.factor_of(f"gid#{axis}")
+        several = each.number if each.number is not None and each.number > 1 else 1
+        rim = Sum.of(max(counted.terms.get((), 0), 0) // several * several)
+        beyond = self.upper(counted - Sum.of(f"gid#{axis}")) if each.number == 1 else None
+        if beyond is not None and beyond.names and beyond.names <= self._sizes.keys():  # `i + k`, all along a mask
+            rim = beyond - 1
+        extent = extent - rim
+        return quotient(extent, each) if several > 1 and written else extent
 
     def _tiled(self, axis: int) -> Sum | None:
         """What an axis counts to along which each work-group has a tile of its own, that nothing bounds."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
+from autotune.study.drafting.groups import EXTENT_NAME
 from autotune.study.drafting.preprocessing import preprocessed
 from autotune.study.drafting.scanning import KERNEL
 from autotune.study.drafting.syntax import QUALIFIERS, NotRead, tokens_of
@@ -50,9 +51,9 @@ _MOST = 16
 class Unknown(NamedTuple):
     """What a build log says has no meaning.
 
-    `names`: each with what it might stand for, a type or 1; `structs`: types of which the text asks for members, and
-    `functions`: for these no name can stand; `foreign`: words of C++, for which nothing can; `samplers`: names by which
-    images are read, no macros.
+    `names`: each with what it might stand for, a type or a number; `structs`: types of which the text asks for members,
+    and `functions`: for these no name can stand; `foreign`: words of C++, for which nothing can; `samplers`: names by
+    which images are read, no macros.
     """
 
     names: dict[str, str]
@@ -72,7 +73,7 @@ def unknown(log: str, source: str) -> Unknown:
     samplers = dict[str, None]()
     for match in _UNDECLARED.finditer(log):
         if part := roles.pasted(match[1]):
-            names[part] = "1"
+            names[part] = _number(part)
         elif roles.is_said(match[1]):
             functions[match[1]] = None
     for match in _UNKNOWN.finditer(log):
@@ -91,7 +92,7 @@ def unknown(log: str, source: str) -> Unknown:
         elif name in roles.called:  # newer compilers say no more of a function than of a variable
             functions[name] = None
         elif name not in roles.declared:
-            names.setdefault(name, "1")
+            names.setdefault(name, _number(name))
     foreign = [name for name in (*names, *structs, *functions) if name in _OF_CPP]
     called = sorted(_own(functions), key=source.find)  # compilers differ in which they name first
     return Unknown({name: names[name] for name in _own(names)}, _own(structs), called, foreign, [*samplers])
@@ -123,6 +124,11 @@ _NO_TYPES = QUALIFIERS | {
 
 _ENDS = frozenset(";{}()[],=")
 """What ends the qualifiers of a declaration."""
+
+
+def _number(name: str) -> str:
+    """What a number of that name might be: of work-items along an axis a few, else 1."""
+    return "16" if EXTENT_NAME.fullmatch(name) else "1"
 
 
 def _type(name: str) -> str:

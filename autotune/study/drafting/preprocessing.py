@@ -7,11 +7,14 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from autotune.study.drafting.reading import Function, functions_of
-from autotune.study.drafting.syntax import NotRead, closing, expression, folded, split, tokens_of
+from autotune.study.drafting.syntax import NotRead, closings, expression, folded, split, tokens_of
 from autotune.study.includes import without_comments
 
 _DEFINE = re.compile(r"[ \t]*#[ \t]*define[ \t]+(\w+)(\([^()]*\))?(.*)", re.DOTALL)
-_MOST_TOKENS = 200_000
+_MOST_TOKENS = 400_000
+_MOST_STEPS = 1_000_000
+"""Tokens that are looked at while macros are put in."""
+_DEEPEST = 12
 _MOST_CONDITION = 2000
 """Tokens of a condition that are read: calls within calls take longer than there are of them."""
 
@@ -30,12 +33,14 @@ class Preprocessed:
         self._source, self._stated = source, stated
         self._tokens: dict[tuple[str, ...], list[str] | None] = {}
         self._functions: dict[tuple[str, ...], dict[str, Function]] = {}
+        self.joined: dict[str, set[str]] = {}
+        """Of words that macros put together, the names in them that stay names elsewhere."""
 
     def tokens(self, kept: Sequence[str] = ()) -> list[str]:
         """Return the text's tokens, `kept` macros as names. Raises NotRead."""
         if (key := tuple(kept)) not in self._tokens:
             try:
-                self._tokens[key] = preprocessed(self._source, self._stated, kept)
+                self._tokens[key] = preprocessed(self._source, self._stated, kept, self.joined)
             except NotRead:
                 self._tokens[key] = None
         found = self._tokens[key]
@@ -51,31 +56,36 @@ class Preprocessed:
         return self._functions[key]
 
 
-def preprocessed(source: str, stated: Mapping[str, str], kept: Collection[str]) -> list[str]:
-    """Return the tokens of a source without its directives. `stated`: macros given from outside; `kept` stay names.
+def preprocessed(
+    source: str, stated: Mapping[str, str], kept: Collection[str], joined: dict[str, set[str]] | None = None
+) -> list[str]:
+    """Return the tokens of a source without its directives. `stated`: macros given from outside; `kept` stay names,
+    but in words that macros put together: `joined` gets these words, with the names.
 
     A branch is taken where its condition is true with what is known; where that cannot be told, all are.
     """
     macros = dict(_stated(name, value) for name, value in stated.items())
     given = {*macros}
-    found: list[str] = []
+    within, conditions = _Expander(macros, kept, joined), _Expander(macros, ())
+    found, due = list[str](), list[str]()  # what a macro is given may go on over lines
     # Of each #if around: whether its branch is taken, whether one before was, and whether the #if itself is.
     taken: list[tuple[bool | None, bool, bool]] = []
-    for line in without_comments(source).replace("\\\n", " ").split("\n"):
-        directive = re.match(r"[ \t]*#[ \t]*(\w+)(.*)", line)
+    for line in (*without_comments(source).replace("\\\n", " ").split("\n"), "#"):
+        directive = re.match(r"[ \t]*#[ \t]*(\w*)(.*)", line)
         on = not taken or (taken[-1][0] is not False and taken[-1][2])
         if directive is None:
-            if on:
-                found += _expanded(tokens_of(line), macros, kept)
-            if len(found) > _MOST_TOKENS:
-                raise NotRead
+            due += tokens_of(line) if on else ()
             continue
+        found += within.expanded(due)
+        due.clear()
+        if len(found) > _MOST_TOKENS:
+            raise NotRead
         word, rest = directive.groups()
         if word in ("if", "ifdef", "ifndef"):
-            taken.append((_holds(word, rest, macros, kept), False, on))
+            taken.append((_holds(word, rest, conditions, macros, kept), False, on))
         elif word in ("elif", "else") and taken:
             done = taken[-1][0] is True or taken[-1][1]
-            taken[-1] = (False if done else _holds(word, rest, macros, kept)), done, taken[-1][2]
+            taken[-1] = (False if done else _holds(word, rest, conditions, macros, kept)), done, taken[-1][2]
         elif word == "endif" and taken:
             taken.pop()
         elif on and (define := _DEFINE.match(line)) and define[1] not in given:
@@ -97,7 +107,9 @@ def _macro(takes: str | None, text: str) -> Macro:
     return Macro(names, tuple(tokens_of(text)))
 
 
-def _holds(word: str, rest: str, macros: Mapping[str, Macro], kept: Collection[str]) -> bool | None:
+def _holds(
+    word: str, rest: str, conditions: _Expander, macros: Mapping[str, Macro], kept: Collection[str]
+) -> bool | None:
     """Say whether a branch is taken; None where that is not known."""
     name = rest.strip().split(" ")[0]
     if word == "else":
@@ -105,7 +117,7 @@ def _holds(word: str, rest: str, macros: Mapping[str, Macro], kept: Collection[s
     if word != "if" and word != "elif":
         return (name in macros or name in kept) == (word == "ifdef")
     text = re.sub(r"defined\s*(?:\(\s*)?(\w+)\s*\)?", lambda m: str(int(m[1] in macros or m[1] in kept)), rest)
-    tokens = _expanded(tokens_of(text), macros, ())
+    tokens = conditions.expanded(tokens_of(text))
     if len(tokens) > _MOST_CONDITION:
         return None
     try:
@@ -115,27 +127,84 @@ def _holds(word: str, rest: str, macros: Mapping[str, Macro], kept: Collection[s
     return None if value is None else value != 0
 
 
-def _expanded(tokens: Sequence[str], macros: Mapping[str, Macro], kept: Collection[str], depth: int = 0) -> list[str]:
-    found: list[str] = []
-    at = 0
-    while at < len(tokens):
-        token = tokens[at]
-        macro = macros.get(token) if depth < 12 and token not in kept else None
-        at += 1
-        if macro is None:
-            found.append(token)
-            continue
-        body, begin = macro.body, at
-        if macro.takes is not None:
-            if tokens[at : at + 1] != ["("]:
+class _Expander:
+    """Puts macros in, as far as so many steps go. `kept`: names that stay, but for those that are `joined`."""
+
+    def __init__(
+        self, macros: Mapping[str, Macro], kept: Collection[str], joined: dict[str, set[str]] | None = None
+    ) -> None:
+        self._macros, self._kept = macros, {*kept}
+        self._joined = dict[str, set[str]]() if joined is None else joined
+        self._left = _MOST_STEPS
+
+    def expanded(self, tokens: Sequence[str], depth: int = 0) -> list[str]:
+        """Return the tokens with macros put in. Raises NotRead."""
+        self._left -= len(tokens)
+        if self._left < 0:
+            raise NotRead
+        found: list[str] = []
+        ends = closings(tokens) if any(self._takes(token) for token in tokens) else {}
+        at = 0
+        while at < len(tokens):
+            token = tokens[at]
+            macro = self._macros.get(token) if depth < _DEEPEST and token not in self._kept else None
+            at += 1
+            if macro is None:
                 found.append(token)
+            elif macro.takes is None:
+                found += self.expanded(self._filled(macro, {}, depth), depth + 1)
+            elif tokens[at : at + 1] == ["("] and at in ends:
+                given = _given(macro.takes, split(tokens[at + 1 : ends[at]]))
+                found += self.expanded(self._filled(macro, given, depth), depth + 1)
+                at = ends[at] + 1
+            else:
+                found.append(token)
+        return found
+
+    def _asks(self, tokens: Sequence[str]) -> bool:
+        return any(token in self._macros for token in tokens)
+
+    def _takes(self, token: str) -> bool:
+        macro = self._macros.get(token)
+        return macro is not None and macro.takes is not None
+
+    def _filled(self, macro: Macro, given: Mapping[str, Sequence[str]], depth: int) -> list[str]:
+        """A macro's text with what it is given, as C does it: as it is beside ##, else with macros put in."""
+        found, body, names = list[str](), macro.body, set[str]()
+        if "##" not in body:
+            whole = {name: self.expanded(part, depth + 1) for name, part in given.items() if self._asks(part)}
+            filled = {**given, **whole}
+            return [each for word in body for each in filled.get(word, (word,))]
+        for place, word in enumerate(body):
+            glued, ahead = body[place - 1 : place] == ("##",), body[place + 1 : place + 2] == ("##",)
+            if word == "##":
                 continue
-            end = closing(tokens, at)
-            given = dict(zip(macro.takes, split(tokens[at + 1 : end]), strict=False))
-            body = tuple(part for word in body for part in (given.get(word, [word])))
-            at = end + 1
-        if "##" in body or len(found) > _MOST_TOKENS:  # a call of what is not known
-            found += [token, *tokens[begin:at]]
-            continue
-        found += _expanded(body, macros, kept, depth + 1)
-    return found
+            part = given.get(word, [word])
+            beside = part[:1] if glued or ahead else ()
+            names = (names if glued else set()).union(
+                self._kept.intersection(beside), *(self._joined.get(each, ()) for each in beside)
+            )
+            if glued or ahead:
+                part = [self._value(part[0]), *part[1:]] if part else [""]  # of nothing, nothing is put together
+            elif word in given and self._asks(part):
+                part = self.expanded(part, depth + 1)
+            if glued and found:
+                found[-1] += part[0]
+                part = part[1:]
+                self._joined.setdefault(found[-1], set()).update(names)
+            found += part
+        return [word for word in found if word]
+
+    def _value(self, token: str) -> str:
+        """What a name that is kept stands for, if that is one word."""
+        macro = self._macros.get(token) if token in self._kept else None
+        return macro.body[0] if macro is not None and macro.takes is None and len(macro.body) == 1 else token
+
+
+def _given(takes: Sequence[str], parts: Sequence[Sequence[str]]) -> dict[str, Sequence[str]]:
+    """What a macro's parameters stand for; the last one for all that is left, where it is `...`."""
+    given: dict[str, Sequence[str]] = {**dict.fromkeys(takes, ()), **dict(zip(takes, parts, strict=False))}
+    if takes and takes[-1] == "...":
+        rest = [word for part in parts[len(takes) - 1 :] for word in (",", *part)]
+        given["__VA_ARGS__"] = rest[1:]
+    return given

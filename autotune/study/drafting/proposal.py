@@ -10,7 +10,7 @@ from functools import cached_property
 from autotune.devices import KernelArgument
 from autotune.expression import FUNCTIONS
 from autotune.study.drafting.branches import Branches, asked_by_directives, asked_by_pragmas, siblings
-from autotune.study.drafting.groups import by_default, is_alone, is_of_group, wide_axes, work_group
+from autotune.study.drafting.groups import MADE, by_default, is_alone, is_of_group, made_up, work_group
 from autotune.study.drafting.nouns import COUNT_NAME, SMALL_NAME, TASK_NAME
 from autotune.study.drafting.preprocessing import Preprocessed
 from autotune.study.drafting.reading import Pointer, Reading, reached
@@ -51,9 +51,10 @@ class Proposal:
         self.cast: dict[str, str] = {}
         """What arguments that are `void *` are cast to."""
         stated = {name: sketch.macros.get(name, text) for name, text in given.items()}
+        self._readings: dict[tuple[object, ...], Reading | None] = {}
         self.code = Preprocessed(sketch.source, stated)
         """The text as the defaults leave it."""
-        self._branches = Branches(sketch.source, stated, launched)
+        self._branches = Branches(sketch.source, stated, launched, self.code.joined)
         self._read_macros()
         self._set_apart_forms()
         self.arguments = self._merged()
@@ -183,7 +184,7 @@ class Proposal:
         pointers = [one.name for one in self.arguments.values() if one.address != "private"]
         names = self.parameters.keys() - self.words.keys()
         try:
-            tokens = self.code.tokens(self._kept(tuned=True))
+            tokens = self.code.tokens(self.kept(tuned=True))
             found = repeats(tokens, names, pointers) | operands(tokens, names, pointers)
         except (NotRead, RecursionError):
             return
@@ -244,18 +245,16 @@ class Proposal:
         if (found := work_group(self, entry, reading, dimensions)) is not None:
             self.doubts[entry] = found.doubt
             return found.extents
-        names = ["WG"] if dimensions == 1 else [f"W{axis}" for axis in "XYZ"[:dimensions]]
-        shared = any(one.address == "local" for one in self.sketch.signatures[entry])
-        if reading is not None and (axes := wide_axes(reading, shared=shared)):
-            names = [name if axis in axes else "1" for axis, name in enumerate(names)]
-        made = [name for name in names if name not in self.own and name != "1"]
-        for name in made:
-            self.extra[name] = min(self.extra.get(name, 64), {1: 64, 2: 16, 3: 4}[len(made)])
-        return [self.own.get(name, name) for name in names]
+        group = made_up(self, entry, reading, dimensions)
+        self.doubts[entry] = group.doubt
+        least = {1: 64, 2: 16, 3: 4}[sum(extent != "1" for extent in group.extents)]
+        for name in [each for each in group.extents if each in MADE and each not in self.own]:
+            self.extra[name] = min(self.extra.get(name, 64), least)
+        return [self.own.get(name, name) for name in group.extents]
 
     def _is_alone(self, entry: str) -> bool:
         try:
-            return is_alone(self.code.functions(self._kept(tuned=True)), entry)
+            return is_alone(self.code.functions(self.kept(tuned=True)), entry)
         except (NotRead, RecursionError):
             return False
 
@@ -280,7 +279,8 @@ class Proposal:
         used = {word for extents in self.locals.values() for extent in extents for word in re.findall(r"\w+", extent)}
         asked = {name for name in self.parameters if not self.is_idle(name)}
         try:  # words are put in as numbers, and so not met there
-            words = reached(self.code.tokens(self._kept(tuned=True)), self.launched) | self.words.keys()
+            words = reached(self.code.tokens(self.kept(tuned=True)), self.launched) | self.words.keys()
+            words = words.union(*(self.code.joined.get(word, ()) for word in words))
             asked &= words | asked_by_directives(self.text) | asked_by_pragmas(self.text)
         except NotRead:
             pass
@@ -328,7 +328,7 @@ class Proposal:
 
     def _reading(self, entry: str, *, tuned: bool, own: Sequence[str] = ()) -> Reading | None:
         """Walk through a kernel: its parameters stay names where it is `tuned`, else stand for their defaults."""
-        kept = [*self._kept(tuned=tuned), *own]
+        kept = [*self.kept(tuned=tuned), *own]
         known = {name: name for name in (*self.whole, *kept)} | self.members
         called = self.sketch.called.get(entry, {})
         known |= {theirs: name for name, theirs in called.items() if name in known}
@@ -337,11 +337,14 @@ class Proposal:
             for one in self.sketch.signatures[entry]
             if one.address != "private" or "image" in one.type_name
         }
-        try:
-            functions = self.code.functions(kept)
-            return read(functions, entry, pointers, known) if entry in functions else None
-        except (NotRead, RecursionError):
-            return None
+        key = (entry, *kept, *known.items(), *pointers.items())
+        if key not in self._readings:
+            try:
+                functions = self.code.functions(kept)
+                self._readings[key] = read(functions, entry, pointers, known) if entry in functions else None
+            except (NotRead, RecursionError):
+                self._readings[key] = None
+        return self._readings[key]
 
     def _pointer(self, one: KernelArgument) -> Pointer:
         """Where a buffer begins, as a kernel sees it: of vectors, where the study has it of their components."""
@@ -349,5 +352,6 @@ class Proposal:
         of = self.choices.get(named := self.kind(kind), named)
         return Pointer(one.name, Sum(), of, components(mine)[1] // components(kind)[1])
 
-    def _kept(self, *, tuned: bool) -> list[str]:
+    def kept(self, *, tuned: bool) -> list[str]:
+        """Return the macros that stay names as a kernel is read: its parameters only where it is `tuned`."""
         return [*self.tasks, *self.counts, *(name for name in self.parameters if tuned and name not in self.words)]

@@ -67,6 +67,8 @@ class Reading:
     tell to be where what is let pass begins. `loops`: where a variable begins and by how much it grows. `contents`:
     the argument and place that a name was read from. `between`: variables that run from one content of an argument to
     the next, with its name.
+    `spans`: below what variables of loops stay as counted from where they begin; `together`: of variables that one loop
+    steps, which loop's.
     `either`: what a name stands for that is one of two, as a condition decides.
     `arrays`: the extents of local arrays; `cells`: where one is indexed, in which dimension, at which place.
     `axes`: whose ids are asked for; `items`: along which items differ; `within`: along which a kernel asks where in its
@@ -84,6 +86,8 @@ class Reading:
     loops: dict[str, tuple[Sum, Sum | None]] = field(default_factory=dict)
     contents: dict[str, tuple[str, Sum]] = field(default_factory=dict)
     between: dict[str, str] = field(default_factory=dict)
+    spans: dict[str, Sum] = field(default_factory=dict)
+    together: dict[str, str] = field(default_factory=dict)
     either: dict[str, tuple[Sum, Sum]] = field(default_factory=dict)
     arrays: dict[str, list[Sum | None]] = field(default_factory=dict)
     cells: list[tuple[str, int, Sum]] = field(default_factory=list)
@@ -127,6 +131,22 @@ class Reading:
             if others and turned_away == both and (varying, limit) in self.guards:
                 self.guards.remove((varying, limit))
                 self.starts.append(limit)
+
+    def note_span(self, form: Sum) -> None:
+        """Note of a sum that is less than 0 how far variables get from where they begin."""
+        for name in form.names & self.loops.keys():
+            left = form - Sum.of(name) + self.loops[name][0]
+            if left.known:
+                self.spans.setdefault(name, -left)
+
+    def turns(self, name: str) -> Sum | None:
+        """Return how often the loop of a variable turns, as another or it itself tells; None where none does."""
+        loop = self.together.get(name)
+        for other in [each for each in self.loops if each == name or (loop and self.together.get(each) == loop)]:
+            span, step = self.spans.get(other), self.loops[other][1]
+            if span is not None and step is not None and step.known and step:
+                return span if step == Sum.of(1) else Sum.of(f"ceil_div({span}, {step})")
+        return None
 
     def note_lone(self, difference: Sum) -> None:
         """Note that a kernel asks whether an id is a certain number."""

@@ -36,13 +36,17 @@ def operands(tokens: Sequence[str], names: Collection[str], pointers: Collection
 
 
 def codes(tokens: Sequence[str], names: Collection[str]) -> set[str]:
-    """Return those of the names that only tell one thing from another: compared as equal, a `case`, or not."""
-    around = list(zip(["", *tokens], tokens, [*tokens[1:], ""], strict=False))
-    compared = {name for before, name, after in around if {before, after} & _TELLING}
-    return compared & {*names} - {name for before, name, after in around if not {before, after} & _TELLING}
+    """Return those of the names that only tell one thing from another: compared as equal, a `case`, true or not."""
+    around = list(zip(["", "", *tokens], ["", *tokens], tokens, [*tokens[1:], ""], strict=False))
+    told, other = set[str](), set[str]()
+    for ahead, before, name, after in around:
+        true = {before, after} <= _LOGIC and ((before, after) != ("(", ")") or ahead == "if")  # `if (name && ...)`
+        (told if true or {before, after} & _TELLING else other).add(name)
+    return told & {*names} - other
 
 
 _TELLING = {"==", "!=", "case", "!"}
+_LOGIC = {"(", ")", "&&", "||", "?"}
 _STORES = ("=", "+=", "-=", "*=", "/=")
 _ARITHMETIC = {"+", "-", "*", "/"}
 

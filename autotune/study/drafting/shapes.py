@@ -30,10 +30,23 @@ def _is_multiple(value: Sum, least: Sum) -> bool:
     return same and all(more >= less for more, less in zip(_factors(value), _factors(least), strict=True))
 
 
+def _ahead(varying: Sum, limit: Sum, rest: Sum) -> Sum:
+    """Return what lies ahead of something that stays below a limit stays below: of what counts fours, three ahead is
+    the last of a four.
+    """
+    step, ahead = gcd(*varying.terms.values()), rest.number or 0
+    if not 0 < ahead < step or _number(limit):  # of `i + 4 <= n` the last is n - 1
+        return limit + rest
+    whole = all(factor % step == 0 for factor in limit.terms.values())
+    return (limit if whole else Sum.of(f"round_up({limit}, {step})")) - step + ahead + 1
+
+
 class Shapes(Launches):
     """What one kernel's reading says of extents; what it is given, `Launches` says."""
 
     def __init__(self, *given: Any) -> None:
+        self._turns: dict[str, Sum] = {}
+        """How often loops turn whose variables are counted so."""
         super().__init__(*given)
         self.doubts: dict[str, str] = {}
         """Why the extents of a buffer are a guess."""
@@ -46,7 +59,8 @@ class Shapes(Launches):
             return self._named(value) + 1
         if depth > 5:
             return None
-        stated = [limit + rest for varying, limit in self.reading.guards if (rest := value - varying).known]
+        guards = self.reading.guards
+        stated = [_ahead(varying, limit, rest) for varying, limit in guards if (rest := value - varying).known]
         if stated:
             first = min(stated, key=lambda each: (not self._sized(each), len((each - _number(each)).terms)))
             alike = [each for each in stated if (each - first).number is not None]
@@ -78,6 +92,8 @@ class Shapes(Launches):
 
     def _of_variable(self, name: str, depth: int) -> Sum | None:
         kind, _, axis = name.partition("#")
+        if name in self._turns:
+            return self._turns[name]
         if kind == "gid":
             return self.axes.get(int(axis))
         if kind in ("lid", "lsz"):
@@ -113,12 +129,21 @@ class Shapes(Launches):
         return value
 
     def _from_starts(self, index: Sum, argument: str) -> Sum:
-        """With where loops begin that nothing is known to end, and how far they get from there: that may be far."""
+        """With where loops begin that nothing is known to end, and how far they get from there: that may be far, but
+        where something else that the loop steps tells how often it turns.
+        """
         for name in sorted(index.names & self.reading.loops.keys()):
-            if self.upper(Sum.of(name)) is None:
-                self.doubts[argument] = BEYOND
-                start = self.reading.loops[name][0]
-                index = index if start.known else index.with_value(name, start + Sum.of(name))
+            if self.upper(Sum.of(name)) is not None:
+                continue
+            start, step = self.reading.loops[name]
+            turns = self.reading.turns(name) if step is not None and step.known else None
+            if turns is not None and step is not None:
+                turn = f"turn.#{self.reading.together.get(name, name)}"
+                self._turns[turn] = self._named(turns)
+                index = index.with_value(name, start + Sum.of(turn) * step)
+                continue
+            self.doubts[argument] = BEYOND
+            index = index if start.known else index.with_value(name, start + Sum.of(name))
         return index
 
     def _larger(self, one: Sum | None, other: Sum | None) -> Sum | None:

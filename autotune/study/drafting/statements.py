@@ -100,8 +100,11 @@ class _Walk(Values):
         self._simple(parts[0])
         self._leave_behind([*inside, ";", *tokens[at : at + _FARTHEST]], len(inside) + 1)
         self._value(parts[1], bound=True)
+        before = dict(self.found.loops)
         for step in split(parts[2]):
             self._value(step)
+        stepped = [name for name, loop in self.found.loops.items() if before.get(name) != loop]
+        self.found.together.update(dict.fromkeys(stepped, min(stepped, default="")))
         at = self._perhaps(tokens, at)
         self._close()
         return at

@@ -52,6 +52,17 @@ def closing(tokens: Sequence[str], at: int) -> int:
     return len(tokens)
 
 
+def closings(tokens: Sequence[str]) -> dict[int, int]:
+    """Return the place of what closes each bracket that is closed."""
+    found, opened = dict[int, int](), list[int]()
+    for place, token in enumerate(tokens):
+        if token in ("(", "[", "{"):
+            opened.append(place)
+        elif token in (")", "]", "}") and opened:
+            found[opened.pop()] = place
+    return found
+
+
 def split(tokens: Sequence[str], between: str = ",") -> list[list[str]]:
     """Return the parts between commas that stand in no bracket."""
     parts: list[list[str]] = [[]]

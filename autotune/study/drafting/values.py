@@ -174,7 +174,7 @@ class Values(ABC):
             before = len(self.found.mentions)
             self._of(left)
             made = self.found.mentions[before:]
-            if made and isinstance(self._of_root(root), Pointer):
+            if made and isinstance(self._of(root), Pointer):
                 self.found.mentions[before + len(made) - 1] = made[-1]._replace(kind="write" if sign == "=" else "both")
             elif root[0] == "name" and sign == "=":  # a local array of numbers that are all alike
                 self._set(str(root[1]), value)
@@ -185,9 +185,6 @@ class Values(ABC):
             else:
                 self._stepped(left, value if sign == "+=" and isinstance(value, Sum) else None)
         return value
-
-    def _of_root(self, root: Tree) -> Any:
-        return self._lookup(str(root[1])) if root[0] == "name" else self._of(root)
 
     def _set(self, name: str, value: Any) -> None:
         for scope, opened in zip(reversed(self._scopes), reversed(self._opened), strict=True):
@@ -295,6 +292,7 @@ class Values(ABC):
 
     def _guard(self, form: Sum, turned_away: bool, *, plain_number: bool) -> None:
         """Note that a sum is less than 0: its variables, each a positive multiple, stay below the rest."""
+        self.found.note_span(form)
         fixed = form.part(lambda product: all("#" not in name or name[:4] == "lsz#" for name in product))
         varying, rest = form - fixed, -fixed
         ends = {name for name in varying.names if name in self.found.contents and varying.factor_of(name) == Sum.of(-1)}

@@ -13,17 +13,16 @@ from autotune.study.drafting.fixed import own_to_tune
 from autotune.study.drafting.naming import nameable, told_apart
 from autotune.study.drafting.proposal import Proposal
 from autotune.study.drafting.scanning import candidates
+from autotune.study.drafting.sizes import Sizes
 from autotune.study.drafting.sketch import Sketch, launched_of
 from autotune.study.drafting.typedefs import spelt_out
-from autotune.study.drafting.uses import Uses, is_real, is_whole, words
+from autotune.study.drafting.uses import Uses, is_real, is_whole
 from autotune.study.scope import GAP
 from autotune.study.types import SCALAR_TYPES, is_plain, scalar_type
 
 _GUESS = "guess"
 _MOST_OWN = 8
 """Macros of a kernel's that are listed."""
-_ENTRIES_EACH = 16
-"""Entries that a row of other arrays is proposed to have."""
 
 
 def draft(sketch: Sketch, wanted: str | None = None, defined: Mapping[str, str] | None = None) -> str:
@@ -49,7 +48,7 @@ class _Writer:
         self._uses = Uses(proposal)
         self._shapes = self._uses.shapes
         self._items = {entry: self._global(entry) for entry in proposal.launched}
-        self._sizes = self._named_sizes()
+        self._sizes = Sizes(proposal, self._uses, self._items)
 
     def study(self) -> str:
         """Return the whole text."""
@@ -100,48 +99,24 @@ class _Writer:
 
     # -- sizes and parameters -----------------------------------------------------------------------
 
-    def _named_sizes(self) -> list[str]:
-        """The whole numbers that are sizes: those not small by name, and those that an extent names."""
-        used = {name for extents in self._shapes.values() for extent in extents for name in words(str(extent))}
-        used |= {name for items in self._items.values() for extent in items for name in words(extent or "")}
-        buffers = [one.name for one in self._of.arguments.values() if one.type_name.endswith("*")]
-        read = all(name in self._shapes for name in buffers) and bool(used)
-        self._idle = {*self._of.whole} - used
-        asked = [] if read else [name for name in self._of.whole if not self._of.is_small(name)]
-        asked = [name for name in asked if name not in self._of.shifts]
-        wanted = {*asked} - {*self._of.members.values()} - self._uses.codes()
-        wanted |= set[str]().union(*(shapes.along_rows() for shapes in self._of.shapes.values()))
-        return [name for name in self._of.whole if name in used | wanted]
-
-    def _is_small(self, name: str) -> bool:
-        """Whether a size is small by its name, or less than another: a launch has to have something left."""
-        counted = [str(extent) for shapes in self._of.tuned.values() for extent in shapes.axes.values()]
-        padded = any(name in shapes.padded() for shapes in self._of.shapes.values())
-        if padded or any(re.fullmatch(rf"{name}( // \d+)?", extent) for extent in counted):
-            return False
-        items = (extent for items in self._items.values() for extent in items)
-        return self._of.is_small(name) or any(re.search(rf"- (?:\d+ \* )?{name}\b", extent or "") for extent in items)
-
     def _size_tables(self) -> None:
-        of, sizes = self._of, [*self._sizes, *self._of.made]
-        big = [name for name in sizes if not self._is_small(name) and not name.startswith("ENTRIES")]
-        dimensions = max((len(local) for local in of.locals.values()), default=1)
-        line = 2**12 if any(shapes.each_with_each() for shapes in of.shapes.values()) else 2**16
-        each = {1: line, 2: 512}.get(max(len(big), dimensions), 128)
+        of, sizes = self._of, [*self._sizes.names, *self._of.made]
         if sizes or of.counts:
-            guessed = f" {_GUESS}: {each}." if sizes else ""
+            guessed = f" {_GUESS}: {self._sizes.each}." if sizes else ""
             self._add("", f"# Whole numbers that the kernel takes are sizes: --size changes them.{guessed}", "[sizes]")
         for name in sizes:
+            line = f"{name} = {self._sizes.first(name)}"
             if name in of.made:
-                entries = name.startswith("ENTRIES")
-                real = '; of a real matrix { file = "FILE.mtx", part = "entries" }' if entries else ""
-                self._guess(f"{name} = {each * _ENTRIES_EACH if entries else each}", of.made[name][7:] + real)
-            elif self._is_small(name):
-                self._guess(f"{name} = 1", "its value")
-            elif name in self._idle:
-                self._guess(f"{name} = {each}", "its value; no extent was found to depend on it")
+                real = (
+                    '; of a real matrix { file = "FILE.mtx", part = "entries" }' if name.startswith("ENTRIES") else ""
+                )
+                self._guess(line, of.made[name][7:] + real)
+            elif self._sizes.is_small(name):
+                self._guess(line, "its value")
+            elif name in self._sizes.idle:
+                self._guess(line, "its value; no extent was found to depend on it")
             else:
-                self._add(f"{name} = {each}")
+                self._add(line)
         for name, number in of.counts.items():
             self._guess(f"{name} = {number}", f"how much there is to compute; if not, make it [parameters.{name}]")
         if of.counts:
@@ -203,7 +178,7 @@ class _Writer:
                 self._add(line)
         self._add("", "# Inputs are random numbers from -1 to 1, or what their data says.", "[arguments]")
         for one in self._of.arguments.values():
-            if one.name not in self._sizes:
+            if one.name not in self._sizes.names:
                 self._argument(one)
             elif one.type_name not in ("int", "uint"):
                 self._add(f'{one.name} = {{ type = "{_long(one.type_name)}", value = "{one.name}" }}')
@@ -226,7 +201,7 @@ class _Writer:
         elif not self._is_known(kind):
             self._untyped(one, kind)
         elif one.address == "private":
-            value = self._uses.value(kind, one.name, self._sizes)
+            value = self._uses.value(kind, one.name, self._sizes.names)
             what = "bytes before what is used" if one.name in self._of.shifts else "its value"
             self._guess(f'{one.name} = {{ type = "{_long(kind)}", value = {value} }}', what)
         else:

@@ -1,0 +1,62 @@
+"""Which of a kernel's whole numbers are sizes, and what they are at first."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from autotune.study.drafting.proposal import Proposal
+from autotune.study.drafting.uses import Uses, words
+
+_ENTRIES_EACH = 16
+"""Entries that a row of other arrays is proposed to have."""
+
+
+class Sizes:
+    """The sizes of a study. `items`: what each kernel's launch counts along its axes, None where nothing says so.
+
+    `names` are those of the kernel's numbers that are sizes, `idle` those of its numbers that no extent depends on.
+    """
+
+    def __init__(self, of: Proposal, uses: Uses, items: Mapping[str, Sequence[str | None]]) -> None:
+        self._of, self._shapes, self._items = of, uses.shapes, items
+        counted = {extent or "" for extents in items.values() for extent in extents}
+        used = {name for extents in uses.shapes.values() for extent in extents for name in words(str(extent))}
+        used |= {name for extent in counted for name in words(extent)}
+        buffers = [one.name for one in of.arguments.values() if one.type_name.endswith("*")]
+        read = all(name in uses.shapes for name in buffers) and bool(used)
+        self.idle = {*of.whole} - used
+        asked = [] if read else [name for name in of.whole if not of.is_small(name)]
+        asked = [name for name in asked if name not in of.shifts]
+        wanted = {*asked} - {*of.members.values()} - uses.codes()
+        wanted |= set[str]().union(*(shapes.along_rows() for shapes in of.shapes.values()))
+        self.names = [name for name in of.whole if name in used | wanted]
+        self._big = [name for name in (*self.names, *of.made) if not (self.is_small(name) or name[:7] == "ENTRIES")]
+
+    def is_small(self, name: str) -> bool:
+        """Whether a size is small by its name, or less than another: a launch has to have something left."""
+        counted = [str(extent) for shapes in self._of.tuned.values() for extent in shapes.axes.values()]
+        padded = any(name in shapes.padded() for shapes in self._of.shapes.values())
+        if padded or any(re.fullmatch(rf"{name}( // \d+)?", extent) for extent in counted):
+            return False
+        items = (extent for items in self._items.values() for extent in items)
+        return self._of.is_small(name) or any(re.search(rf"- (?:\d+ \* )?{name}\b", extent or "") for extent in items)
+
+    @property
+    def each(self) -> int:
+        """What a size is at first: less where there are several, or a buffer is as long along several axes."""
+        of, big = self._of, {*self._big}
+        ranks = (sum(bool(big & {*words(str(extent))}) for extent in shape) for shape in self._shapes.values())
+        dimensions = max([len(big), *ranks, *map(len, of.locals.values())])
+        line = 2**12 if any(shapes.each_with_each() for shapes in of.shapes.values()) else 2**16
+        return {0: line, 1: line, 2: 512}.get(dimensions, 128)
+
+    def first(self, name: str) -> int:
+        """What one of them is at first: more by a rim that nothing guards, so that whole work-groups fit within it."""
+        if name.startswith("ENTRIES"):
+            return self.each * _ENTRIES_EACH
+        if self.is_small(name) and name not in self._of.made:
+            return 1
+        open_ends = (self._items[entry][axis] for entry, told in self._of.tuned.items() for axis in told.inferred)
+        rims = (re.search(rf"\b{name} - (\d{{1,3}})\b", extent or "") for extent in open_ends)
+        return self.each + max((int(rim[1]) for rim in rims if rim), default=0)
