@@ -171,6 +171,9 @@ def test_a_parameter_that_nothing_uses_is_known() -> None:
     assert study().unused == []
     idle = {"values": [1, 2]}
     assert study(parameters={**table()["parameters"], "IDLE": idle}).unused == ["IDLE"]
+    for require, unused in (("WG * WPT == IDLE ", []), ("IDLE < WG", ["IDLE"]), ("IDLE % WG == 0", ["IDLE"])):
+        constraints = [{"require": require}]
+        assert study(parameters={**table()["parameters"], "IDLE": idle}, constraints=constraints).unused == unused
     default = "// IDLE\n#ifndef IDLE\n#define IDLE 1\n#endif\n"
     assert study(source=default + SOURCE, parameters={**table()["parameters"], "IDLE": idle}).unused == ["IDLE"]
     asked = default + "#ifdef IDLE\n#endif\n" + SOURCE  # which each value answers alike

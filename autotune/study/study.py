@@ -174,11 +174,13 @@ class Study:
         """Parameters whose values neither the kernel nor a launch, argument, define or option uses: misspelt, or idle.
 
         What the kernel says of one in comments, or to give it a default, is no use of it, and neither is an `#ifdef`:
-        each value defines it.
+        each value defines it. One that a constraint equates with others (`TILE == WIDTH * HEIGHT`) names what they make.
         """
         words = words_of("", self.text, "arguments", "check", "defines", "launch", "options")
         asked = names_asked(without_comments(self.text.source))
-        return [name for name in self.parameters if name not in words and name not in asked]
+        sides = [[side.strip() for side in one.require.text.split("==")] for one in self.constraints]
+        equated = {side for both in sides if len(both) == 2 for side in both}
+        return [name for name in self.parameters if name not in words | asked | equated]
 
     def chosen(self, choices: Choices) -> dict[str, Value]:
         """Return those of some choices that are not the study's defaults."""
