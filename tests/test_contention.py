@@ -307,6 +307,20 @@ def test_what_is_late_for_others_work_waits_as_long_again(
     assert clock.monotonic() < 60
 
 
+def test_who_is_given_little_time_has_little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = itertools.count()
+    clock = SimpleNamespace(monotonic=lambda: next(now) / 2)
+    monkeypatch.setattr(finals, "time", clock)
+    monkeypatch.setattr(tour, "time", clock)
+    bench = bench_of([], monkeypatch)
+    readings = itertools.count()
+    monkeypatch.setattr(bench, "contention", lambda: 0.5 if next(readings) > 2 else 0.0)  # for good, after a turn
+    (found,) = bench.retime([copying()], None, 3.0)
+    assert isinstance(found, Measurement)
+    assert found.throttled == BUSY_CORES
+    assert clock.monotonic() < 3 + 2 * 3 + 3
+
+
 @pytest.mark.parametrize("share", [0.0, 0.5])
 def test_only_for_gaps_in_others_work_is_anything_waited_for(share: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two rounds of 6 s are over before the deadline, the third of those that it takes is not."""
