@@ -45,9 +45,15 @@ class Accounts:
             (self.folder / thread).mkdir(exist_ok=True)
             (self.folder / thread / "schedstat").write_text(f"{ran} {waited} {turns}\n")
 
-    def contention(self, placed: list[Sequence[int]] | None = None) -> Contention:
-        """Read them; which threads are to have cores is noted."""
-        return Contention(self.folder, ([] if placed is None else placed).append)
+    def contention(self, placed: list[tuple[Sequence[int], ...]] | None = None) -> Contention:
+        """Read them; which threads are to have cores, if they are two, and which have had them is noted."""
+
+        def place(*threads: Sequence[int]) -> bool:
+            if placed is not None:
+                placed.append(threads)
+            return len(threads[0]) == 2
+
+        return Contention(self.folder, place)
 
 
 @pytest.fixture
@@ -117,12 +123,14 @@ def test_this_system_keeps_accounts() -> None:
 
 def test_those_that_share_the_work_since_the_last_reading_are_to_have_cores(accounts: Accounts) -> None:
     accounts.tell(own=(0, 0), t1=(5000 * MS, 0), t2=(0, 0), t3=(0, 0))
-    placed = list[Sequence[int]]()
+    placed = list[tuple[Sequence[int], ...]]()
     contention = accounts.contention(placed)
     accounts.tell(own=(900 * MS, 0), t1=(5001 * MS, 0), t2=(40 * MS, 40 * MS), t3=(20 * MS, 60 * MS))
     contention.read()
     contention.read()
-    assert placed == [[2, 3], []]
+    (accounts.folder / "2" / "schedstat").unlink()  # it has ended, and its number may be another program's
+    contention.read()
+    assert placed == [([2, 3], []), ([], [2, 3]), ([], [3])]
 
 
 def test_a_thread_of_python_shares_no_kernels_work() -> None:
@@ -131,9 +139,16 @@ def test_a_thread_of_python_shares_no_kernels_work() -> None:
     assert at_work({own: 100}) == at_work({}) == at_work({5: 0}) == []
 
 
-@pytest.mark.parametrize(("threads", "expected"), [((7, 8), [(7, {2}), (8, {5})]), ((7,), []), ((7, 8, 9), [])])
-def test_as_many_threads_as_cores_have_one_each(
-    threads: tuple[int, ...], expected: list[tuple[int, set[int]]], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("threads", "before", "expected"),
+    [((7, 8), (), [(7, {2}), (8, {5})]), ((7, 8), (4, 7), [(4, {2, 5}), (7, {2}), (8, {5})]),
+     ((7,), (4, 7), []), ((7, 8, 9), (), [])],
+)  # fmt: skip
+def test_as_many_threads_as_cores_have_one_each_and_no_others(
+    threads: tuple[int, ...],
+    before: tuple[int, ...],
+    expected: list[tuple[int, set[int]]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     given = list[tuple[int, set[int]]]()
 
@@ -143,11 +158,11 @@ def test_as_many_threads_as_cores_have_one_each(
 
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {5, 2})
     monkeypatch.setattr("os.sched_setaffinity", bind)
-    give_cores(threads)
-    assert given == expected
+    assert give_cores(threads, before) == bool(expected)
+    assert sorted(given) == expected
     monkeypatch.delattr("os.sched_getaffinity")
-    give_cores(threads)
-    assert given == expected
+    assert not give_cores(threads, before)
+    assert sorted(given) == expected
 
 
 @pytest.mark.device
@@ -155,7 +170,7 @@ def test_each_thread_of_the_driver_has_a_core_once_a_kernel_has_run() -> None:
     """On a busy machine one thread may do all of a run's work."""
     problem = Problem(Study.load("product_sum"), {"X": 65536, "Y": 4096}, device=find_device(None))
     cores, found = sorted(os.sched_getaffinity(0)), list[Sequence[int]]()
-    contention = Contention(place=found.append)
+    contention = Contention(place=lambda threads, _: found.append(threads) or False)
     if problem.device.compute_units != len(cores) or not contention._before:
         pytest.skip("the driver has another number of threads than there are cores, or nobody keeps accounts")
     inputs = input_data(problem)
@@ -290,6 +305,20 @@ def test_what_is_late_for_others_work_waits_as_long_again(
     assert [one.throttled for one in found] == ["" if waits else BUSY_CORES] * 2
     assert max(one.verified_runs for one in found) > 50  # in the turns, and in what is kept for it
     assert clock.monotonic() < 60
+
+
+def test_who_is_given_little_time_has_little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = itertools.count()
+    clock = SimpleNamespace(monotonic=lambda: next(now) / 2)
+    monkeypatch.setattr(finals, "time", clock)
+    monkeypatch.setattr(tour, "time", clock)
+    bench = bench_of([], monkeypatch)
+    readings = itertools.count()
+    monkeypatch.setattr(bench, "contention", lambda: 0.5 if next(readings) > 2 else 0.0)  # for good, after a turn
+    (found,) = bench.retime([copying()], None, 3.0)
+    assert isinstance(found, Measurement)
+    assert found.throttled == BUSY_CORES
+    assert clock.monotonic() < 3 + 2 * 3 + 3
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5])

@@ -103,8 +103,8 @@ def test_what_is_chosen(tmp_path: Path) -> None:
 
 @needs_compilers
 def test_where_the_default_may_not_run_what_is_nearest_to_it_stands_in(tmp_path: Path) -> None:
-    """By what divides a size; not by a size at which nothing can be told."""
-    by_size = {"require": "WPT == (4 if N % 4 == 0 else 2 if N % 2 == 0 else 1)"}
+    """By what divides a size, if anything does; not by a size at which nothing can be told."""
+    by_size = {"require": "WPT == (4 if N % 4 == 0 else 2 if N % 2 == 0 else 8 if N % 3 == 0 else 1)"}
     for more, even in (([], ["4", "-DWPT=2"]), ([{"require": "8 // (N - 998) < 9"}], ["0"])):
         study = text(constraints=[by_size, *more])
         place = stored(tmp_path / f"{even[0]}.db", (DEVICE, 64, at(4)), study=study)

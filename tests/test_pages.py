@@ -65,6 +65,8 @@ def test_below_a_path_of_another_site_all_addresses_are_below_it(tmp_path: Path)
             assert "/tune/tune" not in page
         told = client.ask(None, "GET", "/admin", headers=HTML, follow_redirects=False)
         assert (told.status_code, told.headers["location"]) == (303, "/tune/login?to=/admin")
+        slash = client.ask("admin", "GET", "/trials/?limit=1", headers=HTML, follow_redirects=False)
+        assert (slash.status_code, slash.headers["location"]) == (307, "/tune/trials?limit=1")
         token = client.service.callers.console
         signed = client.ask(None, "GET", f"/login?token={token}", headers=HTML, follow_redirects=False)
         assert (signed.headers["location"], "Path=/tune;" in signed.headers["set-cookie"]) == ("/tune/", True)

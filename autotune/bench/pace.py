@@ -69,8 +69,8 @@ _WAKING_NS = 50_000
 _AT_WORK = 0.25
 """Share of what the busiest thread ran that those have run, too, which share a kernel's work with it."""
 
-Place = Callable[[Sequence[int]], None]
-"""Called with the threads that share a kernel's work."""
+Place = Callable[[Sequence[int], Sequence[int]], bool]
+"""Called with the threads that share a kernel's work, and those that were given cores before; says if these are now."""
 
 _TASKS = Path("/proc/self/task")
 
@@ -85,6 +85,7 @@ class Contention:
     def __init__(self, tasks: Path = _TASKS, place: Place | None = None) -> None:
         self._tasks = tasks
         self._place = place or give_cores
+        self._given: Sequence[int] = ()
         self._before = self._accounts()
 
     def read(self) -> float:
@@ -100,7 +101,9 @@ class Contention:
         }
         asking, _, _ = since.pop(threading.get_native_id(), (0, 0, 0))
         ran, waited, turns = (sum(account[place] for account in since.values()) for place in range(3))
-        self._place(at_work({thread: account[0] for thread, account in since.items()}))
+        sharing = at_work({thread: account[0] for thread, account in since.items()})
+        if self._place(sharing, [thread for thread in self._given if thread in self._before]):
+            self._given = sharing
         waited -= asking + turns * _WAKING_NS
         return waited / (ran + waited) if waited > 0 else 0.0
 
@@ -121,12 +124,21 @@ def at_work(ran_ns: Mapping[int, int]) -> list[int]:
     return sorted(thread for thread, ns in ran.items() if ns > 0 and ns >= _AT_WORK * max(ran.values()))
 
 
-def give_cores(threads: Sequence[int]) -> None:
-    """Give each thread a core of its own of those that this process may use, if they are as many; on Linux."""
+def give_cores(threads: Sequence[int], before: Sequence[int] = ()) -> bool:
+    """Give each thread a core of its own of those that this process may use, if they are as many; on Linux.
+
+    Those that had one before have any again: of more threads than cores, others share the work each time. Say whether
+    they are as many.
+    """
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-    for thread, core in zip(threads, cores, strict=True) if len(threads) == len(cores) else ():
+    if not cores or len(threads) != len(cores):
+        return False
+    given = {thread: set(cores) for thread in before}
+    given |= {thread: {core} for thread, core in zip(threads, cores, strict=True)}
+    for thread, some in given.items():
         with suppress(OSError):  # it has ended meanwhile, or may not be asked
-            os.sched_setaffinity(thread, {core})
+            os.sched_setaffinity(thread, some)
+    return True
 
 
 def stretch(samples_ns: Sequence[float], contention: float) -> float:

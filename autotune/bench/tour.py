@@ -52,6 +52,9 @@ so in 92 to 97 (simulated, with 8 to 24 benches of one or four levels)."""
 LEAST_S = 0.05
 """Device time of a finalist at least on one bench, shared out over the rounds: the speed of a device wanders."""
 
+_PATIENCE = 2
+"""Patience is at most so many times the finalists' time: a device of a cluster is compared by what takes .3 s."""
+
 _VERIFIED_SHARE = 1 / 3
 """Share of the finalists' time that is kept for runs that are verified."""
 
@@ -87,7 +90,8 @@ def compare(
     until, verified_s = began + budget_s, budget_s * _VERIFIED_SHARE
     finalists = [Finalist(place, plan) for place, plan in enumerate(plans)]
     least_s = max(rules.least_s, LEAST_S) / TURN if rules.least_s else 0.0  # of samples that stand for as many
-    at_home = Finals(home, replace(rules, least_s=least_s, maximum=rules.most), home)
+    patience_s = min(rules.patience_s, _PATIENCE * budget_s)
+    at_home = Finals(home, replace(rules, least_s=least_s, maximum=rules.most, patience_s=patience_s), home)
     if elsewhere is None:
         until += at_home.visit(finalists, limit_s, until - verified_s)
     else:

@@ -174,10 +174,8 @@ def _exact(asked: Question, whole: bool) -> Best | None:
             return None
         configuration = {name: stored[name] for name in asked.values}
         options, flops = built(asked, configuration, told)
-        launches, counts = (
-            _launches(asked.text.table, table(told.made)),
-            "flops" in (asked.text.table.get("work") or {}),
-        )
+        launches = _launches(asked.text.table, table(told.made))
+        counts = "flops" in (asked.text.table.get("work") or {})
         if options is None or (whole and (not launches or (counts and flops is None))):
             return None
         best = found(asked, problem, asked.key, Match.EXACT, configuration, told, ranking, place)

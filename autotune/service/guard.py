@@ -110,8 +110,8 @@ class Guard:
         """Have a browser look, and send what it keeps, below the path that a proxy has taken off."""
         name, value = header
         root = self._config.root.encode()
-        if root and name == b"location" and value.startswith(b"/"):
-            return name, root + value
+        if name == b"location":  # which is whole where a slash too many is taken off: of the host that a proxy calls
+            return name, root + b"/" + re.sub(rb"^https?://[^/]*", b"", value).lstrip(b"/")
         return name, value.replace(b"Path=/", b"Path=" + root) if root and name == b"set-cookie" else value
 
     def _require_name(self, headers: dict[bytes, bytes], version: str) -> None:

@@ -19,8 +19,11 @@ from autotune.store import device_of, locate, shown
 from autotune.study import Buffer, Plan, Problem, Study, StudyText, as_begun, ends_of, problem_key
 from autotune.text import LARGEST_SIZE, command, placed
 
-_MOST_PROBES = 27
-"""At so many sizes near its own a study's default is looked for: three sizes, each in three ways."""
+_MOST_PROBES = 64
+"""At so many sizes near its own a study's default is looked for: three sizes, each in four ways."""
+
+_SMALL = 64
+"""One of these sizes is divided by no number below this: as long are vectors, and what a work-item takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,12 +198,10 @@ def _defaults(study: Study, choices: Choices) -> Iterator[Entry]:
     cannot be told.
     """
     found = list[Entry]()
-    for less in islice(product(*((0,) if name in study.fixed else (0, 1, 2) for name in study.sizes)), _MOST_PROBES):
-        size = {name: most - one for (name, most), one in zip(study.sizes.items(), less, strict=True)}
-        if any(value < 1 for value in size.values()):
-            continue
+    ways = ((most,) if name in study.fixed else _near(most) for name, most in study.sizes.items())
+    for values in islice(product(*ways), _MOST_PROBES):
         try:
-            problem = Problem(study, size, choices)
+            problem = Problem(study, dict(zip(study.sizes, values, strict=True)), choices)
             if any(_may_run(problem, one.best.configuration) for one in found):
                 continue
             configuration = problem.default
@@ -212,6 +213,13 @@ def _defaults(study: Study, choices: Choices) -> Iterator[Entry]:
         best = Best(study.name, configuration, Match.DEFAULT, (), "", problem.size, choices, options=plan.options)
         found.append(Entry(best, problem, plan, ends, ""))
         yield found[-1]
+
+
+def _near(most: int) -> list[int]:
+    """Return a size, those before it, and the last that only such values as 1 divide."""
+    sizes = range(most, 0, -1)
+    alone = next(one for one in sizes if all(one % small for small in range(2, min(_SMALL, one))))
+    return list(dict.fromkeys((*sizes[:3], alone)))
 
 
 def _may_run(problem: Problem, configuration: Configuration) -> bool:

@@ -66,9 +66,8 @@ class _Header:
             except StudyError as error:
                 unsaid[place] = error
                 continue
-            if (
-                place <= len(catalogue.entries) or not found.unsayable
-            ):  # no program asks for a default's other size alone
+            stands_in = place > len(catalogue.entries)
+            if not (stands_in and found.unsayable):  # which is for its own size alone: no program asks for that
                 said[place] = found
         return said, unsaid
 
