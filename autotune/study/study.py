@@ -174,7 +174,7 @@ class Study:
         """Parameters whose values neither the kernel nor a launch, argument, define or option uses: misspelt, or idle.
 
         What the kernel says of one in comments, or to give it a default, is no use of it, and neither is an `#ifdef`:
-        each value defines it. One that a constraint equates with others (`TILE == WIDTH * HEIGHT`) names what they make.
+        each value defines it. One that a constraint equates with others (`TILE == WIDTH * HEIGHT`) stands for them.
         """
         words = words_of("", self.text, "arguments", "check", "defines", "launch", "options")
         asked = names_asked(without_comments(self.text.source))
