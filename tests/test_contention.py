@@ -296,6 +296,7 @@ def test_what_is_late_for_others_work_waits_as_long_again(
     clock = SimpleNamespace(monotonic=lambda: next(now) / 2)
     monkeypatch.setattr(finals, "time", clock)
     monkeypatch.setattr(tour, "time", clock)
+    monkeypatch.setattr(finals, "_in_doubt", lambda finalists: False)
     bench = bench_of([], monkeypatch)
     readings = itertools.count()
     monkeypatch.setattr(bench, "contention", lambda: 0.5 if next(readings) > 5 and clock.monotonic() < until else 0.0)
@@ -312,6 +313,7 @@ def test_who_is_given_little_time_has_little_patience(monkeypatch: pytest.Monkey
     clock = SimpleNamespace(monotonic=lambda: next(now) / 2)
     monkeypatch.setattr(finals, "time", clock)
     monkeypatch.setattr(tour, "time", clock)
+    monkeypatch.setattr(finals, "_in_doubt", lambda finalists: False)
     bench = bench_of([], monkeypatch)
     readings = itertools.count()
     monkeypatch.setattr(bench, "contention", lambda: 0.5 if next(readings) > 2 else 0.0)  # for good, after a turn
