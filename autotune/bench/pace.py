@@ -102,7 +102,8 @@ class Contention:
         asking, _, _ = since.pop(threading.get_native_id(), (0, 0, 0))
         ran, waited, turns = (sum(account[place] for account in since.values()) for place in range(3))
         sharing = at_work({thread: account[0] for thread, account in since.items()})
-        if self._place(sharing, [thread for thread in self._given if thread in self._before]):
+        given = [thread for thread in self._given if thread in self._before]
+        if sharing != given and self._place(sharing, given):
             self._given = sharing
         waited -= asking + turns * _WAKING_NS
         return waited / (ran + waited) if waited > 0 else 0.0

@@ -38,7 +38,7 @@ COLUMNS = (
     "faster than the default, falsely", "called noisy", "mean of 7 within 3 %", "least of 7 within 3 %",
     "trials within 5 %", "within 10 %", "the best's time",
 )  # fmt: skip
-_ROUND_S = 0.6
+_ROUND_S = 0.35
 """Seconds of the table for each configuration."""
 
 
