@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,15 +15,16 @@ from typing import Any
 import pytest
 
 import autotune
-from autotune import devices
+from autotune import cluster, devices, pool
 from autotune.devices import find_device, list_by, list_devices, select, vendors
 from autotune.errors import SetupError
 from autotune.lookup import warm
 from autotune.model import DeviceInfo
-from autotune.pool import listing
+from autotune.pool import listing, prepared
 from autotune.pool.forkserver import Forkserver
 from autotune.pool.listing import list_ahead
 from autotune.pool.process import Process, Start
+from autotune.service import child
 from tests.stored import DEVICE, put_in
 
 pytestmark = pytest.mark.device
@@ -122,6 +124,30 @@ def test_a_program_that_uses_no_driver_has_a_process_ask(
     monkeypatch.delitem(sys.modules, "pyopencl")
     with pytest.raises(SetupError, match=r"\(SIGABRT\); a\.icd it is"):
         ask()
+
+
+def test_a_search_of_a_program_has_a_fork_of_its_prepared_process_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = unsized(list_devices())
+    monkeypatch.setitem(sys.modules, "pyopencl", sys.modules.get("pyopencl", pytest))
+    with prepared():
+        assert not select._listing
+    monkeypatch.delitem(sys.modules, "pyopencl")
+    monkeypatch.setattr(select, "list_bundled", lambda: pytest.fail("listed here"))
+    with prepared():
+        assert unsized(list_devices()) == here
+
+
+@pytest.mark.parametrize(("on", "begun"), [(None, ["listed"]), ("tcp://127.0.0.1:1", [])])
+def test_a_process_of_a_server_has_a_fork_ask(
+    on: str | None, begun: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(pool, "list_apart", lambda: done.append("listed"))
+    monkeypatch.setattr(cluster, "list_models", lambda address: ([], []))
+    monkeypatch.setattr(devices, "list_devices", list)
+    monkeypatch.setattr(devices, "diagnose", list)
+    assert child.WORKS["devices"]({"on": on}, print, threading.Event()) == {"devices": [], "amiss": []}
+    assert done == begun
 
 
 def test_a_driver_that_aborts_for_want_of_processes_is_not_at_fault(monkeypatch: pytest.MonkeyPatch) -> None:
