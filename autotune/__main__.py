@@ -33,6 +33,9 @@ _RUNNING = ("search", "check", "compare", "cover", "verify")
 _ASKING = ("devices", "new", "studies", "worker")
 """Commands that ask for devices, and run no kernel in processes of this one."""
 
+_LOOKING = ("check", "compare", "cover", "export", "history", "import", "report")
+"""Commands that ask for devices if at all, once all is imported: without kernels to run, these of the others too."""
+
 _NOT_HERE = ("--help", "--no-run", "--no-search", "--on", "--server")
 """Options with which they do not, or not in processes of this one."""
 
@@ -90,9 +93,11 @@ def _run(words: list[str]) -> None:
         here = {word.partition("=")[0] for word in words}.isdisjoint(elsewhere)
         if words[:1] and words[0] in _ASKING and here:
             pool.list_apart()
-        if words[:1] and words[0] in _RUNNING and here:
+        elif words[:1] and words[0] in _RUNNING and here:
             while_running.enter_context(pool.quick_turns())
             pool.prepare_and_list()  # two processes import at once
+        elif words[:1] and words[0] in _LOOKING and "--help" not in words:
+            pool.list_when_asked()
         from autotune import cli
 
         cli.run(words)

@@ -15,8 +15,10 @@ from autotune.errors import StudyError
 from autotune.study import Sketch, draft, scanned
 from autotune.study.drafting import branches
 from autotune.study.drafting.preprocessing import preprocessed
+from autotune.study.drafting.reading import Reading
 from autotune.study.drafting.repeats import codes, repeats
 from autotune.study.drafting.syntax import NotRead, tokens_of
+from autotune.study.drafting.terms import Sum
 from tests.drafts import BODIES, LANES, RIM, TILED, drafted, macros, shape_of, sketched
 
 BLUR = """
@@ -668,3 +670,20 @@ def test_a_text_is_read_as_often_for_many_kernels_as_for_one(monkeypatch: pytest
 def test_what_repeats_is_found_in_a_long_text_in_no_time() -> None:
     tokens = tokens_of("a[0]+" * 400_000 + "; for (int i = 0; i < N; ++i) v = v * v;")
     assert repeats(tokens, ["N"], []) == {"N"}  # minutes, where each place looks back at all before it
+
+
+@pytest.mark.parametrize(("owner", "name", "times"), [(Reading, "of", 1), (Sum, "__sub__", 2)])
+def test_what_a_kernel_does_is_compared_with_its_guards_once(
+    owner: type, name: str, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[object] = []
+    real = getattr(owner, name)
+    monkeypatch.setattr(owner, name, lambda *given: calls.append(given) or real(*given))
+
+    def asked(statements: int) -> int:
+        body = "".join(f"if (i < {k} + t[0]) a[i] ^= t[a[i + {k}] & 255];" for k in range(statements))
+        calls.clear()
+        drafted(f"kernel void mix(global int *a, global const int *t) {{ int i = get_global_id(0); {body} }}")
+        return len(calls)
+
+    assert 0 < asked(20) <= times * asked(10)

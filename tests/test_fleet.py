@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 import os
 import platform
 import socket
@@ -19,8 +20,9 @@ import pytest
 
 from autotune.errors import DeviceError, SetupError, StudyError, UsageError, WorkerError
 from autotune.model import DeviceInfo, Measurement, Outcome, Trial
-from autotune.pool import Settings
+from autotune.pool import Settings, Stopped
 from autotune.study import Problem, Study, data_place, input_data, python_place, toml
+from autotune.tuner import Budget, Request
 from tests.studies import SOURCE, study, table
 from tests.waiting import wait_until
 
@@ -122,6 +124,22 @@ def test_at_most_so_many_devices_are_taken(problem: Problem, said: Said) -> None
         wait_until(lambda: evaluator.capacity >= 6)
         run_all(evaluator)
         assert (evaluator.devices, evaluator.capacity) == (2, 6)
+
+
+@pytest.mark.parametrize(("seconds", "trial_s", "patience_s"), [(40.0, 0.4, 4.0), (None, math.inf, 16.0)])
+def test_a_short_search_has_its_devices_sample_for_less(
+    problem: Problem, monkeypatch: pytest.MonkeyPatch, seconds: float | None, trial_s: float, patience_s: float
+) -> None:
+    given: list[Settings] = []
+
+    def begins(problem: Problem, address: Address, settings: Settings, *_: Any, **more: Any) -> None:
+        given.append(settings)
+        raise Stopped
+
+    monkeypatch.setattr("autotune.cluster.evaluator.ClusterEvaluator", begins)
+    monkeypatch.setattr("autotune.cluster.evaluator.run_search", lambda request, *_, **more: request)
+    cluster.run(Request(problem, budget=Budget(seconds=seconds)), address=NOWHERE)
+    assert [(found.rules.trial_s, found.rules.patience_s) for found in given] == [(trial_s, patience_s)]
 
 
 def test_a_device_in_use_is_waited_for(problem: Problem, said: Said) -> None:

@@ -140,9 +140,11 @@ def test_best_says_that_it_answers_of_what_was_left_aside(store: Store, capsys: 
     put(store, [ok(default_configuration(text), 50)], key=key, device=DEVICE)
     asked = asking.Asked("matmul", DEVICE.fingerprint, database=store.where)
     assert asking.run(asked) == 0
-    assert "--fresh" not in capsys.readouterr().err
+    assert LEFT_ASIDE not in capsys.readouterr().err
     put(store, [], key=key, device=DEVICE, fresh=True)
     assert asking.run(asked) == 0
     command = f"autotune search matmul -d {DEVICE.fingerprint} --db {store.where}"
     said = f"note: {LEFT_ASIDE}; {command} goes on\n"
     assert said in capsys.readouterr().err
+    _, told = asking.best_of(asked, text, None, "a server's database")
+    assert told[-1] == f"note: {LEFT_ASIDE}", "a command of the server's would name its database"

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,14 +14,17 @@ from typing import Any
 
 import pytest
 
-from autotune import devices
+import autotune
+from autotune import cluster, devices, pool
 from autotune.devices import find_device, list_by, list_devices, select, vendors
 from autotune.errors import SetupError
+from autotune.lookup import warm
 from autotune.model import DeviceInfo
-from autotune.pool import listing
+from autotune.pool import listing, prepared
 from autotune.pool.forkserver import Forkserver
 from autotune.pool.listing import list_ahead
 from autotune.pool.process import Process, Start
+from autotune.service import child
 from tests.stored import DEVICE, put_in
 
 pytestmark = pytest.mark.device
@@ -30,6 +34,7 @@ pytestmark = pytest.mark.device
 def by_this_process() -> Iterator[None]:
     yield
     select._listing.clear()
+    listing._listed.cache_clear()
 
 
 @pytest.fixture
@@ -61,14 +66,17 @@ def test_where_the_process_dies_the_devices_are_listed_here() -> None:
     assert list_devices()
 
 
-def starting(does: str, process: type[subprocess.Popen[bytes]]) -> Start:
+def starting(does: str, popen: type[subprocess.Popen[bytes]]) -> Start:
     code = f"import os, signal, sys; from multiprocessing.connection import Connection; {does}"
-    return lambda role, connection, log, environment: process(
+    return lambda role, connection, log, environment: popen(
         [sys.executable, "-c", code, str(connection)], pass_fds=[connection]
     )
 
 
-@pytest.mark.parametrize("does", ["raise SystemExit(3)", "signal.pause()"])
+FAILS = "held = Connection(int(sys.argv[1])); held.send(None); held.send(None)"
+
+
+@pytest.mark.parametrize("does", ["raise SystemExit(3)", "signal.pause()", FAILS])
 def test_what_answers_nothing_or_does_not_begin_is_no_answer(does: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if "pause" in does:
         monkeypatch.setattr(listing, "_BEGIN_S", 0.0)
@@ -84,15 +92,62 @@ def test_what_answers_nothing_or_does_not_begin_is_no_answer(does: str, monkeypa
             "held = Connection(int(sys.argv[1])); held.send(None); signal.pause()",
             r"not answer for 0 s; a\.icd it is",
         ),
+        (
+            "held = Connection(int(sys.argv[1])); held.send(None); os._exit(0)",
+            r"ends the process that asks for devices \(exit code 0\); a\.icd it is",
+        ),
     ],
 )
-def test_a_driver_that_crashes_or_hangs_is_told(does: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "_WORRY_S", 0.0)
-    monkeypatch.setattr(listing, "_PATIENCE_S", 0.0)
+def test_a_driver_that_crashes_hangs_or_exits_is_told(does: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for patience in ("_WORRY_S", "_PATIENCE_S") if "pause" in does else ():
+        monkeypatch.setattr(listing, patience, 0.0)
     monkeypatch.setattr(devices, "faulty", lambda: ["a.icd it is"])
     list_ahead(starting(does, subprocess.Popen))
     with pytest.raises(SetupError, match=said):
         list_devices()
+
+
+@pytest.mark.parametrize("device", [None, "0"])
+def test_a_program_that_uses_no_driver_has_a_process_ask(
+    device: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("autotune.pool.process.spawned", starting("os.abort()", subprocess.Popen))
+    monkeypatch.setattr(devices, "faulty", lambda: ["a.icd it is"])
+
+    def ask() -> str:
+        for kept in ("_here", "_answers"):
+            monkeypatch.setattr(warm, kept, {})
+        return autotune.best("matmul", device=device, database=tmp_path / "x.db").match
+
+    monkeypatch.setitem(sys.modules, "pyopencl", sys.modules.get("pyopencl", pytest))
+    assert ask() == "default"
+    monkeypatch.delitem(sys.modules, "pyopencl")
+    with pytest.raises(SetupError, match=r"\(SIGABRT\); a\.icd it is"):
+        ask()
+
+
+def test_a_search_of_a_program_has_a_fork_of_its_prepared_process_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = unsized(list_devices())
+    monkeypatch.setitem(sys.modules, "pyopencl", sys.modules.get("pyopencl", pytest))
+    with prepared():
+        assert not select._listing
+    monkeypatch.delitem(sys.modules, "pyopencl")
+    monkeypatch.setattr(select, "list_bundled", lambda: pytest.fail("listed here"))
+    with prepared():
+        assert unsized(list_devices()) == here
+
+
+@pytest.mark.parametrize(("on", "begun"), [(None, ["listed"]), ("tcp://127.0.0.1:1", [])])
+def test_a_process_of_a_server_has_a_fork_ask(
+    on: str | None, begun: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(pool, "list_apart", lambda: done.append("listed"))
+    monkeypatch.setattr(cluster, "list_models", lambda address: ([], []))
+    monkeypatch.setattr(devices, "list_devices", list)
+    monkeypatch.setattr(devices, "diagnose", list)
+    assert child.WORKS["devices"]({"on": on}, print, threading.Event()) == {"devices": [], "amiss": []}
+    assert done == begun
 
 
 def test_a_driver_that_aborts_for_want_of_processes_is_not_at_fault(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,15 +210,19 @@ def test_where_no_driver_can_be_asked_alone_none_is_named(tmp_path: Path, monkey
 def test_each_driver_is_asked_alone_and_named_where_it_crashes_or_hangs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code = "import os; os.path.exists(os.environ['OCL_ICD_VENDORS'] + '/b.icd') and os.abort()"
+    code = (
+        "import os; name = os.listdir(os.environ['OCL_ICD_VENDORS'])[0]; "
+        f"os.abort() if name == 'b.icd' else os._exit(0 if name == 'd.icd' else {vendors._ASKED})"
+    )
     monkeypatch.setenv("OCL_ICD_VENDORS", str(tmp_path))
     monkeypatch.setattr(vendors, "_ASK", code)
-    for name in ("a.icd", "b.icd", "c.txt"):
+    for name in ("a.icd", "b.icd", "c.txt", "d.icd"):
         (tmp_path / name).touch()
-    (said,) = vendors.faulty()
+    said, other = vendors.faulty()
+    assert other.startswith(f"{tmp_path}/d.icd ends who asks (exit code 0): ")
     assert said.startswith(f"{tmp_path}/b.icd ends who asks (SIGABRT): mend that driver, or `sudo mv {tmp_path}/b.icd ")
     monkeypatch.setattr(vendors, "_PATIENCE_S", 0.0)
-    assert [line.partition(" ")[2].partition(":")[0] for line in vendors.faulty()] == ["does not answer"] * 2
+    assert [line.partition(" ")[2].partition(":")[0] for line in vendors.faulty()] == ["does not answer"] * 3
 
 
 def test_what_was_listed_belongs_to_who_asked() -> None:

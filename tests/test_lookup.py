@@ -150,7 +150,7 @@ def test_another_driver(place: Path) -> None:
     put_in(place, [ok(at(1), 50)], key=key())
     found = ask(place, device=GPU)
     assert found.match is Match.EXACT
-    assert found.notes == ("measured with driver 550.1; the driver here was not asked for (-d INDEX does)",)
+    assert found.notes == ("measured with driver 550.1; the device was named by its model, and no driver compared",)
     assert ask_here(place, "550.1") == (Match.EXACT, (), at(1))
     note = "measured with driver 550.1; this device now has 560"
     assert ask_here(place, "560") == (Match.OTHER_DRIVER, (note,), at(1))

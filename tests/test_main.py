@@ -328,14 +328,21 @@ def test_a_command_loads_what_it_needs_and_a_short_search_no_scipy() -> None:
     ("typed", "begins"),
     [
         ("search sgemm", True), ("check sgemm", True), ("compare sgemm", True), ("cover sgemm", True),
-        ("verify sgemm", True), ("check sgemm --no-run", False), ("compare sgemm --no-search", False),
-        ("cover sgemm --no-search", False), ("search sgemm --on=tcp://head:8786", False), ("history", False),
+        ("verify sgemm", True), ("search sgemm --on=tcp://head:8786", False), ("studies --help", False),
     ],
 )  # fmt: skip
 def test_what_runs_kernels_begins_its_prepared_process_first(
     monkeypatch: pytest.MonkeyPatch, typed: str, begins: bool
 ) -> None:
     assert begun_by(typed, monkeypatch) == ["prepared"] * begins + ["run"]
+
+
+@pytest.mark.parametrize(
+    "typed",
+    ["check x --no-run", "compare x --no-search", "cover x --no-search", "export x", "history", "import x", "report"],
+)
+def test_a_look_up_has_devices_listed_once_it_asks(monkeypatch: pytest.MonkeyPatch, typed: str) -> None:
+    assert begun_by(typed, monkeypatch) == ["listed later", "run"]
 
 
 @pytest.mark.parametrize("typed", ["devices --json", "new a.cl", "studies", "worker --on tcp://head:8786"])
@@ -345,7 +352,7 @@ def test_devices_are_listed_by_a_process_that_a_driver_may_take_down(
     assert begun_by(typed, monkeypatch) == ["listed", "run"]
 
 
-@pytest.mark.parametrize("typed", ["devices --on tcp://head:8786", "worker --help", "new --help"])
+@pytest.mark.parametrize("typed", ["devices --on tcp://head:8786", "worker --help", "new --help", "history --help"])
 def test_devices_that_nobody_asks_for_are_not_listed(monkeypatch: pytest.MonkeyPatch, typed: str) -> None:
     assert begun_by(typed, monkeypatch) == ["run"]
 
@@ -353,6 +360,7 @@ def test_devices_that_nobody_asks_for_are_not_listed(monkeypatch: pytest.MonkeyP
 def begun_by(typed: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     begun: list[str] = []
     monkeypatch.setattr(pool, "list_apart", lambda: begun.append("listed"))
+    monkeypatch.setattr(pool, "list_when_asked", lambda: begun.append("listed later"))
     monkeypatch.setattr(pool, "prepare_and_list", lambda: begun.append("prepared"))
     monkeypatch.setattr(cli, "run", lambda words: begun.append("run"))
     autotune.__main__._run(typed.split())

@@ -205,6 +205,18 @@ def test_why_a_search_failed_does_not_tell_where_the_database_is(
     assert last["reason"] == "the server's database: the disk is full; make room for the server's database"
 
 
+@pytest.mark.parametrize("answer", ["error", "failure"])
+def test_why_a_search_failed_is_told_in_words_of_a_request(
+    client: Client, monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    hint = "ask for a smaller --size, or give a run more time by --run-limit"
+    failure = {"reason": "stopped by an error", "failure": f"it hangs; {hint}", "best": None}
+    error = ["it hangs", "", hint, "", "WorkerError"]
+    answering(monkeypatch, {"error": error} if answer == "error" else {"result": failure})
+    last = ended(client, submit(client).json()["id"])[1]
+    assert last["reason"] == "it hangs; ask for a smaller size, or give a run more time by run_limit"
+
+
 def test_a_search_whose_database_is_always_away_ends(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "ATTEMPTS", 2)
     answering(monkeypatch, LOST)

@@ -17,7 +17,7 @@ from autotune.errors import AutotuneError
 from autotune.model import Configuration, Measurement, Trial
 from autotune.pool import Evaluator, Settings, Stopped
 from autotune.study import Problem
-from autotune.tuner import ProgressCallback, ReplayEvaluator, Request, Result
+from autotune.tuner import ProgressCallback, ReplayEvaluator, Request, Result, afforded
 from autotune.tuner import run as run_search
 
 _POLL_S = 0.2
@@ -190,7 +190,7 @@ def run(
     stop = stop or threading.Event()
     try:
         evaluator: ClusterEvaluator | ReplayEvaluator = ClusterEvaluator(
-            request.problem, address, request.settings, stop, most=most
+            request.problem, address, afforded(request.settings, request.budget), stop, most=most
         )
     except Stopped:  # while it waited for a device: nothing will be asked of it
         evaluator = ReplayEvaluator(())

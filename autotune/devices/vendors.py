@@ -23,7 +23,18 @@ _PATIENCE_S = 30.0
 _KILL_S = 1.0
 """How long one has to end that is killed."""
 
-_ASK = "import pyopencl\nfor platform in pyopencl.get_platforms():\n    platform.get_devices()"
+_ASKED = 86
+"""The exit code of who has asked, and was told of devices or not: none that a driver gives."""
+
+_ASK = f"""
+import os
+try:
+    import pyopencl
+    for platform in pyopencl.get_platforms():
+        platform.get_devices()
+finally:
+    os._exit({_ASKED})
+"""
 
 
 def faulty() -> list[str]:
@@ -39,8 +50,9 @@ def _faulty(folder: Path) -> Iterator[str]:
         with tempfile.TemporaryDirectory(prefix="autotune-driver-") as alone:
             (Path(alone) / entry.name).symlink_to(entry.absolute())
             code = _ask({**os.environ, _FOLDER: alone})
-        if code is None or code < 0:
-            does = "does not answer" if code is None else f"ends who asks ({signal.Signals(-code).name})"
+        if code != _ASKED:
+            how = "" if code is None else signal.Signals(-code).name if code < 0 else f"exit code {code}"
+            does = f"ends who asks ({how})" if how else "does not answer"
             away = typed(["sudo", "mv", str(entry), f"{entry}.off"])
             yield f"{entry} {does}: mend that driver, or `{away}`, or set {_FOLDER} to a folder without it"
 

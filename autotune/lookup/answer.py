@@ -23,7 +23,7 @@ _CLOSEST = 20
 """How many of the next in rank are looked at for ties."""
 
 
-LEFT_ASIDE = "from before a search, here or imported, started over (--fresh): nothing has passed with this driver since"
+LEFT_ASIDE = "from before a search, here or imported, started over: nothing has passed with this driver since"
 """The note on an answer of an older generation than the newest."""
 
 
@@ -273,7 +273,7 @@ def found(
     if digest(configuration) != entry.configuration:
         raise ValueError("a configuration is not the one that it is ranked as")
     if key.device == asked.key.device and not asked.driver:
-        notes.append(f"measured with driver {entry.driver}; the driver here was not asked for (-d INDEX does)")
+        notes.append(f"measured with driver {entry.driver}; the device was named by its model, and no driver compared")
     elif key.device == asked.key.device and entry.driver != asked.driver:
         notes.append(f"measured with driver {entry.driver}; this device now has {asked.driver}")
         match = Match.OTHER_DRIVER if match is Match.EXACT else match

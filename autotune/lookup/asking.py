@@ -109,7 +109,8 @@ def run(asked: Asked, ask: Ask | None = None) -> int:
 def best_of(asked: Asked, text: StudyText, ask: Ask | None = None, label: str = "") -> tuple[Best, list[str]]:
     """Return the best of a study whose text is at hand, and the lines to say beside it. Raises AutotuneError.
 
-    `ask` stands for asking OpenCL for a device of this machine, `label` for the database's path in what is said.
+    `ask` stands for asking OpenCL for a device of this machine, `label` for the database's path in what is said: given,
+    who reads that is elsewhere, and no command is named.
     """
     size = parse_size(asked.sizes, default_size(text))
     choices = parse_choices(asked.choices, offered_choices(text))
@@ -119,21 +120,21 @@ def best_of(asked: Asked, text: StudyText, ask: Ask | None = None, label: str = 
     with open_records(location) as records:
         device = device or _meant(str(asked.device), records, ask)
         found = best_in(records, label or str(location), text, size, choices, device.fingerprint, device.info, whole)
-    return found, [*_beside(asked, text, found), *device.notes]
+    return found, [*_beside(asked, text, found, commands=not label), *device.notes]
 
 
-def _beside(asked: Asked, text: StudyText, found: Best) -> Iterator[str]:
-    """Yield warnings and notes: how the match falls short, and the command that would mend it."""
+def _beside(asked: Asked, text: StudyText, found: Best, *, commands: bool) -> Iterator[str]:
+    """Yield warnings and notes: how the match falls short, and the command that mends it, if one may be typed."""
     if text.shadows is not None:
         yield f"warning: {text.file} is used, not the bundled study of the same name"
     if found.match is not Match.EXACT:
         yield f"warning: no exact match for {found.study} on {found.device}; this is: {found.match}"
     for note in found.notes:
-        goes_on = note == LEFT_ASIDE and found.match is Match.EXACT
+        goes_on = commands and note == LEFT_ASIDE and found.match is Match.EXACT
         yield f"note: {note}" + (f"; {_search_command(asked, found)} goes on" if goes_on else "")
     if asked.format == "defines" and (besides := flags(found)):
         yield f"note: measured with these build options besides: {' '.join(besides)}"
-    if found.match is not Match.EXACT:
+    if commands and found.match is not Match.EXACT:
         yield f"to measure it: {_search_command(asked, found)}"
 
 

@@ -7,16 +7,20 @@ for and not there. A stamp so young that a further change would not show in it i
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autotune.identity import Choices, Size
 from autotune.lookup.answer import Best, best
 from autotune.lookup.asking import Meant, device_meant
 from autotune.store import locate, log_of
 from autotune.study import StudyText, default_choices, default_size, find_study, read_by
+
+if TYPE_CHECKING:
+    from autotune.model import DeviceInfo
 
 YOUNG_NS = 50_000_000
 """Younger than this, a file may change again without another instant: clocks of file systems tick in milliseconds."""
@@ -68,7 +72,7 @@ def best_again(
         return own(known.best)
     files = (place, log_of(place)) if place else ()  # of a link led elsewhere, the first has another stamp
     before = _stamped(files) if files else None
-    meant = _here.get(device) or device_meant(device, database)
+    meant = _here.get(device) or device_meant(device, database, _find)
     if meant.info is not None:
         _here[device] = meant
     whole_size, whole_choices = {**default_size(text), **(size or {})}, {**default_choices(text), **(choices or {})}
@@ -87,6 +91,15 @@ def best_again(
                 _answers.clear()
             _answers[key] = _Answer(text, before, found)
     return own(found)
+
+
+def _find(selector: str | None) -> DeviceInfo:
+    """Find a device by a process that a driver may take down, but where the program uses drivers itself."""
+    from autotune import devices, pool
+
+    if "pyopencl" not in sys.modules:
+        pool.list_when_asked()
+    return devices.find_device(selector)
 
 
 def own(found: Best) -> Best:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from autotune.pool.evaluator import DeviceEvaluator
     from autotune.pool.folder import RunFolder
     from autotune.pool.forkserver import prepare_and_list, prepared
-    from autotune.pool.listing import list_apart
+    from autotune.pool.listing import list_apart, list_when_asked
     from autotune.pool.lock import Stopped, find_holder, lock_folder, lock_key
     from autotune.pool.process import WorkerProcess
     from autotune.pool.sizing import count_builders, require_room
@@ -48,7 +48,7 @@ else:
             "evaluator": "DeviceEvaluator",
             "folder": "RunFolder",
             "forkserver": "prepare_and_list prepared",
-            "listing": "list_apart",
+            "listing": "list_apart list_when_asked",
             "lock": "Stopped find_holder lock_folder lock_key",
             "process": "WorkerProcess",
             "sizing": "count_builders require_room",

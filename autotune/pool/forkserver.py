@@ -105,7 +105,7 @@ def prepare() -> _Server | None:
 @contextmanager
 def prepared() -> Iterator[None]:
     """Have a process prepared for a `Forkserver` of this block; where it comes to none, the process ends with it."""
-    server = prepare()
+    server = prepare() if "pyopencl" in sys.modules else prepare_and_list()  # a program that uses drivers lists them
     try:
         yield
     finally:
@@ -115,14 +115,14 @@ def prepared() -> Iterator[None]:
                 server.end()
 
 
-def prepare_and_list() -> None:
-    """Prepare a process, and have a fork of it list the devices meanwhile: this one needs no driver for that."""
-    prepare()
+def prepare_and_list() -> _Server | None:
+    """As `prepare`, and have a fork of it list the devices meanwhile: this process needs no driver for that."""
+    begun = prepare()
     from autotune.pool.listing import list_ahead  # and what that takes, meanwhile
 
-    for server in _prepared:
-        with suppress(RuntimeError):
-            list_ahead(server.fork)
+    with suppress(RuntimeError, IndexError):
+        list_ahead(_prepared[0].fork)
+    return begun
 
 
 class Forkserver:

@@ -1,7 +1,7 @@
 """The devices of this machine, listed by a process of its own, as a rule while a command still imports.
 
 A command whose kernels run in workers loads no driver itself: to load pyopencl takes as long as to load NumPy, and to
-start NVIDIA's driver as long again. And a driver may crash, or hang, as it is asked: that is told, with its name.
+start NVIDIA's driver as long again. And a driver may crash, hang or exit as it is asked: that is told, with its name.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import cache
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,6 +54,7 @@ class Listing(threading.Thread):
         self._process: Process | None = None
         self._found: Future[list[DeviceInfo] | None] = Future()
         self._failed = ""
+        self._silent = False
 
     def begin(self) -> None:
         """Start the process, by whichever thread. Raises OSError."""
@@ -75,7 +77,7 @@ class Listing(threading.Thread):
                 self._process.kill()  # where it ends by itself, it has begun to
                 with suppress(subprocess.TimeoutExpired):  # what hangs in the system does not end
                     code = self._process.wait(_KILL_S)
-            self._failed = self._failed or _judged(code)
+            self._failed = self._failed or self._judged(code)
         finally:
             self._found.set_result(found)
         if self._process is not None:
@@ -91,8 +93,17 @@ class Listing(threading.Thread):
             if not _wakes(process, connection, _PATIENCE_S):
                 self._failed = f"the OpenCL drivers here do not answer for {_WORRY_S + _PATIENCE_S:g} s"
                 return None
-        found: list[DeviceInfo] = connection.recv()
+        self._silent = True
+        found: list[DeviceInfo] | None = connection.recv()
+        self._silent = False
         return found
+
+    def _judged(self, code: int) -> str:
+        """Return what a driver has done, by the exit code of who asked it; empty: nothing that is known to be its."""
+        if -code not in FAULTS and not (self._silent and code >= 0):
+            return ""
+        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        return f"an OpenCL driver here ends the process that asks for devices ({how})"
 
     def answer(self) -> list[DeviceInfo] | None:
         """Return the devices; None where the process could not tell. Raises SetupError where a driver is at fault."""
@@ -110,12 +121,6 @@ def _wakes(process: Process, connection: Connection, seconds: float) -> bool:
     """Have a process go on where somebody has stopped it; say whether a message comes then."""
     process.send_signal(signal.SIGCONT)
     return connection.poll(seconds)
-
-
-def _judged(code: int) -> str:
-    if -code not in FAULTS:
-        return ""
-    return f"an OpenCL driver here ends the process that asks for devices ({signal.Signals(-code).name})"
 
 
 class _Child:
@@ -175,3 +180,19 @@ def list_apart() -> None:
     """Begin to list the devices in a fork of this process, which has no other threads and has loaded no driver."""
     with suppress(RuntimeError):  # no more threads may be started
         list_ahead(_forked, at_once=True)
+
+
+def list_when_asked() -> None:
+    """Have a process list the devices once they are asked for: no fork of this one, which may have threads by then."""
+    from autotune import devices
+
+    devices.list_by(lambda: _listed().answer())
+
+
+@cache
+def _listed() -> Listing:
+    from autotune.pool.process import spawned
+
+    listing = Listing(spawned)
+    listing.run()
+    return listing

@@ -54,9 +54,13 @@ def main(role: str, descriptor: int, parent: int) -> None:
     connection = Connection(descriptor)
     connection.send(None)  # it no longer outlives its parent: from here on it may be halted
     if role == LISTER:
-        from autotune.devices import list_bundled
+        found = None
+        try:
+            from autotune.devices import list_bundled
 
-        connection.send(list_bundled())
+            found = list_bundled()
+        finally:  # who says nothing at all was ended by a driver
+            connection.send(found)
         atexit._run_exitfuncs()  # a fork runs none by itself; a driver's folder may have to go
         return
     from autotune.bench import serve

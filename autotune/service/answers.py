@@ -84,17 +84,18 @@ def problem_of(error: AutotuneError) -> dict[str, str]:
     error = for_others(error)
     return {
         "error": line(error.what),
-        "where": line(_asked(error.where)),
-        "hint": line(_asked(error.hint)),
+        "where": line(error.where),
+        "hint": line(error.hint),
         "detail": lines(error.detail),
     }
 
 
-def _asked(text: str) -> str:
+def in_words(text: str) -> str:
     """Return what is said of options of the command line in words of a request; a command is typed as it is."""
     if "autotune " in text:
         return text
     text = re.sub(r"(?<!\S)--(size|choice|device|fix)\b", r"\1", text)
+    text = re.sub(r"(?<!\S)--run-limit( 10m)?\b", "run_limit", text)
     return re.sub(r"(?<!\S)-d(?=:)", "device", re.sub(r"(?<!\S)-d (?=\w)", "device=", text))
 
 
@@ -104,7 +105,7 @@ def for_others(error: AutotuneError) -> AutotuneError:
     Where the database is, and what its driver says of the way there, is this machine's business.
     """
     if not isinstance(error, StoreError) or error.where == LABEL:
-        return error
+        return AutotuneError(error.what, where=in_words(error.where), hint=in_words(error.hint), detail=error.detail)
     log.warning("%s", error)
     what, hint = re.split("[:;] ", error.what)[0], error.hint.replace(error.where or LABEL, LABEL)
     return StoreError(what, where=LABEL, hint=hint if hint and "/" not in hint else _LOGGED)

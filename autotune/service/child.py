@@ -49,9 +49,18 @@ def main(work: str) -> None:
 
 
 def _search(asked: Mapping[str, Any], tell: Tell, stop: threading.Event) -> Mapping[str, Any]:
+    _list_apart(asked)
     from autotune.service import search
 
     return search.run(asked, tell, stop)
+
+
+def _list_apart(asked: Mapping[str, Any]) -> None:
+    """Have a fork of this process, which has loaded nothing, ask for devices: a driver at fault is told by its name."""
+    from autotune import pool
+
+    if asked["on"] is None:
+        pool.list_apart()
 
 
 def _check(asked: Mapping[str, Any], _tell: Tell, _stop: threading.Event) -> Mapping[str, Any]:
@@ -65,6 +74,7 @@ def _check(asked: Mapping[str, Any], _tell: Tell, _stop: threading.Event) -> Map
 
 
 def _devices(asked: Mapping[str, Any], _tell: Tell, _stop: threading.Event) -> Mapping[str, Any]:
+    _list_apart(asked)
     from autotune import cluster, devices
     from autotune.pool import lock_key
 

@@ -141,7 +141,6 @@ class Lookups:
         text, uploaded = self._studies.found(study, kernel_hash, study_hash)
         asked = Asked(study, device, tuple(given["size"]), tuple(given["choice"]), self._config.database)
         best, said = best_of(asked, text, self._machine.find, LABEL)
-        said = [line for line in said if not line.startswith("to measure it:")]
         if uploaded is not None and kernel_hash is None and study_hash is None:
             whose = sent_text(uploaded.asked_by, uploaded.created, uploaded.search)
             said.insert(0, f"note: {study} is no study of the server; this is for {whose}")

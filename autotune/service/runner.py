@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from autotune.errors import AutotuneError, StoreError
-from autotune.service.answers import for_others
+from autotune.service.answers import for_others, in_words
 from autotune.service.config import Config
 from autotune.service.feeds import END, PROGRESS, STATE, Feeds
 from autotune.service.machine import Machine
@@ -232,6 +232,8 @@ class Runner:
     ) -> tuple[str, str, Mapping[str, Any] | None]:
         stopping = await self._is_stopping(submission.uuid)
         result = answer.get("result")
+        if result is not None and result["failure"]:
+            result = {**result, "failure": in_words(result["failure"])}
         if result is not None and result["reason"] != "interrupted":
             failed = bool(result["failure"]) or result["best"] is None
             reason = result["failure"] or ("no configuration passed" if failed else result["reason"])

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from autotune.errors import UsageError
+from autotune.text import typed
 
 
 def question_of(study: str | Path) -> list[tuple[str, str]]:
@@ -33,6 +34,7 @@ def upload_of(path: Path) -> dict[str, Any]:
 
     with watched() as looked_for:
         text = find_study(str(path) if "/" in str(path) or path.suffix == ".toml" else f"./{path}")
+        code = set(map(Path, looked_for)) - {text.path}
         _ = text.study_hash
     roots = [text.path.parent, text.kernel_path.parent, text.path.parent.parent / "kernels"]
     files: dict[str, Path] = {}
@@ -42,7 +44,8 @@ def upload_of(path: Path) -> dict[str, Any]:
         name = _name_in(file, roots)
         if files.setdefault(name, file).resolve() != file.resolve():
             raise UsageError(f"{file} and {files[name]} would have one name", where=str(path), hint="rename one")
-    return {"upload": {"study": _text(text.path), "files": {name: _text(file) for name, file in files.items()}}}
+    sent = {name: _text(file, code=file in code) for name, file in files.items()}
+    return {"upload": {"study": _text(text.path), "files": sent}}
 
 
 def _name_in(file: Path, roots: Sequence[Path]) -> str:
@@ -64,8 +67,17 @@ def _plain(path: Path) -> Path:
     return Path(os.path.abspath(path))  # noqa: PTH100
 
 
-def _text(path: Path) -> str:
+def _text(path: Path, *, code: bool = False) -> str:
+    """Return a file as it is sent; of a kernel and its includes what is no UTF-8 goes as it is read here (`\\xa9`)."""
     try:
-        return path.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise UsageError("is no text", where=str(path), hint="a server takes text alone: save it as UTF-8") from None
+        return path.read_bytes().decode("utf-8-sig", "backslashreplace" if code else "strict")
+    except UnicodeDecodeError as error:
+        before, byte = error.object[: error.start], error.object[error.start]
+        if b"\0" in error.object:
+            raise UsageError("is no text", where=str(path), hint="a server takes text alone") from None
+        convert = typed(["iconv", "-f", "latin1", "-t", "utf-8", str(path)])
+        raise UsageError(
+            f"byte 0x{byte:02x} is no UTF-8, and a server takes text alone",
+            where=f"{path}:{before.count(10) + 1}",
+            hint=f"if it is Latin-1, what `{convert}` prints is UTF-8",
+        ) from None

@@ -21,4 +21,4 @@ from autotune.tuner.replay import ReplayEvaluator
 from autotune.tuner.request import DEFAULT_SECONDS, GAIN_TRIALS, Budget, Request
 from autotune.tuner.result import Progress, ProgressCallback, Result, confidence_of
 from autotune.tuner.several import Turn, require_enough, run_sizes
-from autotune.tuner.start import run
+from autotune.tuner.start import afforded, run

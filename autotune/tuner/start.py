@@ -23,7 +23,7 @@ from autotune.text import pairs
 from autotune.tuner.loop import RETIME_SHARE, Ledger, Search
 from autotune.tuner.recall import donors, imported_best, ours, recall
 from autotune.tuner.replay import ReplayEvaluator
-from autotune.tuner.request import Request
+from autotune.tuner.request import Budget, Request
 from autotune.tuner.result import ProgressCallback, Result
 
 if TYPE_CHECKING:
@@ -109,15 +109,20 @@ def within_budget(request: Request) -> Settings:
     if budget.trials is not None and settings.builders is None:
         most = count_builders(request.devices, None)
         settings = replace(settings, builders=min(most, budget.trials))
-    if budget.seconds is not None:
-        rules, trial_s = settings.rules, max(LEAST_TRIAL_S, TRIAL_SHARE * budget.seconds)
-        patience_s = min(rules.patience_s, RETIME_SHARE * budget.seconds)
-        rules = replace(rules, trial_s=min(rules.trial_s, trial_s), patience_s=patience_s)
-        settings = replace(settings, rules=rules)
     most = math.prod(map(len, request.problem.values.values()))  # the space is counted while workers start
     in_time = most if budget.seconds is None else math.ceil(budget.seconds / QUICK_TRIAL_S)
     expected = in_time if budget.trials is None else budget.trials
-    return replace(settings, trials=min(most, expected), learns=entry_of(request.sampler).learns)
+    settings = replace(settings, trials=min(most, expected), learns=entry_of(request.sampler).learns)
+    return afforded(settings, budget)
+
+
+def afforded(settings: Settings, budget: Budget) -> Settings:
+    """Return settings with no more precision than the budget's seconds can afford."""
+    if budget.seconds is None:
+        return settings
+    rules, trial_s = settings.rules, max(LEAST_TRIAL_S, TRIAL_SHARE * budget.seconds)
+    patience_s = min(rules.patience_s, RETIME_SHARE * budget.seconds)
+    return replace(settings, rules=replace(rules, trial_s=min(rules.trial_s, trial_s), patience_s=patience_s))
 
 
 def _search(

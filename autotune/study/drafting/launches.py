@@ -121,9 +121,10 @@ class Launches(Indices, ABC):
         if rows:  # as long as the shortest row of the kind is: others have a rim
             kind = [each for each in rows if {*words(str(each))} & {*words(str(rows[0]))}]
             return min(kind, key=lambda extent: self.elements([extent]))
-        for mention in self.reading.mentions:  # in an array whose places something else counts
-            others = {each.places[0] for each in self.reading.of(mention.name)} if len(mention.places) == 1 else set()
-            if others & set(indices) and (found := next((u for i in others if (u := self._counted(i))), None)):
+        plain, own = [one.name for one in self.reading.mentions if len(one.places) == 1], set(indices)
+        for name in dict.fromkeys(plain):  # in an array whose places something else counts
+            others = {each.places[0] for each in self.reading.of(name)}
+            if others & own and (found := next((u for i in others if (u := self._counted(i))), None)):
                 return found
         images = any(len(mention.places) > 1 for mention in self.reading.mentions)
         names = IMAGE_NAMES if images else AXIS_NAMES[3 if self._used(2) else 2 if self._used(1) else 1]

@@ -60,11 +60,12 @@ class Shapes(Launches):
         if depth > 5:
             return None
         guards = self.reading.guards
-        stated = [_ahead(varying, limit, rest) for varying, limit in guards if (rest := value - varying).known]
+        alike = [(varying, limit) for varying, limit in guards if varying.varying == value.varying]
+        stated = [_ahead(varying, limit, value - varying) for varying, limit in alike]
         if stated:
             first = min(stated, key=lambda each: (not self._sized(each), len((each - _number(each)).terms)))
-            alike = [each for each in stated if (each - first).number is not None]
-            return self._named(min(alike, key=lambda each: (len(each.terms), _number(each))))
+            near = [each for each in stated if (each - first).number is not None]
+            return self._named(min(near, key=lambda each: (len(each.terms), _number(each))))
         if value.names & self.reading.between.keys():
             name = "ENTRIES" if "ENTRIES" not in self._taken else "ENTRIES_"
             self.made[name] = "guess: how many places the rows hold in all"
@@ -122,8 +123,10 @@ class Shapes(Launches):
 
     def _begun(self, value: Sum) -> Sum:
         """With what they are in the place of variables that change only later."""
-        guarded = {name for varying, _ in self.reading.guards for name in varying.names}
-        for name in (value.names & self.reading.either.keys()) - guarded:
+        either = value.names & self.reading.either.keys()
+        if not either:
+            return value
+        for name in either - {name for varying, _ in self.reading.guards for name in varying.names}:
             one, other = self.reading.either[name]
             value = value.with_value(name, one) if one == other else value
         return value
@@ -183,7 +186,7 @@ class Shapes(Launches):
         for mention in self.reading.of(name):
             index = self._from_starts(self._begun(mention.places[0]), name)
             index = self._grouped(index) if farthest else index
-            whole = any((index - varying).known for varying, _ in self.reading.guards)
+            whole = any(index.varying == varying.varying for varying, _ in self.reading.guards)
             for axis, extent in self.axes.items() if not whole else ():
                 index = index.with_value(f"gsz#{axis}", extent)
             index = self._factored(index)

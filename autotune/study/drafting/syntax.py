@@ -20,6 +20,7 @@ _LEVELS: tuple[tuple[str, ...], ...] = (
     ("||",), ("&&",), ("|",), ("^",), ("&",), ("==", "!="), ("<", ">", "<=", ">="), ("<<", ">>"), ("+", "-"),
     ("*", "/", "%"),
 )  # fmt: skip
+_LEVEL = {operator: level for level, operators in enumerate(_LEVELS) for operator in operators}
 _ASSIGN = ("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>=")
 _PLAIN = re.compile(r"(?:u?(?:char|short|int|long)|half|float|double|size_t|bool|ptrdiff_t)(?:2|3|4|8|16)?")
 QUALIFIERS = frozenset({
@@ -172,11 +173,11 @@ class _Reader:
             raise NotRead
         return ("cond", condition, first, self.assignment())
 
-    def _binary(self, level: int) -> Tree:
-        if level == len(_LEVELS):
-            return self._unary()
-        left = self._binary(level + 1)
-        while operator := self._next(*_LEVELS[level]):
+    def _binary(self, least: int) -> Tree:
+        """Operands with what joins them at a level or above, by precedence climbing."""
+        left = self._unary()
+        while self.at < len(self._tokens) and (level := _LEVEL.get(self._tokens[self.at], -1)) >= least:
+            operator = self._word()
             left = (operator, left, self._binary(level + 1))
         return left
 

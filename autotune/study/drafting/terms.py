@@ -18,13 +18,14 @@ _MOST = 40
 class Sum:
     """Whole multiples of products of names; immutable."""
 
-    __slots__ = ("terms",)
+    __slots__ = ("_varying", "terms")
 
     def __init__(self, terms: Iterable[tuple[Product, int]] = ()) -> None:
         self.terms: dict[Product, int] = {}
         for product, factor in terms:
             self.terms[product] = self.terms.get(product, 0) + factor
         self.terms = {product: factor for product, factor in sorted(self.terms.items()) if factor}
+        self._varying: dict[Product, int] | None = None
 
     @classmethod
     def of(cls, value: int | str) -> Sum:
@@ -71,8 +72,16 @@ class Sum:
         return {name for product in self.terms for name in product}
 
     @property
+    def varying(self) -> dict[Product, int]:
+        """The products that have a variable: who differs by what is known has the same."""
+        if self._varying is None:
+            found = {product: factor for product, factor in self.terms.items() if any("#" in name for name in product)}
+            self._varying = found
+        return self._varying
+
+    @property
     def known(self) -> bool:
-        return not any("#" in name for name in self.names)
+        return not self.varying
 
     @property
     def number(self) -> int | None:
