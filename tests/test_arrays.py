@@ -59,11 +59,16 @@ def test_names_are_checked_without_running(text: str) -> None:
         ("numpy.sqrt(x)", "`numpy.sqrt`: no numpy. here, names stand alone; write sqrt"),
         ("[i * 2 for i in x]", "`[i * 2 for i in x]`: no comprehensions here; write operations on whole arrays"),
         ("sum(i for i in x)", "no comprehensions here"),
+        ("2 * x.reshape(3, 1)", "`x.reshape(3, 1)`: no methods here; write reshape(x, ...) with the array first"),
+        ("x if N > 1 else 2 * x", "no `if` here; write where(condition, a, b)"),
+        ("(x > 0) and (x < 2)", "no `and`, `or`, `not` here; write (a > 0) & (b > 0), | and ~"),
+        ("not x", "no `and`, `or`, `not` here"),
+        ("0 < x < 1", "`0 < x < 1`: no chains of comparisons here; write (a < b) & (b < c)"),
     ],
 )
 def test_what_numpys_users_are_used_to_is_told_otherwise(text: str, said: str) -> None:
     with pytest.raises(StudyError) as caught:
-        check_names(text, {"x": np.ones(3)}, "here")
+        check_names(text, {"x": np.ones(3), "N": 3}, "here")
     assert said in str(caught.value)
 
 
