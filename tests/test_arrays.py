@@ -219,6 +219,11 @@ def test_a_shape_takes_no_memory() -> None:
         shape_of("a + zeros(3)", {"a": huge})
 
 
+def test_argsort_leaves_equal_keys_in_their_order() -> None:
+    keys = np.arange(1000) % 2
+    assert evaluate("argsort(k)", {"k": keys}).tolist() == [*range(0, 1000, 2), *range(1, 1000, 2)]
+
+
 UNSIGNED = np.array([2**60 + 1, 5], np.uint64)
 SIGNED = np.array([-3, 4], np.int64)
 
