@@ -57,6 +57,7 @@ def test_names_are_checked_without_running(text: str) -> None:
     [
         ("np.add(x, 1)", "`np.add`: no np. here, names stand alone; write x + y"),
         ("numpy.sqrt(x)", "`numpy.sqrt`: no numpy. here, names stand alone; write sqrt"),
+        ("x[:, np.newaxis]", "`np.newaxis`: no np. here, names stand alone; write None"),
         ("[i * 2 for i in x]", "`[i * 2 for i in x]`: no comprehensions here; write operations on whole arrays"),
         ("sum(i for i in x)", "no comprehensions here"),
         ("2 * x.reshape(3, 1)", "`x.reshape(3, 1)`: no methods here; write reshape(x, ...) with the array first"),

@@ -304,6 +304,11 @@ def test_a_size_that_the_kernel_defines_itself_is_told() -> None:
     assert list(effects(Problem(study(source=f"// #define N 8\n/*\n#define N 8\n*/{SOURCE}")))) == []
 
 
+def test_a_define_called_as_an_argument_of_the_kernel_is_told() -> None:
+    (line,) = effects(Problem(study(defines={"N": "N", "i": "N"})))
+    assert line.startswith("defines.N: saxpy has an argument of that name in the kernel's text, in whose place -DN")
+
+
 def test_one_value_for_all_components_is_told() -> None:
     arguments = {**table()["arguments"], "alpha": {"type": "float3", "value": "2.5"}}
     assert list(effects(Problem(study(arguments=arguments)))) == ["arguments.alpha: every component of float3 is 2.5"]

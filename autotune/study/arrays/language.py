@@ -183,8 +183,9 @@ def _require_in_language(node: ast.AST, where: str) -> None:
         raise StudyError(f"`{ast.unparse(node)}`: {what}", where=where, hint=hint)
 
 
-_SIGNED = {"add": "x + y", "subtract": "x - y", "multiply": "x * y", "divide": "x / y", "power": "x ** y"}
-"""What NumPy has functions for, and expressions write with operators."""
+_SIGNED = {"add": "x + y", "subtract": "x - y", "multiply": "x * y", "divide": "x / y", "power": "x ** y",
+           "newaxis": "None", "pi": "3.141592653589793"}  # fmt: skip
+"""What NumPy has names for, and expressions write otherwise."""
 _NUMPY = {*FUNCTIONS, *_SIGNED}
 
 
