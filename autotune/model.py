@@ -239,6 +239,11 @@ class Trial:
         return found if isinstance(found, str) else ""
 
     @property
+    def unsteady(self) -> bool:
+        """Whether its result was right at one time and wrong at another."""
+        return self.reason.startswith(AT_FIRST)
+
+    @property
     def unverified(self) -> str:
         """What the reference leaves unwritten or gives as NaN, in a sentence; empty: nothing, as far as is known."""
         found = self.environment.get(UNVERIFIED, "")  # may have been imported
@@ -250,6 +255,9 @@ def in_turns(first: Trial, second: Trial) -> bool:
     taken = [trial.retimed.taken if trial.retimed is not None else "" for trial in (first, second)]
     return taken[0] == taken[1] != ""
 
+
+AT_FIRST = "right at first, "
+"""How the reason begins where a result was right and then wrong."""
 
 PACE = "pace"
 """Where a trial's environment says how many times as long as usual everything took when it was timed."""

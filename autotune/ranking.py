@@ -70,7 +70,8 @@ def rank(events: Iterable[Event], driver: str = "") -> list[Event]:
     - For each configuration its latest re-timing counts, else its latest measurement: never a minimum over repeats.
     - Re-timed finalists are compared with each other: they ran interleaved, on a device as warm as it gets. A
       configuration that was never re-timed comes before them only where its first median is below all of theirs, so
-      that it would have been a finalist had it been known.
+      that it would have been a finalist had it been known, and below their re-timings: a load that has gone meanwhile
+      slowed the first medians of all.
     """
     found = standings(events)
     group = answering(found, driver)
@@ -112,6 +113,7 @@ def merged(measured: Sequence[Event], again: Sequence[Event], bar: float) -> lis
 
     `bar` is the least `first_ns` of the re-timed. The first so many of each give the first so many of all.
     """
+    bar = min(bar, again[0].time_ns) if again else bar
     before = [event for event in measured if event.time_ns < bar]
     return [*before, *again, *measured[len(before) :]]
 

@@ -57,13 +57,19 @@ def test_names_are_checked_without_running(text: str) -> None:
     [
         ("np.add(x, 1)", "`np.add`: no np. here, names stand alone; write x + y"),
         ("numpy.sqrt(x)", "`numpy.sqrt`: no numpy. here, names stand alone; write sqrt"),
+        ("x[:, np.newaxis]", "`np.newaxis`: no np. here, names stand alone; write None"),
         ("[i * 2 for i in x]", "`[i * 2 for i in x]`: no comprehensions here; write operations on whole arrays"),
         ("sum(i for i in x)", "no comprehensions here"),
+        ("2 * x.reshape(3, 1)", "`x.reshape(3, 1)`: no methods here; write reshape(x, ...) with the array first"),
+        ("x if N > 1 else 2 * x", "no `if` here; write where(condition, a, b)"),
+        ("(x > 0) and (x < 2)", "no `and`, `or`, `not` here; write (a > 0) & (b > 0), | and ~"),
+        ("not x", "no `and`, `or`, `not` here"),
+        ("0 < x < 1", "`0 < x < 1`: no chains of comparisons here; write (a < b) & (b < c)"),
     ],
 )
 def test_what_numpys_users_are_used_to_is_told_otherwise(text: str, said: str) -> None:
     with pytest.raises(StudyError) as caught:
-        check_names(text, {"x": np.ones(3)}, "here")
+        check_names(text, {"x": np.ones(3), "N": 3}, "here")
     assert said in str(caught.value)
 
 
@@ -212,6 +218,11 @@ def test_a_shape_takes_no_memory() -> None:
     assert shape_of("sum(a + zeros((2**20, 2**20)), axis=0)", {"a": huge}) == (2**20,)
     with pytest.raises(StudyError, match="broadcast"):
         shape_of("a + zeros(3)", {"a": huge})
+
+
+def test_argsort_leaves_equal_keys_in_their_order() -> None:
+    keys = np.arange(1000) % 2
+    assert evaluate("argsort(k)", {"k": keys}).tolist() == [*range(0, 1000, 2), *range(1, 1000, 2)]
 
 
 UNSIGNED = np.array([2**60 + 1, 5], np.uint64)

@@ -78,6 +78,7 @@ def test_value(text: str | int | float, expected: Any) -> None:
         ("", "empty"),
         ("TS +", "is no expression: invalid syntax"),
         ("TS = 4", "is no expression"),
+        ("2 ** pass if TS else", "'pass' is a word of Python, which no expression can name: choose another name"),
         ("TS > 4 && WPT < 3", "write `and`, `or`, `not`"),
         ("9**9**9", "exponents are whole numbers from 0 to 64"),
         ("2**63", "beyond 2**62"),

@@ -19,6 +19,7 @@ from autotune.errors import StudyError, UsageError
 from autotune.pool.caller import Caller
 from autotune.study import Problem, check_inputs, check_reference, expected_data, input_data
 from autotune.study.files import header_of, matrix_of
+from autotune.study.function import call
 from tests.studies import study
 
 
@@ -326,6 +327,13 @@ def test_a_function_of_a_file_makes_several_inputs_where_it_may(folder: Path) ->
     found = input_data(problem({"python": "gen.py:make"}, "int", arguments=more), python=Caller(folder, 60))
     assert found["x"].tolist() == [0, 3, 6, 9, 12, 15]
     assert found["z"].tolist() == [5] * 6  # whole, though NumPy's ones are of floats
+
+
+def test_a_function_cannot_take_a_word_of_python() -> None:
+    with pytest.raises(StudyError, match=r"takes 'in_', which it is not given; 'in' is a word of Python: call the"):
+        call(lambda in_: in_, {"in": 1, "N": 2}, "f")
+    with pytest.raises(StudyError, match=r"takes 'inn', which it is not given; it may take N$"):
+        call(lambda inn: inn, {"in": 1, "N": 2}, "f")
 
 
 @pytest.mark.parametrize(

@@ -148,12 +148,21 @@ def test_what_may_be_the_machines_fault_is_tried_once_more(problem: Problem, sto
 def test_it_says_that_wrong_results_are_not_tried_again(
     problem: Problem, store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    evaluator = ReplayEvaluator(recorded(problem, [Outcome.WRONG_RESULT, Outcome.WRONG_RESULT]))
-    assert run(problem, store, evaluator).reused_wrong == 0
+    trials = recorded(problem, [Outcome.WRONG_RESULT, Outcome.WRONG_RESULT])
+    trials[0] = replace(trials[0], reason="right at first, wrong when timed again: 3 of 4 values")
+    evaluator = ReplayEvaluator(trials)
+    first = run(problem, store, evaluator)
+    assert first.reused_wrong == 0
+    print_result(first, "./saxpy.toml", None, "")
+    told = capsys.readouterr().out
+    assert "2 x; e.g. WPT=1 WG=32 FAST=0: right at first, wrong when" in told
+    assert "has a race, or reads what nothing wrote: the other configurations may too" in told
     again = run(problem, store, evaluator, retry_failed=True)
     assert (again.trials, again.reused_wrong) == (0, 2)
     print_result(again, "./saxpy.toml", None, "")
-    assert "configurations are tried; stored wrong results (2) only --fresh tries again\n" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "configurations are tried; stored wrong results (2) only --fresh tries again\n" in told
+    assert "has a race" not in told
 
 
 @pytest.mark.parametrize(("trials", "reason"), [(7, "7 trials done"), (1, "1 trial done")])

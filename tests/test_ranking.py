@@ -91,6 +91,12 @@ def test_the_latest_generation_of_the_driver_counts() -> None:
     assert names([old, new._replace(driver="2")], "3") == ["b"], "the driver that arrived last"
 
 
+def test_what_was_timed_under_a_load_does_not_pass_what_was_timed_again_without() -> None:
+    events = [event(MEASURED, "a", 1, 920), event(MEASURED, "b", 2, 870), event(RETIMED, "a", 1, 680)]
+    assert names(events) == ["a", "b"]
+    assert names([*events, event(MEASURED, "c", 3, 600)]) == ["c", "a", "b"]
+
+
 def test_equal_times_rank_alike_in_whatever_order_they_come() -> None:
     events = [event(MEASURED, name, order) for order, name in enumerate("cab")]
     assert names(events) == names(events[::-1]) == ["a", "b", "c"]

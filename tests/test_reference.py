@@ -182,6 +182,10 @@ def fails(**_: Any) -> Any:
         (lambda **_: 3, "returned int; return a dict"),
         (lambda **_: {}, "returned nothing for it"),
         (
+            lambda y, **_: {"y": y * 1j},
+            r"holds complex128, not numbers; a complex z is two numbers: np\.stack\(\(z\.real, z\.imag\), -1\)",
+        ),
+        (
             lambda x, y, **_: {"y": y, "x": x, "norm": 1},
             "reference: the reference gives x, norm, with which nothing is compared; leave them out, or give x access",
         ),

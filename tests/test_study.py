@@ -58,6 +58,10 @@ def test_a_study_holds_what_its_tables_say() -> None:
         ({"source": 5}, "source: int is no text of a kernel; write source="),
         ({"source": b"kernel"}, "source: bytes is no text of a kernel"),
         ({"arguments": ["x"]}, r"arguments: needs a table, got \['x'\]"),
+        (
+            {"parameters": {"P": [1, 2]}},
+            r"parameters.P: needs a table, as P = \{ values = \[1, 2\] \} is one, got \[1, 2\]",
+        ),
         ({"arguments": None}, "arguments: needs a table, got None"),
         ({"parameters": {"P": {"values": ['"a"']}}}, "parameters.P: '\"a\"' has a quotation mark or a backslash"),
         ({"options": [{"flag": "-DX=1 -DY=2"}]}, "options.1.flag: '-DX=1 -DY=2' is not a single -DNAME=VALUE"),
@@ -298,6 +302,11 @@ def test_a_size_that_the_kernel_defines_itself_is_told() -> None:
     (line,) = effects(Problem(study(source=f"#define N 8\n{SOURCE}")))
     assert line.startswith("the kernel defines N itself")
     assert list(effects(Problem(study(source=f"// #define N 8\n/*\n#define N 8\n*/{SOURCE}")))) == []
+
+
+def test_a_define_called_as_an_argument_of_the_kernel_is_told() -> None:
+    (line,) = effects(Problem(study(defines={"N": "N", "i": "N"})))
+    assert line.startswith("defines.N: saxpy has an argument of that name in the kernel's text, in whose place -DN")
 
 
 def test_one_value_for_all_components_is_told() -> None:

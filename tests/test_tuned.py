@@ -768,6 +768,8 @@ def test_structs_are_given_as_records(queue: cl.CommandQueue) -> None:
         run(queue, particles=buffer, **options)
         cl.enqueue_copy(queue, found, buffer)
         assert found.view(dtype)["position"][:, 0] == pytest.approx(moved, rel=0.02)
+    with pytest.raises(UsageError, match=r"holds .*'mass'.*; np\.dtype.* align=True\) lays members out as C"):
+        run(queue, particles=cla.zeros(queue, 64, np.dtype([("mass", "f4"), ("tag", "u2")])))
     for wrong in (3, np.zeros(2, world.dtype), particles[0]):
         with pytest.raises(UsageError, match=r"world: .*record"):
             run(queue, particles=buffer, world=wrong)

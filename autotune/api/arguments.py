@@ -104,7 +104,8 @@ class MemorySlot:
         whole = dtype.itemsize == self._width * self._dtype.itemsize
         if fields and whole and all(field == self._dtype for field in fields):
             return (*shape, self._width)
-        raise UsageError(f"holds {dtype}, the kernel takes {self.buffer.type}", where=self.buffer.name)
+        hint = "np.dtype([...], align=True) lays members out as C does" if self._dtype.names else ""
+        raise UsageError(f"holds {dtype}, the kernel takes {self.buffer.type}", where=self.buffer.name, hint=hint)
 
     @property
     def wants(self) -> str:

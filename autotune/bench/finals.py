@@ -15,7 +15,7 @@ from autotune.bench.messages import Visited
 from autotune.bench.pace import CONTENDED, LONG_NS
 from autotune.bench.report import Fault, Report
 from autotune.bench.timing import Precise, Rules, relative_width
-from autotune.model import BUSY_CORES, Measurement, Outcome
+from autotune.model import AT_FIRST, BUSY_CORES, Measurement, Outcome
 from autotune.ranking import median, speedup
 from autotune.study import Plan
 
@@ -275,7 +275,7 @@ class Finals:
         self.bench.clocks.rest()
         verdict = self.bench.check_last(built, finalist.clock)
         if verdict.reason:
-            raise Fault(Outcome.WRONG_RESULT, f"right at first, wrong when timed again: {verdict.reason}")
+            raise Fault(Outcome.WRONG_RESULT, f"{AT_FIRST}wrong when timed again: {verdict.reason}")
         finalist.verified += 1
 
     def _note(self, finalist: Finalist, ns: int, contention: float) -> None:
@@ -330,4 +330,4 @@ class Finals:
         finalist.run_s = (time.monotonic() - began) / count
         finalist.verified += count
         if verdict.reason:
-            raise Fault(Outcome.WRONG_RESULT, f"right at first, wrong in {finalist.verified} runs: {verdict.reason}")
+            raise Fault(Outcome.WRONG_RESULT, f"{AT_FIRST}wrong in {finalist.verified} runs: {verdict.reason}")

@@ -22,7 +22,7 @@ from autotune.bench.timing import Limits, Rules, Timed, is_drifting, measure
 from autotune.bench.tour import compare
 from autotune.bench.verify import Checker, Verdict
 from autotune.devices import Session, open_session
-from autotune.model import CONTENTION, PACE, THROTTLED, Measurement, Outcome
+from autotune.model import AT_FIRST, CONTENTION, PACE, THROTTLED, Measurement, Outcome
 from autotune.ranking import median
 from autotune.study import Plan
 
@@ -233,7 +233,7 @@ class Bench:
         self._watch.lap("time")
         last = self.check_last(built, clock)
         if last.reason:
-            raise Fault(Outcome.WRONG_RESULT, f"right at first, wrong after the timed runs: {last.reason}")
+            raise Fault(Outcome.WRONG_RESULT, f"{AT_FIRST}wrong after the timed runs: {last.reason}")
         self._watch.lap("verify")
         return timed, last
 

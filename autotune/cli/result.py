@@ -98,6 +98,12 @@ def _noise(result: Result) -> str:
     )
 
 
+_RACE = (
+    "what is right at one time and wrong at another has a race, or reads what nothing wrote: the other configurations "
+    "may too, more rarely, the best among them. Mend the kernel"
+)
+
+
 def _failure_rows(result: Result) -> list[tuple[str, str]]:
     rows = []
     for outcome, count in result.failures.items():
@@ -105,6 +111,8 @@ def _failure_rows(result: Result) -> list[tuple[str, str]]:
         reason = " ".join(example.reason.split())[:300] if example else ""
         shown = f"; e.g. {text.pairs(example.configuration)}: {reason}" if example else ""
         rows.append((outcome.value, f"{count} x{shown}"))
+        if example and example.unsteady:
+            rows.append(("race", _RACE))
     return rows
 
 

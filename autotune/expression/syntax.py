@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import keyword
 import re
 import warnings
 from collections.abc import Iterable, Mapping
@@ -49,6 +50,7 @@ _INSTEAD = {
     "Attribute": "names have no parts",
 }
 _C_HINT = "write `and`, `or`, `not` and `a if c else b`"
+_WORDS = {"and", "or", "not", "if", "else", "in"}
 _CALLABLE = sorted([*FUNCTIONS, "has_extension"])
 _NOT_COUNTED = (ast.operator, ast.cmpop, ast.unaryop, ast.boolop, ast.expr_context)
 
@@ -89,7 +91,7 @@ def read(text: str, where: str) -> ast.expr:
         _check_size(syntax)
         return syntax
     except SyntaxError as error:
-        what, hint = f"is no expression: {error.msg}", _C_HINT if re.search(r"&&|\|\||!(?!=)|\?", text) else ""
+        what, hint = f"is no expression: {error.msg}", _syntax_hint(text)
     except (ValueError, OverflowError):
         what = "is no expression: it holds a character or a number that cannot be read"
     except (RecursionError, MemoryError):
@@ -97,6 +99,14 @@ def read(text: str, where: str) -> ast.expr:
     except _NotAllowedError as error:
         what = str(error)
     raise ExpressionError(f"`{_shown(text)}` {what}", where=where, hint=hint)
+
+
+def _syntax_hint(text: str) -> str:
+    """Return what to write in place of C's operators, or of a name that Python's parser keeps for itself."""
+    if re.search(r"&&|\|\||!(?!=)|\?", text):
+        return _C_HINT
+    words = [word for word in re.findall(r"\w+", text) if keyword.iskeyword(word) and word not in _WORDS]
+    return f"{words[0]!r} is a word of Python, which no expression can name: choose another name" if words else ""
 
 
 def replaced(text: str, parts: Mapping[str, str], where: str) -> str:

@@ -17,6 +17,8 @@ from autotune.text import did_you_mean
 _DEFINE = re.compile(r"^[^\S\n]*#[^\S\n]*define[^\S\n]+(\w+)", re.MULTILINE)
 KERNEL = re.compile(r"kernel\b[^;{}]*?\bvoid\s+(\w+)\s*\(")
 
+_ARGUMENT = re.compile(r"\b(\w++)\s*+[,)]")
+
 
 def check_entries(study: Study) -> None:
     """Raise StudyError where a launch names a kernel function whose name the source does not hold."""
@@ -54,8 +56,23 @@ def effects(problem: Problem) -> Iterator[str]:
             yield f"arguments.{name}: no launch takes it"
     for name in filter(is_builtin, study.entries):
         yield f"{name} is a function of OpenCL C too, and hides the kernel on some devices (PoCL's): rename it"
+    yield from _replaced(study)
     yield from _transposed(problem)
     yield from filter(None, (argument.effect for argument in study.arguments.values()))
+
+
+def _replaced(study: Study) -> Iterator[str]:
+    """Yield a line for each argument of a kernel in whose place a `-D` puts its value, as no compiler says plainly."""
+    source = without_comments(study.text.source)
+    for found in KERNEL.finditer(source):
+        header = re.split("[{;]", source[found.end() : found.end() + 4000], maxsplit=1)[0]
+        named = set(_ARGUMENT.findall(header))
+        for table in ("choices", "parameters", "defines"):
+            for name in sorted(named & (study.text.table.get(table) or {}).keys()):
+                yield (
+                    f"{table}.{name}: {found[1]} has an argument of that name in the kernel's text, in whose place "
+                    f"-D{name} puts its value: rename one of them"
+                )
 
 
 def _transposed(problem: Problem) -> Iterator[str]:

@@ -45,7 +45,7 @@ def header_in(problem: Problem, file: Data, where: str) -> files.Header:
         header = files.header_of(path, file.part, file.type)
     if header.kind[1:2] not in ("b", "i", "u", "f", "V") or (header.itemsize > 8 and header.kind[1:2] != "V"):
         raise StudyError(
-            f"{path.name} holds {header.kind!r:.40}, not numbers", where=where, hint="save it as an array of numbers"
+            f"{path.name} holds {header.kind!r:.40}, not numbers", where=where, hint="save it as real numbers"
         )
     return header
 

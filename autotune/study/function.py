@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import keyword
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -52,8 +53,12 @@ def _taken(function: Callable[..., Any], names: Mapping[str, Any], label: str) -
     for each in parameters:
         packed = each.kind in (each.VAR_KEYWORD, each.VAR_POSITIONAL)
         if each.default is each.empty and not packed and each.name not in names:
-            what = f"takes {each.name!r}, which it is not given{did_you_mean(each.name, names)}"
-            raise StudyError(what, where=label, hint=f"it may take {', '.join(names) or 'nothing'}")
+            known = [name for name in names if not keyword.iskeyword(name)]
+            what = f"takes {each.name!r}, which it is not given{did_you_mean(each.name, known)}"
+            hint = f"it may take {', '.join(known) or 'nothing'}"
+            if (name := each.name.rstrip("_")) in names and keyword.iskeyword(name):
+                hint = f"{name!r} is a word of Python: call the argument {name}_, launches go by position"
+            raise StudyError(what, where=label, hint=hint)
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return names
     return {parameter.name: names[parameter.name] for parameter in parameters if parameter.name in names}

@@ -106,13 +106,19 @@ def require_shape(wanted: tuple[int, ...], found: tuple[int, ...], where: str, w
         raise StudyError(f"has shape {found}, the {what} has {wanted}", where=where)
 
 
+def require_real(dtype: np.dtype[Any], where: str) -> None:
+    """Raise StudyError where contents are no real numbers."""
+    if dtype.kind not in "biuf":
+        hint = "a complex z is two numbers: np.stack((z.real, z.imag), -1)" if dtype.kind == "c" else ""
+        raise StudyError(f"holds {dtype}, not numbers", where=where, hint=hint)
+
+
 def fitted(buffer: Buffer, found: NDArray[Any], where: str) -> NDArray[Any]:
     """Return contents in their buffer's type. Raises StudyError for another shape and for what the type cannot hold."""
     dtype, _ = numpy_type(buffer.type)
     if dtype.names is not None:
         return _record(buffer, dtype, found, where)
-    if found.dtype.kind not in "biuf":
-        raise StudyError(f"holds {found.dtype}, not numbers", where=where)
+    require_real(found.dtype, where)
     require_shape(buffer.data_shape, found.shape, where)
     with np.errstate(over="ignore", invalid="ignore"):
         typed = found.astype(dtype)

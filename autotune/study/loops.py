@@ -106,11 +106,10 @@ class Declared:
     def _require(self, name: str, where: str, inside: frozenset[str]) -> None:
         """Raise StudyError for what no launch here can take."""
         if name not in self.arguments and name not in self.sizes:
-            raise StudyError(
-                f"no argument or size named {name!r}{did_you_mean(name, self.arguments)}",
-                where=where,
-                hint=f"add [arguments.{name}]",
-            )
+            what, hint = f"no argument or size named {name!r}{did_you_mean(name, self.arguments)}", ""
+            if name in inside:
+                what, hint = f"{name!r} is the step, no argument", f', say with type = "int" and value = "{name}"'
+            raise StudyError(what, where=where, hint=f"add [arguments.{name}]{hint}")
         argument = self.arguments.get(name)
         if isinstance(argument, Scalar) and (others := (argument.names & self.steps) - inside):
             what = f"{name} counts with {min(others)}, which no loop around this launch has as its step"

@@ -23,6 +23,7 @@ from autotune.study.inputs import (
     fitted,
     outline,
     outlines,
+    require_real,
     require_shape,
     shaped,
     widened,
@@ -200,8 +201,7 @@ def _numeric(name: str, found: Any) -> NDArray[Any]:
     if found is None:
         raise StudyError("the function returned nothing for it", where=where)
     array = np.asarray(found)
-    if array.dtype.kind not in "biuf":
-        raise StudyError(f"holds {array.dtype}, not numbers", where=where)
+    require_real(array.dtype, where)
     return array.astype(np.float64) if array.dtype.kind == "f" else array.astype(np.int64)
 
 
@@ -217,8 +217,7 @@ def _fitted(buffer: Buffer, found: Any, given: NDArray[Any] | None) -> NDArray[A
     if dtype.names is not None:
         return _record(buffer, found, given, where)
     array = np.asarray(found)
-    if array.dtype.kind not in "biuf":
-        raise StudyError(f"holds {array.dtype}, not numbers", where=where)
+    require_real(array.dtype, where)
     require_shape(buffer.data_shape, array.shape, where, "output")
     if dtype.kind == "f":
         return array.astype(np.float64)

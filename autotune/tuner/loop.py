@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from autotune.errors import AutotuneError
@@ -226,7 +227,9 @@ class Search:
             trials=Trials(ledger.new),
             reused=ledger.reused,
             failures=dict(+ledger.failures),
-            examples={trial.outcome: trial for trial in ledger.new if trial.outcome.failed},
+            examples={
+                each.outcome: each for each in sorted(ledger.new, key=attrgetter("unsteady")) if each.outcome.failed
+            },
             ties=ties(self.best, ledger.passed()),
             reason=reason,
             usage=self._evaluator.usage(),

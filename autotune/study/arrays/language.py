@@ -162,18 +162,31 @@ def _parse(text: str, where: str) -> ast.expr:
 
 def _require_in_language(node: ast.AST, where: str) -> None:
     """Raise StudyError for what NumPy's users are used to, and this language has otherwise."""
-    if isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
-        hint = "write operations on whole arrays: arange(N) * 2"
-        raise StudyError(f"`{ast.unparse(node)}`: no comprehensions here", where=where, hint=hint)
-    if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name):
-        return
-    if node.value.id in ("np", "numpy") and node.attr in (*FUNCTIONS, *_SIGNED):
-        hint = f"write {_SIGNED.get(node.attr, node.attr)}"
-        raise StudyError(f"`{ast.unparse(node)}`: no {node.value.id}. here, names stand alone", where=where, hint=hint)
+    hint = ""
+    match node:
+        case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+            what, hint = "no comprehensions here", "write operations on whole arrays: arange(N) * 2"
+        case ast.Attribute(value=ast.Name(id="np" | "numpy" as module), attr=attribute):
+            if attribute in _NUMPY:
+                what, hint = f"no {module}. here, names stand alone", f"write {_SIGNED.get(attribute, attribute)}"
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="np" | "numpy"))):
+            pass  # its function is next
+        case ast.Call(func=ast.Attribute(attr=name)) if name in FUNCTIONS:
+            what, hint = "no methods here", f"write {name}(x, ...) with the array first"
+        case ast.IfExp():
+            what, hint = "no `if` here", "write where(condition, a, b)"
+        case ast.BoolOp() | ast.UnaryOp(op=ast.Not()):
+            what, hint = "no `and`, `or`, `not` here", "write (a > 0) & (b > 0), | and ~"
+        case ast.Compare(ops=[_, _, *_]):
+            what, hint = "no chains of comparisons here", "write (a < b) & (b < c)"
+    if hint:
+        raise StudyError(f"`{ast.unparse(node)}`: {what}", where=where, hint=hint)
 
 
-_SIGNED = {"add": "x + y", "subtract": "x - y", "multiply": "x * y", "divide": "x / y", "power": "x ** y"}
-"""What NumPy has functions for, and expressions write with operators."""
+_SIGNED = {"add": "x + y", "subtract": "x - y", "multiply": "x * y", "divide": "x / y", "power": "x ** y",
+           "newaxis": "None", "pi": "3.141592653589793"}  # fmt: skip
+"""What NumPy has names for, and expressions write otherwise."""
+_NUMPY = {*FUNCTIONS, *_SIGNED}
 
 
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod, ast.Pow)
@@ -242,6 +255,8 @@ class _Evaluator:
             size = FUNCTIONS[name](*given, **keywords)
         except TypeError as error:  # of Python: too few arguments, or one that the language does not pass on
             raise BoundError(re.sub(r"^\w+\(\)", f"{name}()", str(error))) from None
+        if name == "argsort":
+            keywords["kind"] = "stable"  # NumPy's own choice orders equal keys by the processor's instructions
         return self._step(getattr(np, name), size, *given, **keywords)
 
     def _step(self, call: Callable[..., Any], size: Size, *given: Any, **keywords: Any) -> Any:
