@@ -11,6 +11,7 @@ import resource
 import socket
 from contextlib import suppress
 
+import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -59,6 +60,16 @@ class Connection(H11Protocol):
         """Go on to the next request."""
         self._wait()
         super().on_response_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP; who is at work on its request is told that nobody waits for an answer."""
+        if self.cycle is not None:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:  # an answer has begun, or was given
+            self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End."""
