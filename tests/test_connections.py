@@ -76,16 +76,17 @@ def test_a_body_that_does_not_come_is_refused(
         assert told.split()[1] == b"408"
 
 
+@pytest.mark.parametrize("method", [b"POST", b"HEAD"])
 @pytest.mark.parametrize("answered", [False, True])
 def test_a_body_that_goes_on_as_no_http_ends_its_connection(
-    caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str], answered: bool
+    caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str], answered: bool, method: bytes
 ) -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http":  # answered before its body has come, as without a token
             await send({"type": "http.response.start", "status": 401, "headers": [(b"content-length", b"0")]})
             await send({"type": "http.response.body"})
 
-    head = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nHost: 127.0.0.1\r\n\r\n"
+    head = method + b" / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nHost: 127.0.0.1\r\n\r\n"
     with served(app) as connect, closing(connect()) as connection:
         if answered:
             connection.sendall(head)

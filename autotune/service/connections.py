@@ -28,6 +28,8 @@ _PAUSE_S = 0.1
 
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
+_NO_HTTP = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n"
+
 
 def most_connections() -> int:
     """Return how many may be open: a third of the files that this process may open."""
@@ -66,10 +68,9 @@ class Connection(H11Protocol):
         if self.cycle is not None:
             self.cycle.disconnected = True
             self.cycle.message_event.set()
-        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            super().send_400_response(msg)
-        else:  # an answer has begun, or was given
-            self.transport.close()
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):  # no answer has begun
+            self.transport.write(_NO_HTTP + msg.encode())
+        self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End."""
