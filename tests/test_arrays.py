@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -73,11 +74,19 @@ def test_what_numpys_users_are_used_to_is_told_otherwise(text: str, said: str) -
     assert said in str(caught.value)
 
 
-def test_a_buffer_called_like_a_word_of_python_is_told() -> None:
-    with pytest.raises(
-        StudyError, match=r"^here: not an expression: 2 \* in; 'in' is a word of Python: call the argument in_"
-    ):
-        check_names("2 * in", {"in": 0}, "here")
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("2 * in", r"`2 \* in`: invalid syntax; 'in' is a word of Python: call the argument in_, .*"),
+        ("x + (x" + " + x" * 500, r"`x \+ \(x \+ x[ +x]{1,60}`: '\(' was never closed"),
+        ("\n  x +\n" * 20 + "* x", r"`\* x`: .*"),
+        ("x\0", "`x.` is nested too deeply, or holds what cannot be read"),
+    ],
+)
+def test_what_is_no_expression_is_told_with_what_stands_there(text: str, said: str) -> None:
+    with pytest.raises(StudyError) as caught:
+        check_names(text, {"in": 0, "x": 0}, "here")
+    assert re.fullmatch(f"here: not an expression: {said}", str(caught.value))
 
 
 def test_a_reference_without_room_is_told() -> None:

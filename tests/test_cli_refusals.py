@@ -198,6 +198,8 @@ def test_a_database_that_cannot_be_used_is_one_line(command: str) -> None:
 
 def test_a_line_that_is_no_trial_names_its_number() -> None:
     assert "stdin:1: " in one_error(run("import", code=2, stdin="{}\n"))
+    Path("wide.jsonl").write_bytes("{}\n".encode("utf-16"))
+    assert "wide.jsonl: is no text in UTF-8; save it as such" in one_error(run("import", "wide.jsonl", code=2))
 
 
 def test_a_sampler_that_lacks_its_package_names_it(monkeypatch: pytest.MonkeyPatch) -> None:

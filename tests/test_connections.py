@@ -76,6 +76,27 @@ def test_a_body_that_does_not_come_is_refused(
         assert told.split()[1] == b"408"
 
 
+@pytest.mark.parametrize("method", [b"POST", b"HEAD"])
+@pytest.mark.parametrize("answered", [False, True])
+def test_a_body_that_goes_on_as_no_http_ends_its_connection(
+    caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str], answered: bool, method: bytes
+) -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":  # answered before its body has come, as without a token
+            await send({"type": "http.response.start", "status": 401, "headers": [(b"content-length", b"0")]})
+            await send({"type": "http.response.body"})
+
+    head = method + b" / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nHost: 127.0.0.1\r\n\r\n"
+    with served(app) as connect, closing(connect()) as connection:
+        if answered:
+            connection.sendall(head)
+            assert connection.recv(2**16).split()[1] == b"401"
+        told = answer_to(connection, (b"" if answered else head) + b"no chunk\r\n")
+    assert told.split()[1:2] == ([] if answered else [b"400"])
+    assert not [record for record in caplog.records if record.exc_info]  # asyncio's
+    assert capsys.readouterr().err == "WARNING:  Invalid HTTP request received.\n"  # uvicorn's
+
+
 def test_an_answer_takes_as_long_as_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "HEAD_S", 0.05)
     go_on = threading.Event()

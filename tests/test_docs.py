@@ -74,7 +74,7 @@ def test_the_study_on_the_page_can_be_read(tmp_path: Path) -> None:
     for name, language in (("saxpy.cl", "c"), ("saxpy.toml", "toml")):
         block, *_ = re.findall(rf"```{language}\n(.*?)```", STUDIES, re.DOTALL)
         (tmp_path / name).write_text(block)
-    assert list(Study.load(str(tmp_path / "saxpy.toml")).parameters) == ["WPT", "WG"]
+    assert list(Study.load(tmp_path / "saxpy.toml").parameters) == ["WPT", "WG"]
 
 
 @pytest.mark.device

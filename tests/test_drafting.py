@@ -104,15 +104,16 @@ def test_a_launch_that_overwrites_what_another_wrote_is_a_gap() -> None:
     assert "product has written x, which total" in draft(sketched(unread))
 
 
-def test_an_argument_that_no_expression_can_name_gets_another() -> None:
+def test_an_argument_that_no_study_can_name_gets_another() -> None:
     source = """
-    kernel void f(const int n, const float lambda, global const float *in, global float *out) {
-        const int i = get_global_id(0); if (i < n) out[i] = lambda * in[i];
+    kernel void f(const int n, const float lambda, const float α, global const float *in, global float *größe) {
+        const int i = get_global_id(0); if (i < n) größe[i] = lambda * α * in[i];
     }
     """
     text = draft(sketched(source))
     assert 'in_ = { type = "float", shape = ["n"], access = "in" }' in text
-    assert 'arguments = ["n", "lambda_", "in_", "out"]' in text
+    assert 'gr__e = { type = "float", shape = ["n"], access = "out" }' in text
+    assert 'arguments = ["n", "lambda_", "_", "in_", "gr__e"]' in text
 
 
 def test_a_constant_pointer_is_drafted_as_one() -> None:

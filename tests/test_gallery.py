@@ -45,7 +45,7 @@ def run(session: Session, study: Study, *configurations: Configuration, size: An
 
 def spoilt(name: str, old: str, new: str, **tables: Any) -> Study:
     """Return a study of the gallery whose kernel has another text in one place."""
-    text = Study.load(str(FOLDER / f"{name}.toml")).text
+    text = Study.load(FOLDER / f"{name}.toml").text
     source = (FOLDER / f"{name}.cl").read_text()
     assert source.count(old) >= 1
     changed = source.replace(old, new)
@@ -54,7 +54,7 @@ def spoilt(name: str, old: str, new: str, **tables: Any) -> Study:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_study_of_the_gallery_is_right(session: Session, name: str) -> None:
-    study = Study.load(str(FOLDER / f"{name}.toml"))
+    study = Study.load(FOLDER / f"{name}.toml")
     problem = Problem(study, device=session.info)
     check_entries(study)
     check_inputs(problem)

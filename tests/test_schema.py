@@ -38,6 +38,8 @@ def test_a_good_table_passes() -> None:
         ({"parameters": {"A": {"values": [1, 2**63]}}}, "parameters.A.values.2: .*64 bits"),
         ({"x\x1b[2J\nerror: y": 1}, r"x\\x1b\[2J error: y: unknown key"),
         ({"": 1}, '"": unknown key'),
+        ({"float": {}}, "float: unknown key"),
+        ({"arguments": {"list": {"type": "int", "value": 1, "str": 1}}}, "arguments.list.str: unknown key"),
         ({"k" * 5000: 1}, "(?<!k)k{80}: unknown key"),
         ({"launch": []}, "launch: "),
         ({"launch": [{"entry": "f", "global": [1], "arguments": [], "locl": [1]}]}, "launch.1.locl: unknown key"),

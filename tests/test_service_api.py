@@ -565,6 +565,26 @@ def test_an_export_whose_database_goes_away_breaks_off_in_one_line(
     assert caplog.messages == ["an answer to /v1/export breaks off: cannot be used: the connection is lost"]
 
 
+def test_lines_that_break_off_are_no_fault_of_the_server(client: Client) -> None:
+    parts = iter([{"type": "http.request", "body": b"{", "more_body": True}, {"type": "http.disconnect"}])
+    headers = {"Host": "127.0.0.1", **client.headers("write")}
+    told = list[Any]()
+
+    async def receive() -> Any:
+        return next(parts)
+
+    async def send(message: Any) -> None:
+        told.append(message)
+
+    scope = {
+        "type": "http", "http_version": "1.1", "method": "POST", "path": "/v1/import", "query_string": b"",
+        "headers": [(name.lower().encode(), value.encode()) for name, value in headers.items()],
+    }  # fmt: skip
+    assert client.http.portal is not None
+    client.http.portal.call(client.http.app, scope, receive, send)  # raises what a server would log
+    assert told[0]["status"] == 400
+
+
 def test_a_line_of_an_import_is_not_read_to_its_end(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("autotune.store.importing.MOST_LINE", 1000)
     told = client.ask("write", "POST", "/v1/import", content=b"[" + b"{}," * 1000)

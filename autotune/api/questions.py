@@ -91,7 +91,7 @@ def _loaded(study: str | Path | Study) -> Study:
         return study
     name = (str(study), str(Path.cwd()))
     if name not in _studies:
-        _studies[name] = Study.load(str(study))
+        _studies[name] = Study.load(study)
     return _studies[name]
 
 

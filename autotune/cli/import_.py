@@ -124,7 +124,8 @@ def _import_lines(lines: IO[str], where: str, database: str | None) -> None:
         try:
             count = store.import_lines(lines, where)
         except UnicodeDecodeError as error:
-            raise UsageError("is no text in UTF-8", where=where) from error
+            hint = "save it as such: PowerShell's > writes UTF-16; nothing was imported"
+            raise UsageError("is no text in UTF-8", where=where, hint=hint) from error
         except UNPACKING as error:
             raise UsageError(f"cannot be unpacked: {error}", where=where, hint="nothing was imported") from None
     say(f"{text.count(count, 'new trial')} imported")

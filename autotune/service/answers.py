@@ -12,6 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from autotune.errors import AutotuneError, SetupError, StoreError
 from autotune.text import line, lines
@@ -168,7 +169,11 @@ def install(app: FastAPI) -> None:
     async def nothing(_request: Request, _error: Exception) -> Response:
         return Response(status_code=204)
 
+    async def gone(_request: Request, _error: Exception) -> Response:
+        return answer(Refused(400, "the request broke off"))  # which nobody reads
+
     app.add_exception_handler(NothingNew, nothing)
+    app.add_exception_handler(ClientDisconnect, gone)
     app.add_exception_handler(OSError, full)
     app.add_exception_handler(Exception, broken)
     app.add_exception_handler(AutotuneError, ours)

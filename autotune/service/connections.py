@@ -11,6 +11,7 @@ import resource
 import socket
 from contextlib import suppress
 
+import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -26,6 +27,8 @@ _PAUSE_S = 0.1
 """Seconds until another is taken where the process may open no more files."""
 
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+
+_NO_HTTP = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n"
 
 
 def most_connections() -> int:
@@ -59,6 +62,15 @@ class Connection(H11Protocol):
         """Go on to the next request."""
         self._wait()
         super().on_response_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP; who is at work on its request is told that nobody waits for an answer."""
+        if self.cycle is not None:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):  # no answer has begun
+            self.transport.write(_NO_HTTP + msg.encode())
+        self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End."""

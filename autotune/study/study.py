@@ -87,9 +87,9 @@ class Study:
         return f"<study {self.name}, which tunes {', '.join(self.parameters) or 'nothing'}>"
 
     @classmethod
-    def load(cls, name_or_path: str) -> Study:
+    def load(cls, name_or_path: str | Path) -> Study:
         """Return the study of that name or at that path. Raises StudyError."""
-        return cls.from_text(library.find_study(name_or_path))
+        return cls.from_text(library.find_study(str(name_or_path)))
 
     @classmethod
     def from_text(cls, text: StudyText) -> Study:

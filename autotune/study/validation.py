@@ -30,7 +30,7 @@ def validate(table: Mapping[str, Any], where: str) -> schema.StudyTable:
     except ValidationError as error:
         # A key that is misspelt is the cause where another is then missing.
         found = sorted(error.errors(include_url=False), key=lambda item: item["type"] != "extra_forbidden")
-        lines = _lines(found)
+        lines = _lines([{**item, "loc": _keys(item["loc"], table)} for item in found])
         more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
         shown = lines if len(lines) <= _MOST_LINES else [*lines[:_MOST_LINES], "..."]
         detail = "\n".join(shown) if more else ""
@@ -42,7 +42,7 @@ def _lines(items: Sequence[Any]) -> list[str]:
     """A line for each place at fault: a union has an error for each of its branches."""
     places: dict[tuple[str | int, ...], list[Any]] = {}
     for item in items:
-        places.setdefault(tuple(part for part in item["loc"] if not _is_branch(part)), []).append(item)
+        places.setdefault(item["loc"], []).append(item)
     return list(dict.fromkeys(line(_merged(path, alike)) for path, alike in places.items()))
 
 
@@ -67,7 +67,7 @@ def _place(path: Sequence[str | int]) -> str:
 
 def _told(item: Any) -> str:
     """One pydantic error as `table.key: what is wrong`."""
-    path = [part for part in item["loc"] if not _is_branch(part)]
+    path = item["loc"]
     place = _place(path)
     if GAP in path:
         return f"{place}: has a {GAP}: write what belongs there"
@@ -114,12 +114,22 @@ _BRANCHES = frozenset(
 )
 
 
-def _is_branch(part: str | int) -> bool:
-    """Pydantic names the branch of a union in the path; a reader of the file has no use for it."""
-    return isinstance(part, str) and part.partition("[")[0] in _BRANCHES
+def _keys(path: Sequence[str | int], table: object) -> tuple[str | int, ...]:
+    """Return the keys of a place, without the branches of unions among them, which a reader has no use for.
+
+    What stands in the file under such a name is a key.
+    """
+    keys = list[str | int]()
+    for part in path:
+        is_key = isinstance(table, Mapping) and part in table
+        if is_key or isinstance(part, int) or part.partition("[")[0] not in _BRANCHES:
+            keys.append(part)
+            holds = is_key or (isinstance(table, Sequence) and isinstance(part, int) and part < len(table))
+            table = table[part] if holds else None  # type: ignore[index]
+    return tuple(keys)
 
 
-def _keys_beside(path: list[str | int]) -> list[str]:
+def _keys_beside(path: Sequence[str | int]) -> list[str]:
     """Return the keys allowed where an unknown key stands, for a suggestion."""
     tables: dict[str, type[schema.Table]] = {
         "parameters": schema.ParameterTable, "constraints": schema.ConstraintTable, "requires": schema.RequiresTable,

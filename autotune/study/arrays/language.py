@@ -145,7 +145,7 @@ def _parse(text: str, where: str) -> ast.expr:
         hint = ""
         if words:
             hint = f"{words[0]!r} is a word of Python: call the argument {words[0]}_, launches go by position"
-        raise StudyError(f"not an expression: {text}", where=where, hint=hint) from error
+        raise StudyError(f"not an expression: {_told(text, error)}", where=where, hint=hint) from error
     level: list[ast.AST] = [tree]
     count = depth = 0
     while level:
@@ -158,6 +158,14 @@ def _parse(text: str, where: str) -> ast.expr:
         children = [child for node in level for child in ast.iter_child_nodes(node)]
         level = [child for child in children if not isinstance(child, ast.expr_context | ast.operator | ast.cmpop)]
     return tree
+
+
+def _told(text: str, error: Exception) -> str:
+    """Return what is wrong with a text that is none, and what stands there."""
+    if not isinstance(error, SyntaxError) or not error.text:
+        return f"`{' '.join(text.split()):.60}` is nested too deeply, or holds what cannot be read"
+    place = max(0, (error.offset or 1) - 31)
+    return f"`{error.text[place : place + 60].strip()}`: {error.msg}"
 
 
 def _require_in_language(node: ast.AST, where: str) -> None:
