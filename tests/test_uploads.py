@@ -13,7 +13,10 @@ from typing import Any
 import pytest
 
 from autotune.errors import AutotuneError, StudyError
+from autotune.service.sending import upload_of
+from autotune.study import find_study
 from tests.serving import UPLOAD
+from tests.studies import SOURCE
 
 from autotune.service import Limits, uploads  # isort: skip  after tests.serving, which skips where it cannot be imported
 
@@ -235,3 +238,14 @@ def _is_own(seen: str) -> bool:
     here = os.path.realpath(tempfile.gettempdir())
     roots = (f"{here}/autotune-run-", f"{here}/.autotune-", sys.prefix, sys.base_prefix)
     return seen.startswith(roots) or seen.startswith("exec (<code object <module> at")
+
+
+def test_a_kernel_of_another_encoding_is_sent_as_it_is_read(tmp_path: Path) -> None:
+    study = tmp_path / "saxpy.toml"
+    study.write_text('name = "saxpy"\nkernel = "saxpy.cl"\n[parameters.WPT]\nvalues = [1]\n')
+    (tmp_path / "saxpy.cl").write_bytes(f'// \xa9\n#include "a.h"\n{SOURCE}'.encode("latin-1"))
+    (tmp_path / "a.h").write_bytes(b"// \xfc\n")
+    upload = upload_of(study)["upload"]
+    assert upload["files"]["a.h"] == "// \\xfc\n"
+    with uploads.unpacked(upload) as there:
+        assert find_study(str(there)).kernel_hash == find_study(str(study)).kernel_hash
