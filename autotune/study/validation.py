@@ -81,7 +81,7 @@ def _told(item: Any) -> str:
     if item["type"] == "list_type" and isinstance(found, Mapping) and path[-1] in _REPEATED:
         keys = ".".join(part for part in path if isinstance(part, str))
         return f"{place}: is one table of a list; write [[{keys}]], with double brackets"
-    if message == "needs a table" and isinstance(found, list) and path[:-1] == ["parameters"]:
+    if message == "needs a table" and isinstance(found, list) and path[:-1] == ("parameters",):
         message += f", as {path[-1]} = {{ values = {found!r:.40} }} is one"
     if item["type"] == "list_type" and isinstance(found, int | float):
         message = f"needs a list, such as [{found}]"
