@@ -15,7 +15,7 @@ from autotune.study.study import Study, words_of
 from autotune.text import did_you_mean
 
 _DEFINE = re.compile(r"^[^\S\n]*#[^\S\n]*define[^\S\n]+(\w+)", re.MULTILINE)
-KERNEL = re.compile(r"kernel\b[^;{}]*?\bvoid\s+(\w+)\s*\(")
+KERNEL = re.compile(r"kernel\b[^;{}]{0,300}?\bvoid\s+(\w+)\s*\(")
 
 _ARGUMENT = re.compile(r"\b(\w++)\s*+[,)]")
 
