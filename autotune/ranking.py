@@ -111,7 +111,8 @@ NEWEST = "SELECT COALESCE(MAX(generation), 0) AS generation FROM searches WHERE 
 def merged(measured: Sequence[Event], again: Sequence[Event], bar: float) -> list[Event]:
     """Return what was measured once and what was re-timed, each in its order, in one.
 
-    `bar` is the least `first_ns` of the re-timed. The first so many of each give the first so many of all.
+    `bar` is the least `first_ns` of the re-timed: what comes before them is below it and below their times. The first
+    so many of each give the first so many of all.
     """
     bar = min(bar, again[0].time_ns) if again else bar
     before = [event for event in measured if event.time_ns < bar]

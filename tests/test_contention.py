@@ -330,9 +330,8 @@ def test_only_for_gaps_in_others_work_is_anything_waited_for(share: float, monke
     monkeypatch.setattr(bench, "contention", told(itertools.repeat(share)))
     monkeypatch.setattr(finals, "time", SimpleNamespace(monotonic=itertools.count(0, 6).__next__))
     monkeypatch.setattr(finals, "_in_doubt", lambda finalists: False)
-    monkeypatch.setattr(finals, "_PAIRS", 3)
     both = [Finalist(place, copying()) for place in range(2)]
-    waited_s = Finals(bench, Rules(maximum=50, least_s=1.0), bench).visit(both, 60.0, deadline=15.0)
+    waited_s = Finals(bench, Rules(minimum=3, maximum=50, least_s=1.0), bench).visit(both, 60.0, deadline=15.0)
     assert [(len(one.samples), one.throttled) for one in both] == [(3, BUSY_CORES if share else "")] * 2
     assert waited_s == 0
 
@@ -357,8 +356,12 @@ def test_while_it_is_in_doubt_who_is_the_fastest_turns_are_added_with_patience(
 
 
 @pytest.mark.parametrize(("finalists", "turns", "few"), [(2, 4, True), (2, 5, False), (1, 3, False)])
-def test_how_much_faster_one_is_takes_five_pairs(finalists: int, turns: int, few: bool) -> None:
-    assert finals._are_few_pairs([timed(*range(1, turns + 1)) for _ in range(finalists)]) is few
+def test_how_much_faster_one_is_takes_five_pairs(
+    finalists: int, turns: int, few: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = bench_of([], monkeypatch)
+    left = [timed(*range(1, turns + 1)) for _ in range(finalists)]
+    assert Finals(bench, Rules(), bench)._are_few_pairs(left) is few
 
 
 def timed(*times_ns: int) -> Finalist:

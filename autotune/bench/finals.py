@@ -35,10 +35,6 @@ MANY = 50
 DOUBT = 0.03
 """Turns are added, as long as there is patience, while one finalist may be faster than the fastest by this share."""
 
-_PAIRS = 5
-"""The same while there are fewer turns of each: of three pairs the interval of their ratio holds it in 75 % of cases,
-of five in 93 %."""
-
 _BRIEF_NS = 10_000_000
 """Of runs that take longer one is a turn."""
 
@@ -145,11 +141,6 @@ def _met_others(finalists: Sequence[Finalist]) -> bool:
     return contended and any(one.precise.samples for one in finalists)
 
 
-def _are_few_pairs(finalists: Sequence[Finalist]) -> bool:
-    """Say whether there are more finalists than one, and not as many pairs as tell by how much they differ."""
-    return len(finalists) > 1 and _known(finalists) < _PAIRS
-
-
 def _in_doubt(finalists: Sequence[Finalist]) -> bool:
     """Say whether another may be faster than the fastest by more than `DOUBT`, as far as their turns tell."""
     count = _known(finalists)
@@ -202,7 +193,7 @@ class Finals:
             if _known(left) < self.least and now >= (patient_until if _met_others(left) else deadline):
                 self._count_all(left)
             if _known(left) >= self.least:
-                patient = now < patient_until and (_are_few_pairs(left) or _in_doubt(left))
+                patient = now < patient_until and (self._are_few_pairs(left) or _in_doubt(left))
                 if all(map(self._is_precise, left)) or (now >= deadline and not patient):
                     break
             waited_s = max(0.0, min(now, patient_until) - deadline)
@@ -214,6 +205,10 @@ class Finals:
         for finalist in left:
             finalist.end(count)
         return waited_s
+
+    def _are_few_pairs(self, finalists: Sequence[Finalist]) -> bool:
+        """Say whether there are several finalists, and too few turns of each for the interval of their ratios."""
+        return len(finalists) > 1 and _known(finalists) < self.rules.minimum
 
     def _count_all(self, finalists: Sequence[Finalist]) -> None:
         """Let turns count that met others' work: all to come, and of those put aside the least disturbed that it takes.

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from autotune.errors import StudyError
+from autotune.study.scope import word_of_python
 from autotune.text import did_you_mean
 
 ALONE = ""
@@ -57,7 +58,7 @@ def _taken(function: Callable[..., Any], names: Mapping[str, Any], label: str) -
             what = f"takes {each.name!r}, which it is not given{did_you_mean(each.name, known)}"
             hint = f"it may take {', '.join(known) or 'nothing'}"
             if (name := each.name.rstrip("_")) in names and keyword.iskeyword(name):
-                hint = f"{name!r} is a word of Python: call the argument {name}_, launches go by position"
+                hint = word_of_python(name)
             raise StudyError(what, where=label, hint=hint)
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return names

@@ -92,3 +92,8 @@ def definitions(texts: Mapping[str, str | int | float], known: Iterable[str]) ->
     for name in order:
         found[name] = own[name].with_parts({other: found[other] for other in needs[name]})
     return found
+
+
+def word_of_python(name: str) -> str:
+    """Say what to do about an argument that neither an expression nor a function of Python can name."""
+    return f"{name!r} is a word of Python: call the argument {name}_, launches go by position"

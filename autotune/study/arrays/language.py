@@ -27,7 +27,7 @@ from autotune.study.arrays.bounds import (
     physical,
     shape_of_value,
 )  # fmt: skip
-from autotune.study.scope import GAP
+from autotune.study.scope import GAP, word_of_python
 from autotune.text import did_you_mean
 
 _SHARED: dict[Callable[..., Size], str] = {
@@ -142,9 +142,7 @@ def _parse(text: str, where: str) -> ast.expr:
             tree = ast.parse(f"(\n{text}\n)" if "\n" in text.strip() else text.strip(), mode="eval").body
     except (SyntaxError, RecursionError, MemoryError, ValueError) as error:
         words = [word for word in re.findall(r"[A-Za-z_]+", text) if keyword.iskeyword(word)]
-        hint = ""
-        if words:
-            hint = f"{words[0]!r} is a word of Python: call the argument {words[0]}_, launches go by position"
+        hint = word_of_python(words[0]) if words else ""
         raise StudyError(f"not an expression: {_told(text, error)}", where=where, hint=hint) from error
     level: list[ast.AST] = [tree]
     count = depth = 0
