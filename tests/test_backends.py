@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,8 @@ from autotune.devices import find_device, list_devices, load_backend
 from autotune.errors import SetupError
 from autotune.model import DeviceInfo, Outcome
 from autotune.pool import DeviceEvaluator, Settings
+from autotune.pool.data import Setups
+from autotune.pool.keeper import Keeper
 from autotune.store import Store
 from autotune.study import Problem, Study
 from autotune.tuner import Budget, Request
@@ -149,6 +153,27 @@ def test_a_whole_search_runs_on_another_backend(problem: Problem, tmp_path: Path
         outcome, reason = OUTCOMES[str(trial.configuration["VARIANT"])]
         assert trial.outcome is outcome, trial.reason
         assert reason in trial.reason
+
+
+@pytest.mark.slow
+def test_the_first_builder_begins_beside_the_device(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, start_builder, start_runner = threading.Event(), Setups.start_builder, Setups.start_runner
+
+    def builder(setups: Setups, keeper: Keeper, device: DeviceInfo) -> None:
+        begun.set()
+        start_builder(setups, keeper, device)
+
+    def runner(setups: Setups, keeper: Keeper, device: DeviceInfo) -> None:
+        assert begun.wait(60)
+        start_runner(setups, keeper, device)
+
+    traits = replace(load_backend(problem.device.backend).traits(problem.device), shares_cores=False)
+    monkeypatch.setattr("autotune.pool.evaluator.traits", lambda info: traits)
+    monkeypatch.setattr(Setups, "start_builder", builder)
+    monkeypatch.setattr(Setups, "start_runner", runner)
+    with DeviceEvaluator(problem, [problem.device], Settings(builders=1)) as evaluator:
+        evaluator.submit(problem.default)
+        assert evaluator.collect().outcome is Outcome.OK
 
 
 @pytest.mark.slow

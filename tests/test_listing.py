@@ -19,13 +19,15 @@ from autotune import cluster, devices, pool
 from autotune.devices import find_device, list_by, list_devices, select, vendors
 from autotune.errors import SetupError
 from autotune.lookup import warm
-from autotune.model import DeviceInfo
-from autotune.pool import listing, prepared
+from autotune.model import DeviceInfo, Outcome
+from autotune.pool import DeviceEvaluator, Settings, listing, prepared
 from autotune.pool.forkserver import Forkserver
 from autotune.pool.listing import list_ahead
 from autotune.pool.process import Process, Start
 from autotune.service import child
+from autotune.study import Problem
 from tests.stored import DEVICE, put_in
+from tests.studies import study
 
 pytestmark = pytest.mark.device
 
@@ -56,6 +58,24 @@ def test_another_process_lists_what_this_one_would(forks: Forkserver, monkeypatc
     assert unsized(list_devices()) == here
     assert unsized([find_device(None)])[0] in here  # asked again, it is answered again
     devices.diagnose()
+
+
+def test_the_process_stays_until_a_worker_has_opened_the_device(forks: Forkserver) -> None:
+    started: list[Process] = []
+
+    def start(role: str, connection: int, log: int, environment: Mapping[str, str]) -> Process:
+        started.append(forks.start(role, connection, log, environment))
+        return started[0]
+
+    list_ahead(start, stays=True)
+    assert list_devices()
+    with pytest.raises(subprocess.TimeoutExpired):
+        started[0].wait(0.0)
+    problem = Problem(study(), device=find_device(None))
+    with DeviceEvaluator(problem, [problem.device], Settings(builders=0)) as evaluator:
+        evaluator.submit(problem.default)
+        assert evaluator.collect().outcome is Outcome.OK
+        assert started[0].wait(60.0) == 0
 
 
 def test_where_the_process_dies_the_devices_are_listed_here() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from unittest.mock import Mock
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from autotune.bench import finals, reference
 from autotune.bench.arena import GUARD, POISON, POISONS, Arena, Guarded, padded
+from autotune.bench.kernels import CHECKS
 from autotune.bench.prepare import Compiled, bind, compile_plan
 from autotune.bench.readback import compared, contents
 from autotune.bench.reference import ReferenceBench
@@ -26,7 +27,7 @@ from autotune.bench.timing import Limits, Rules
 from autotune.bench.trial import Bench
 from autotune.bench.unwritten import count_unwritten, indistinct, is_unwritten, not_numbers, unverified
 from autotune.bench.verify import Checker, _walk
-from autotune.devices import BackendError, KernelLimits, Session
+from autotune.devices import BackendError, KernelLimits, Program, Session
 from autotune.devices.opencl_objects import OpenCLProgram
 from autotune.model import Measurement, Outcome
 from autotune.study import Buffer, Launch, Local, Plan, Scalar, Tolerance, leaves, member_of, numpy_type
@@ -229,6 +230,24 @@ def runner(session: Session) -> Callable[[Plan], Report]:
     bench = Bench(session, inputs, {"out": np.array([2 * 3 * 2016])}, Rules(), Limits(), lambda name, limit_s: None)
     assert references(session, inputs).reference(sum_plan())["out"].tolist() == [2 * 3 * 2016]
     return lambda plan: bench.run(plan, None)
+
+
+def test_a_reference_is_checked_by_what_checks_the_kernels_then(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built: list[Sequence[str]] = []
+    build = session.build
+
+    def noted(source: str, options: Sequence[str] = ()) -> Program:
+        built.extend([options] if source == CHECKS else [])
+        return build(source, options)
+
+    monkeypatch.setattr(session, "build", noted)
+    inputs = {"a": np.arange(64, dtype=np.int32)}
+    expected = references(session, inputs).reference(sum_plan())
+    Bench(session, inputs, expected, Rules(), Limits(), lambda name, limit_s: None)
+    assert len(built) == 2
+    assert built[0] == built[1]
 
 
 def test_a_reference_kernel_that_has_no_number_for_the_inputs_is_told_of_them(session: Session) -> None:

@@ -42,7 +42,6 @@ class ReferenceBench:
     ) -> None:
         self._session = session
         self._inputs = inputs
-        self._checker = Checker(session, {}, inputs)
         self._limits = limits
         self._announce = announce
         self.hints: tuple[str, ...] = ()
@@ -52,10 +51,12 @@ class ReferenceBench:
 
         Raises Fault, also where it leaves an output as it was or gives what it finds in memory.
         """
+        outputs = {buffer.name: buffer for buffer in plan.buffers if buffer.name in plan.outputs}
         self._announce("build", self._limits.build_s)
+        scalars = [leaf.scalar for buffer in outputs.values() for leaf in leaves(buffer.type)]
+        self._checker = Checker(self._session, {}, self._inputs, scalars)
         self.hints = tuple(check_signatures(self._session, plan))
         compiled = compile_plan(self._session, plan)
-        outputs = {buffer.name: buffer for buffer in plan.buffers if buffer.name in plan.outputs}
         found, run_ns = self._run(plan, compiled)
         if run_ns <= _TWICE_NS and sum(buffer.nbytes for buffer in outputs.values()) <= _TWICE_BYTES:
             other, _ = self._run(plan, compiled, OTHER_POISON, OTHER_BEYOND, OTHER_FENCE)

@@ -58,16 +58,23 @@ class Looks(Protocol):
 
 
 class Checker:
-    """Checks buffers of one session against the expected outputs."""
+    """Checks buffers of one session against the expected outputs.
+
+    `scalars` are the types of those to come, where there are none yet.
+    """
 
     def __init__(
-        self, session: Session, expected: Mapping[str, NDArray[Any]], inputs: Mapping[str, NDArray[Any]] | None = None
+        self,
+        session: Session,
+        expected: Mapping[str, NDArray[Any]],
+        inputs: Mapping[str, NDArray[Any]] | None = None,
+        scalars: Sequence[str] = (),
     ) -> None:
         self._session = session
         self._expected = expected
         self._checks = Checks(session, expected, inputs or {})
         on_device = session.traits.checks_on_device
-        self._looks: Looks = OnDevice(session, expected) if on_device else OnHost(session, expected)
+        self._looks: Looks = OnDevice(session, expected, scalars) if on_device else OnHost(session, expected)
         self._tried: set[str] = set()
 
     def prepare(self, buffers: Sequence[Guarded]) -> None:
@@ -174,13 +181,14 @@ class Checker:
 class OnDevice:
     """Looks at buffers where they lie, by kernels of this package."""
 
-    def __init__(self, session: Session, expected: Mapping[str, NDArray[Any]]) -> None:
+    def __init__(self, session: Session, expected: Mapping[str, NDArray[Any]], scalars: Sequence[str] = ()) -> None:
         self._session = session
         self._expected = expected
         self._references: dict[tuple[str, Leaf], Memory] = {}
         # One program for all three kernels, since the smallest takes as long to build as they do together.
-        kinds = (np.asarray(array).dtype.str[1:] for array in expected.values())
-        usual = next((_USUAL[kind] for kind in kinds if kind in _USUAL), "float")
+        kinds = [np.asarray(array).dtype.str[1:] for array in expected.values()]
+        known = [_USUAL[kind] for kind in kinds if kind in _USUAL]
+        usual = next((one for one in (*known, *scalars) if one in _USUAL.values()), "float")
         common = self._build(usual)
         self._guards, self._checksum = common.kernel("guards"), common.kernel("checksum")
         self._compare = {usual: common.kernel("compare")}

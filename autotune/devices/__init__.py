@@ -37,4 +37,5 @@ from autotune.devices.select import (
     traits,
 )
 from autotune.devices.sensors import Reading
+from autotune.devices.sensors import prepare as prepare_sensors
 from autotune.devices.vendors import faulty

@@ -6,6 +6,7 @@ The library is loaded when a device is first asked: by the worker that measures,
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import partial
 from types import ModuleType
@@ -97,6 +98,12 @@ class Sensors:
 
 def _named(reasons: int, names: dict[int, str]) -> str:
     return ", ".join(name for bit, name in names.items() if reasons & bit)
+
+
+def prepare() -> None:
+    """Import what sensors take, where that is installed; no library is loaded."""
+    with suppress(ImportError):
+        import pynvml  # noqa: F401
 
 
 def sensors_of(info: DeviceInfo) -> Sensors | None:

@@ -26,6 +26,7 @@ from autotune.pool.data import Setups
 from autotune.pool.folder import RunFolder
 from autotune.pool.forkserver import Forkserver, can_hold
 from autotune.pool.keeper import Cancelled, Closed, Keeper
+from autotune.pool.listing import let_go
 from autotune.pool.lock import Stopped, lock_devices
 from autotune.pool.pause import Pause
 from autotune.pool.sizing import count_builders, require_room
@@ -106,8 +107,9 @@ class DeviceEvaluator(Evaluator):
         self._builds_ahead = builders > 0
         self._begins = self._builds_ahead and self._traits.shares_cores and settings.trials != 1
         self._runners = [self._runner(device) for device in devices]
+        pairs = cycle(zip(devices, self._runners, strict=True))
         self._builders = Builders(
-            [self._builder(*pair) for pair in islice(cycle(zip(devices, self._runners, strict=True)), builders)],
+            [self._builder(number, *pair) for number, pair in enumerate(islice(pairs, builders))],
             count_first(settings.trials, len(devices)),
         )
         for keeper in self._runners:
@@ -222,15 +224,17 @@ class DeviceEvaluator(Evaluator):
 
         def set_up(keeper: Keeper) -> None:
             self._setups.start_runner(keeper, device)
+            let_go()
 
         def fail(error: AutotuneError) -> None:
             self._fail("device", self._at_work.lose(), error)
 
         return Keeper("device", self._to_run, run, fail, set_up, self._folder.path, start=self._start)
 
-    def _builder(self, device: DeviceInfo, runner: Keeper) -> Keeper:
+    def _builder(self, number: int, device: DeviceInfo, runner: Keeper) -> Keeper:
         def set_up(keeper: Keeper) -> None:
-            if not self._traits.shares_cores:  # contexts are made one by one: the device's worker has more to do then
+            # Contexts are made one by one: the device's worker has more to do then. It takes about as long as a build.
+            if not self._traits.shares_cores and number >= len(self._runners):
                 runner.opened.wait()
             self._setups.start_builder(keeper, device)
 

@@ -20,13 +20,10 @@ import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from select import select
-from typing import NoReturn
 
-from autotune.pool.worker import die_with, leave_ending, python_path
-from autotune.pool.worker import main as work
+from autotune.pool.worker import be_named, become_worker, die_with, leave_ending, python_path
 
 _LONGEST = 2**16
 """Bytes of a message."""
@@ -105,10 +102,13 @@ def prepare() -> _Server | None:
 @contextmanager
 def prepared() -> Iterator[None]:
     """Have a process prepared for a `Forkserver` of this block; where it comes to none, the process ends with it."""
+    from autotune.pool.listing import let_go
+
     server = prepare() if "pyopencl" in sys.modules else prepare_and_list()  # a program that uses drivers lists them
     try:
         yield
     finally:
+        let_go()
         if server is not None:  # else it is another thread's, whose search will want it
             with suppress(ValueError):  # a search has taken it
                 _prepared.remove(server)
@@ -121,7 +121,7 @@ def prepare_and_list() -> _Server | None:
     from autotune.pool.listing import list_ahead  # and what that takes, meanwhile
 
     with suppress(RuntimeError, IndexError):
-        list_ahead(_prepared[0].fork)
+        list_ahead(_prepared[0].fork, stays=True)
     return begun
 
 
@@ -260,7 +260,7 @@ def main(descriptor: int, parent: int) -> None:
     """Import what workers need, then fork one for each request until the search closes the channel."""
     die_with(parent)
     leave_ending()
-    _be_named("forks")
+    be_named("forks")
     os.set_inheritable(descriptor, False)
     channel = socket.socket(fileno=descriptor)
     import gc
@@ -277,6 +277,8 @@ def main(descriptor: int, parent: int) -> None:
     if select([channel], [], [], 0)[0]:  # as a rule for the devices to be listed, which takes no more than this
         _take(channel, children)
     from autotune.bench import serve  # noqa: F401  (for the forks)
+
+    devices.prepare_sensors()
 
     gc.freeze()  # no collection of a worker copies these pages
     _serve(channel, woken, children)
@@ -328,32 +330,6 @@ def _fork(channel: socket.socket, request: bytes, descriptors: Sequence[int]) ->
     socket.send_fds(channel, [pickle.dumps((pid, 0))], [held])
     os.close(held)
     return pid
-
-
-def _be_named(role: str) -> None:
-    """Tell who lists processes; the system cuts it to 15 characters."""
-    with suppress(OSError):
-        Path("/proc/self/comm").write_text(f"autotune-{role}")
-
-
-def become_worker(role: str, environment: Mapping[str, str], connection: int, log: int, server: int) -> NoReturn:
-    """Be what `python -m autotune.pool.worker` is."""
-    code = 1
-    try:
-        os.setsid()
-        for stream in (1, 2):
-            os.dup2(log, stream)
-        os.close(log)
-        os.environ.update(environment)
-        _be_named(role)
-        work(role, connection, server)
-        code = 0
-    except BaseException:
-        sys.excepthook(*sys.exc_info())
-    finally:
-        sys.stderr.flush()
-        sys.stdout.flush()
-        os._exit(code)
 
 
 if __name__ == "__main__":

@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING
 
 from autotune.errors import SetupError
 from autotune.pool.allowance import lacks_processes
-from autotune.pool.forkserver import become_worker
-from autotune.pool.worker import FAULTS, LISTER
+from autotune.pool.worker import FAULTS, LISTER, become_worker
 from autotune.text import say
 
 if TYPE_CHECKING:
@@ -45,9 +44,13 @@ _LOOK_S = 0.001
 
 
 class Listing(threading.Thread):
-    """Has a process list the devices, which `start_process` starts as it starts a worker."""
+    """Has a process list the devices, which `start_process` starts as it starts a worker.
 
-    def __init__(self, start_process: Start) -> None:
+    It ends once it has answered, or where it `stays`, by `let_go`: while another process has NVIDIA's driver open, that
+    starts in 10 ms instead of 100.
+    """
+
+    def __init__(self, start_process: Start, *, stays: bool = False) -> None:
         super().__init__(name="autotune-listing", daemon=True)
         self._start_process = start_process
         self._connection: Connection | None = None
@@ -55,6 +58,11 @@ class Listing(threading.Thread):
         self._found: Future[list[DeviceInfo] | None] = Future()
         self._failed = ""
         self._silent = False
+        self._to_end = threading.Event()
+        if stays:
+            _staying.append(self._to_end)
+        else:
+            self._to_end.set()
 
     def begin(self) -> None:
         """Start the process, by whichever thread. Raises OSError."""
@@ -71,8 +79,7 @@ class Listing(threading.Thread):
                 if self._connection is None:
                     self.begin()
                 if self._connection is not None and self._process is not None:
-                    with self._connection:
-                        found = self._hear(self._connection, self._process)
+                    found = self._hear(self._connection, self._process)
             if self._process is not None and found is None:
                 self._process.kill()  # where it ends by itself, it has begun to
                 with suppress(subprocess.TimeoutExpired):  # what hangs in the system does not end
@@ -80,6 +87,10 @@ class Listing(threading.Thread):
             self._failed = self._failed or self._judged(code)
         finally:
             self._found.set_result(found)
+        if found is not None:
+            self._to_end.wait()
+        if self._connection is not None:
+            self._connection.close()
         if self._process is not None:
             self._process.wait()
 
@@ -161,12 +172,12 @@ def _forked(role: str, connection: int, log: int, environment: Mapping[str, str]
     return _Child(pid)
 
 
-def list_ahead(start_process: Start, *, at_once: bool = False) -> None:
+def list_ahead(start_process: Start, *, at_once: bool = False, stays: bool = False) -> None:
     """Begin to list the devices: `devices.list_devices` waits for that, and lists them itself where it fails.
 
-    `at_once`: the process is started by this thread, not by another.
+    `at_once`: the process is started by this thread, not by another. `stays`: see `Listing`.
     """
-    listing = Listing(start_process)
+    listing = Listing(start_process, stays=stays)
     with suppress(OSError):  # no more processes may be started: no answer
         if at_once:
             listing.begin()
@@ -174,6 +185,16 @@ def list_ahead(start_process: Start, *, at_once: bool = False) -> None:
     from autotune import devices  # beside the process, where that is another
 
     devices.list_by(listing.answer)
+
+
+_staying: list[threading.Event] = []
+"""What ends the processes that stay once they have listed the devices."""
+
+
+def let_go() -> None:
+    """End them: whoever is to open a device has."""
+    while _staying:
+        _staying.pop().set()
 
 
 def list_apart() -> None:

@@ -10,7 +10,10 @@ import ctypes
 import os
 import signal
 import sys
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import NoReturn
 
 _PR_SET_PDEATHSIG = 1
 
@@ -18,7 +21,7 @@ FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SI
 """What a kernel dies of by itself, and a driver ends its process with: whatever else did may not be their fault."""
 
 LISTER = "lister"
-"""The role of a process that says which devices there are, and ends."""
+"""The role of a process that says which devices there are, and ends once nobody listens."""
 
 
 def die_with(parent: int, by: int = signal.SIGKILL) -> None:
@@ -61,6 +64,8 @@ def main(role: str, descriptor: int, parent: int) -> None:
             found = list_bundled()
         finally:  # who says nothing at all was ended by a driver
             connection.send(found)
+        with suppress(EOFError, OSError):
+            connection.recv()
         atexit._run_exitfuncs()  # a fork runs none by itself; a driver's folder may have to go
         return
     from autotune.bench import serve
@@ -69,6 +74,32 @@ def main(role: str, descriptor: int, parent: int) -> None:
         os.nice(5)  # the device's worker and the search go first
     os.set_inheritable(descriptor, False)  # a linker that PoCL starts must not hold it open
     serve(role, connection)
+
+
+def be_named(role: str) -> None:
+    """Tell who lists processes; the system cuts it to 15 characters."""
+    with suppress(OSError):
+        Path("/proc/self/comm").write_text(f"autotune-{role}")
+
+
+def become_worker(role: str, environment: Mapping[str, str], connection: int, log: int, server: int) -> NoReturn:
+    """Be what `python -m autotune.pool.worker` is."""
+    code = 1
+    try:
+        os.setsid()
+        for stream in (1, 2):
+            os.dup2(log, stream)
+        os.close(log)
+        os.environ.update(environment)
+        be_named(role)
+        main(role, connection, server)
+        code = 0
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        sys.stderr.flush()
+        sys.stdout.flush()
+        os._exit(code)
 
 
 if __name__ == "__main__":
