@@ -26,6 +26,15 @@ def test_an_empty_launch_takes_some_time_and_less_than_a_kernel_that_computes() 
     assert found.launch_ns == found.launch_ns  # measured once
 
 
+def test_an_empty_launch_is_timed_behind_a_hold_that_outlasts_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, held = Holder(opened()), list[float]()
+    monkeypatch.setattr(Holder, "holding", lambda self, ns: held.append(ns))
+    monkeypatch.setattr("autotune.bench.holder._HOLD_NS", 1)
+    assert found.launch_ns >= 0
+    assert len({*held}) == 2
+    assert held[0] == 1 < held[-1]
+
+
 @pytest.mark.parametrize("shares_cores", [True, False])
 def test_batches_of_a_device_that_shares_the_hosts_cores_are_not_held(shares_cores: bool) -> None:
     session = opened()

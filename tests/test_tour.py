@@ -61,7 +61,7 @@ def test_short_launches_are_compared_on_several_sessions_whose_means_are_the_sam
 ) -> None:
     bench = bench_of(opened(), out=5)
     short, long = measured(bench)
-    assert len(others) == tour.SAMPLES - 1
+    assert len(others) == tour.SAMPLES
     assert len(short.samples_ns) == len(long.samples_ns) == tour.SAMPLES
     assert short.verified_runs >= tour.SAMPLES * (1 + 1)  # everywhere, at first and in each round
     assert not any(other() for other in others)  # their memory is free
@@ -82,7 +82,7 @@ def test_no_more_are_visited_than_it_takes_to_know_their_middle(
 ) -> None:
     monkeypatch.setattr(tour, "_width", lambda finalists: 0.02 if tour._visits(finalists) < 3 else 0.005)
     short, long = measured(bench_of(opened(), out=5))
-    assert len(others) == 2
+    assert len(others) == 3
     assert len(short.samples_ns) == len(long.samples_ns) >= 3  # all turns, of so few
 
 
@@ -91,7 +91,6 @@ def test_no_more_are_visited_than_it_takes_to_know_their_middle(
     [
         ((SHORT, LONG), NOTICED_NS + 1, False),
         ((SHORT, LONG), None, False),
-        ((SHORT,), 1000.0, False),  # nothing to compare
         ((SHORT, LONG), 1000.0, True),
     ],
 )
@@ -120,16 +119,56 @@ def test_a_finalist_may_take_what_a_first_run_may_however_fast_the_best_is(monke
     assert given == [bench._limits.first_s, bench._limits.run_s(60e9)]
 
 
-def breaks(kind: Outcome | None, fatal: bool = False) -> Callable[[Finals, Finalist], None]:
+def breaks(kind: Outcome | None, fatal: bool = False, place: int = 1) -> Callable[[Finals, Finalist], None]:
     """What stands in for a turn, and fails anywhere but at home; without a kind, the session cannot be opened."""
     turn = Finals._turn
 
     def instead(self: Finals, finalist: Finalist) -> None:
-        if self.bench is not self.home and finalist.place == 1 and kind is not None:
+        if self.bench is not self.home and finalist.place == place and kind is not None:
             raise Fault(kind, "no memory", fatal=fatal)
         turn(self, finalist)
 
     return instead
+
+
+def test_the_time_at_home_does_not_count_where_others_do(
+    others: list[weakref.ref[Session]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    visit = Finals.visit
+
+    def visit_slowly(self: Finals, finalists: Sequence[Finalist], limit_s: float, deadline: float) -> float:
+        waited_s = visit(self, finalists, limit_s, deadline)
+        for finalist in finalists if self.bench is self.home else ():
+            finalist.visits[-1] = (10**12,) * 3
+        return waited_s
+
+    monkeypatch.setattr(Finals, "visit", visit_slowly)
+    monkeypatch.setattr(tour, "SAMPLES", 2)
+    monkeypatch.setattr(tour, "MOST_VISITS", 2)
+    assert all(max(one.samples_ns) < 10**12 for one in measured(bench_of(opened(), out=5)))
+    monkeypatch.setattr(tour, "MOST_VISITS", 0)
+    assert all(max(one.samples_ns) == 10**12 for one in measured(bench_of(opened(), out=5)))
+
+
+def test_a_single_short_plan_is_timed_on_one_other_session(others: list[weakref.ref[Session]]) -> None:
+    (alone,) = measured(bench_of(opened(), out=5), (SHORT,), budget_s=1.0)
+    assert len(others) == 1
+    assert len(alone.samples_ns) >= 3
+
+
+@pytest.mark.parametrize("kind", [Outcome.CRASH, Outcome.LAUNCH_ERROR, None])
+def test_a_single_short_plan_stays_where_there_is_no_room_for_another_session(
+    others: list[weakref.ref[Session]], monkeypatch: pytest.MonkeyPatch, kind: Outcome | None
+) -> None:
+    def refuse(info: DeviceInfo) -> Session:
+        raise BackendError("no room")
+
+    monkeypatch.setattr(Finals, "_turn", breaks(kind, fatal=kind is Outcome.CRASH, place=0))
+    if kind is None:
+        monkeypatch.setattr(trial, "open_session", refuse)
+    (alone,) = measured(bench_of(opened(), out=5), (SHORT,), budget_s=1.0)
+    assert len(others) == (kind is not None)
+    assert len(alone.samples_ns) >= 3
 
 
 @pytest.mark.parametrize("fatal", [False, True])
@@ -158,7 +197,7 @@ def test_what_is_wrong_on_one_session_is_wrong(
     monkeypatch.setattr(tour, "MOST_VISITS", 3)
     monkeypatch.setattr(Finals, "_turn", breaks(Outcome.WRONG_RESULT))
     short, long = bench_of(opened(), out=5).retime([SHORT, LONG], NOTICED_NS, 60.0)
-    assert len(others) == 2
+    assert len(others) == 3
     assert isinstance(short, Measurement)
     assert isinstance(long, Report)
     assert long.outcome is Outcome.WRONG_RESULT
@@ -167,27 +206,28 @@ def test_what_is_wrong_on_one_session_is_wrong(
 def test_another_process_goes_on_where_sessions_differ(
     others: list[weakref.ref[Session]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tour, "VISITS", 4)
-    monkeypatch.setattr(tour, "MOST_VISITS", 8)
+    monkeypatch.setattr(tour, "SAMPLES", 3)
+    monkeypatch.setattr(tour, "VISITS", 3)
+    monkeypatch.setattr(tour, "MOST_VISITS", 5)
     monkeypatch.setattr(tour, "_width", lambda finalists: 0.01)
     plans, wrong = (SHORT, LONG, spin(90_000)), Report(Outcome.WRONG_RESULT, "wrong")
     with pytest.raises(Unsettled) as unsettled:
         bench_of(opened(), out=5).retime(plans, NOTICED_NS, 600.0)
     known = unsettled.value.visited
-    assert [len(one.visits) for one in known] == [4, 4, 4]
+    assert [len(one.visits) for one in known] == [3, 3, 3]
     assert len(others) == 3
     known = (known[0], known[1], replace(known[2], failure=wrong))
     with monkeypatch.context() as patch:
         patch.setattr(tour, "_VERIFIED_S", 60.0)  # a process that started late
         late, *_ = bench_of(opened(), out=5).retime(plans, NOTICED_NS, -1.0, known)
     assert isinstance(late, Measurement)
-    assert late.verified_runs > known[0].verified + 4 + 1
+    assert late.verified_runs > known[0].verified + 2 + 1
     others.clear()
     short, long, failed = bench_of(opened(), out=5).retime(plans, NOTICED_NS, 600.0, known)
     assert failed == wrong
     assert isinstance(short, Measurement)
     assert isinstance(long, Measurement)
-    assert len(others) == 3
+    assert len(others) == 2
     assert len(short.samples_ns) == len(long.samples_ns) == tour.SAMPLES
     assert short.verified_runs > known[0].verified
 
@@ -207,7 +247,7 @@ def test_no_other_process_goes_on_where_there_is_no_time(
     monkeypatch.setattr(tour, "_visit_all", visit_slowly)
     monkeypatch.setattr(tour, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + late[-1]))
     measured(bench_of(opened(), out=5))
-    assert len(others) == 1
+    assert len(others) == 2
 
 
 VISITS = st.lists(st.lists(st.integers(1, 10**9), min_size=1, max_size=4).map(tuple), min_size=1, max_size=20)

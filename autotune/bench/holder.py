@@ -9,7 +9,7 @@ import numpy as np
 
 from autotune.bench.kernels import EMPTY, HOLDER, common_options
 from autotune.bench.launcher import noticing_loss
-from autotune.devices import Event, Session
+from autotune.devices import Batch, Event, Session
 
 _LAUNCHES = 200
 """Of a batch: as many as a driver takes ahead."""
@@ -17,7 +17,7 @@ _LAUNCHES = 200
 _BATCHES = 7
 
 _HOLD_NS = 1_500_000
-"""Longer than the host takes to enqueue them."""
+"""Longer than a quick host takes to enqueue them."""
 
 _TURNS = 1_000_000
 """Of the holder's loop, to know what one takes: some milliseconds."""
@@ -52,15 +52,20 @@ class Holder:
     @cached_property
     def launch_ns(self) -> float:
         """Device time of a launch that does nothing, among others in a queue. Raises Fault."""
-        # Whatever disturbs the host's clock adds to it.
-        full, bare = (min(self._batch(launches) for _ in range(_BATCHES)) for launches in (_LAUNCHES, 0))
-        return max(0.0, full - bare) / _LAUNCHES
+        slowest_ns = max(self._batch(_LAUNCHES, _HOLD_NS).enqueued_ns for _ in range(2))
+        hold_ns = max(_HOLD_NS, 1.5 * slowest_ns)
 
-    def _batch(self, launches: int) -> int:
-        with noticing_loss(), self._session.batch(self.holding(_HOLD_NS)) as batch:
+        def least_ns(launches: int) -> int:  # whatever disturbs the host's clock adds to it
+            batches = (self._batch(launches, hold_ns) for _ in range(_BATCHES))
+            return min(batch.held_ns + batch.ns for batch in batches)
+
+        return max(0.0, least_ns(_LAUNCHES) - least_ns(0)) / _LAUNCHES
+
+    def _batch(self, launches: int, hold_ns: float) -> Batch:
+        with noticing_loss(), self._session.batch(self.holding(hold_ns)) as batch:
             for _ in range(launches):
                 self._session.launch(self._empty, (1,), (1,))
-        return batch.held_ns + batch.ns
+        return batch
 
 
 def can_hold(session: Session) -> bool:

@@ -1,9 +1,12 @@
 """Finalists compared on several sessions of a device, where what sessions differ by is more than what they do.
 
 What short kernels take differs from OpenCL context to context of one driver, by where in memory it happens to put what
-belongs to it, and all kernels alike, by so much a launch. Other queues and buffers of the same context change little.
-Each search would meet another, and tell another time of the same kernel. What an empty launch takes does not tell which
-are quick.
+belongs to it, and all kernels alike, by so much a launch. Each search would meet another, and tell another time of the
+same kernel. What an empty launch takes does not tell which are quick.
+
+Within a context it depends on what was allocated and let go there before, by which a kernel of atomics on a few values
+took 8.1 or 9.2 us on an H100: the same of each context in which the same was done. A program meets a new one. So the
+worker's own, where a reference has run, does not count.
 
 There are a few levels, of which each context meets one, and none beyond the quickest and the slowest. The middle
 between these is known from fewer contexts than the mean, and no context is far from it.
@@ -14,6 +17,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from statistics import mean, quantiles, stdev
 from typing import TYPE_CHECKING
@@ -35,7 +39,7 @@ MOST_VISITS = 24
 """Benches at most: to open another takes as long as to time all finalists on it."""
 
 VISITS = 8
-"""Benches in a process: what they differ by differs from process to process."""
+"""Benches in a process beside its own: what they differ by differs from process to process."""
 
 _VISIT_S = 1.0
 """Seconds of a visit at most, however slow its rounds are held to be: there are others."""
@@ -79,10 +83,10 @@ def compare(
     budget_s: float,
     visited: Sequence[Visited] = (),
 ) -> list[Measurement | Report]:
-    """Time plans in turn on one bench, or share the rounds out over it and others; three samples at least.
+    """Time plans in turn on one bench, or share the rounds out over others; three samples at least.
 
-    Of several benches the middle counts, those that other processes have `visited` among them. A first run may take
-    `limit_s`, all together take `budget_s`. Raises Unsettled, Fault where fatal.
+    Of several benches the middle counts, those that other processes have `visited` among them. A single plan is timed
+    on one of them. A first run may take `limit_s`, all together take `budget_s`. Raises Unsettled, Fault where fatal.
     """
     began = time.monotonic()
     if visited:  # however long this process took to start, the one to be named is to be verified
@@ -94,6 +98,8 @@ def compare(
     at_home = Finals(home, replace(rules, least_s=least_s, maximum=rules.most, patience_s=patience_s), home)
     if elsewhere is None:
         until += at_home.visit(finalists, limit_s, until - verified_s)
+    elif len(plans) == 1:
+        until += _visit_one(at_home, elsewhere, finalists, limit_s, until - verified_s)
     else:
         if visited:
             for finalist, known in zip(finalists, visited, strict=True):
@@ -114,33 +120,56 @@ def _goes_on(finalists: Sequence[Finalist], rules: Rules) -> bool:
     return bool(finalists) and _visits(finalists) < MOST_VISITS and _width(finalists) > rules.target / 2
 
 
+def _visit_one(
+    at_home: Finals, elsewhere: Iterator[Bench], finalists: Sequence[Finalist], limit_s: float, deadline: float
+) -> float:
+    """Visit another bench, or the one at home where there is no room for another; return as `Finals.visit`."""
+    with suppress(BackendError, Fault):  # where the device is lost, so it is at home
+        waited_s = replace(at_home, bench=next(elsewhere)).visit(finalists, limit_s, deadline)
+        if not _lacked_room(finalists):
+            return waited_s
+    _leave(finalists, 0)
+    return at_home.visit(finalists, limit_s, deadline)
+
+
 def _visit_all(
     at_home: Finals, elsewhere: Iterator[Bench], finalists: Sequence[Finalist], limit_s: float, deadline: float
 ) -> int:
     """Visit one after another until their middle is known, while there is time, and room for one more on the device.
 
-    Return how many were visited.
+    Return how many were visited. The first process begins at home, where it learns what fails and how long batches are;
+    that counts where few others are visited.
     """
     rules = replace(at_home.rules, target=math.inf, minimum=1, least_s=0.0, patience_s=0.0)
     # Within a bench times differ by a fifth of what they do between benches: one sample on each will do.
     brief = replace(at_home, rules=rules, aim_ns=BATCH_NS, least=1, turn=1)
-    thorough = replace(at_home, rules=replace(rules, minimum=LEAST_TAKEN), aim_ns=BATCH_NS)
-    first = brief if _visits(sound(finalists)) else thorough
-    first.visit(finalists, limit_s, min(deadline, time.monotonic() + _VISIT_S))
-    visits = 1
+    home: dict[int, tuple[int, ...]] = {}
+    if not _visits(sound(finalists)):
+        thorough = replace(at_home, rules=replace(rules, minimum=LEAST_TAKEN), aim_ns=BATCH_NS)
+        thorough.visit(finalists, limit_s, min(deadline, time.monotonic() + _VISIT_S))
+        home = {finalist.place: finalist.visits.pop() for finalist in sound(finalists)}
+    visits = 0
     while visits < VISITS and time.monotonic() < deadline and _goes_on(before := sound(finalists), at_home.rules):
         count = _visits(before)
         try:
             there = replace(brief, bench=next(elsewhere))
             there.visit(finalists, limit_s, min(deadline, time.monotonic() + _VISIT_S))
-        except (BackendError, Fault):  # where the device is lost, so it is at home
+        except (BackendError, Fault):
             _leave(before, count)
             break
-        if any(one.failure is not None and one.failure.outcome is not Outcome.WRONG_RESULT for one in before):
+        if _lacked_room(before):
             _leave(before, count)
             break
         visits += 1
+    if visits < SAMPLES:
+        for finalist in sound(finalists):
+            finalist.visits += [home[finalist.place]] if home else []
     return visits
+
+
+def _lacked_room(finalists: Sequence[Finalist]) -> bool:
+    """Say whether one failed, and not for being wrong: it had passed at home, or in its trial."""
+    return any(one.failure is not None and one.failure.outcome is not Outcome.WRONG_RESULT for one in finalists)
 
 
 def _leave(finalists: Sequence[Finalist], count: int) -> None:
