@@ -17,12 +17,6 @@ _MOST_LINES = 20
 """How many of a file's errors are told: a list may hold thousands of the same."""
 
 
-_REFERENCE = (
-    'write [reference] with one of numpy = { OUT = "..." }, kernel = "FILE.cl", '
-    'python = "FILE.py:NAME", file = { OUT = "FILE.npy" }, configuration = { PARAMETER = VALUE }'
-)
-
-
 def validate(table: Mapping[str, Any], where: str) -> schema.StudyTable:
     """Return the validated table. Raises StudyError: the first error in one line, the first few as its detail."""
     try:
@@ -34,7 +28,9 @@ def validate(table: Mapping[str, Any], where: str) -> schema.StudyTable:
         more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
         shown = lines if len(lines) <= _MOST_LINES else [*lines[:_MOST_LINES], "..."]
         detail = "\n".join(shown) if more else ""
-        hint = _REFERENCE if lines[0] == "reference: missing" else "docs/studies-reference.md has every key"
+        hint = "docs/studies-reference.md has every key"
+        if lines[0] == "reference: missing":
+            hint = f"write [reference] with one of {schema.REFERENCES}"
         raise StudyError(lines[0] + more, where=where, hint=hint, detail=detail) from error
 
 
