@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from autotune.errors import StudyError
 from autotune.study import schema
-from autotune.study.scope import GAP
+from autotune.study.scope import GAP, UNWRITTEN
 from autotune.text import did_you_mean, line
 
 _MOST_LINES = 20
@@ -66,7 +66,7 @@ def _told(item: Any) -> str:
     path = item["loc"]
     place = _place(path)
     if GAP in path:
-        return f"{place}: has a {GAP}: write what belongs there"
+        return f"{place}: {UNWRITTEN}"
     if item["type"] == "extra_forbidden":
         return f"{place}: unknown key{did_you_mean(str(path[-1]), _keys_beside(path))}"
     if item["type"] == "missing":
