@@ -40,7 +40,7 @@ Ask = Callable[["str | None"], "DeviceInfo"]
 
 
 class Asked(NamedTuple):
-    """What was typed after `autotune best`."""
+    """What was typed to ask about a problem, as after `autotune best`."""
 
     study: str = DEFAULT_STUDY
     device: str | None = None
