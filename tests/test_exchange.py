@@ -650,7 +650,7 @@ def test_a_database_is_never_written_over(folder: Path) -> None:
     assert "nothing is written over" in typed("export", "o.db", "--format", "optuna", *HERE).stderr
     assert (folder / "o.db").read_bytes() == b"mine"
     assert "give a FILE" in typed("export", "--format", "optuna", *HERE).stderr
-    assert "no such folder" in typed("export", "no/o.db", "--format", "optuna", *HERE).stderr
+    assert "no such folder; mkdir -p no\n" in typed("export", "no/o.db", "--format", "optuna", *HERE).stderr
     (folder / "p.db.part").touch()  # another export is at work, or one was killed
     refused = typed("export", "p.db", "--format", "optuna", *HERE).stderr
     assert refused.startswith("error: p.db.part: cannot be written: File exists")
