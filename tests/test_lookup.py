@@ -113,9 +113,10 @@ def test_a_first_measurement_is_compared_with_first_measurements(place: Path) ->
     assert (found.configuration, found.ties) == (at(8), 0)
 
 
-def test_a_configuration_that_was_ever_wrong_is_not_served(place: Path) -> None:
+@pytest.mark.parametrize("after", [[], [ok(at(1), 50)]])
+def test_a_configuration_that_was_ever_wrong_is_not_served(place: Path, after: list[Trial]) -> None:
     put_in(place, [ok(at(1), 50), ok(at(2), 80)], key=key())
-    put_in(place, [Trial(at(1), Outcome.WRONG_RESULT), ok(at(1), 50)], key=key(), fresh=True)
+    put_in(place, [Trial(at(1), Outcome.WRONG_RESULT), *after], key=key(), fresh=True)
     assert ask(place).configuration == at(2)
 
 
@@ -135,12 +136,6 @@ def test_what_a_fresh_search_left_aside_answers_only_where_it_found_nothing(plac
     assert ask(place).configuration == at(1)
     put_in(place, [ok(at(4), 80)], key=key())
     assert ask(place).configuration == at(4)
-
-
-def test_what_a_fresh_search_found_wrong_is_not_served_from_before_it(place: Path) -> None:
-    put_in(place, [ok(at(1), 50), ok(at(2), 80)], key=key())
-    put_in(place, [Trial(at(1), Outcome.WRONG_RESULT)], key=key(), fresh=True)
-    assert ask(place).configuration == at(2)
 
 
 # How it falls short ---------------------------------------------------------------------------------------
