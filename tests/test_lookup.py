@@ -26,7 +26,7 @@ from autotune.model import Measurement, Outcome, Trial
 from autotune.store import Store
 from autotune.study import StudyText, problem_key, space_hash
 from tests.stored import DEVICE, newer_driver, ok, put, put_in
-from tests.studies import SOURCE, TABLE, table
+from tests.studies import SOURCE, TABLE, at, table
 
 SIZE = {"N": 1000}
 CHOICES = {"T": "float"}
@@ -39,10 +39,6 @@ def text(source: str = SOURCE, **changes: Any) -> StudyText:
 
 def key(study: StudyText | None = None, *, n: int = 1000, device: str = GPU, choice: str = "float") -> ProblemKey:
     return problem_key(study or text(), {"N": n}, {"T": choice}, device)
-
-
-def at(wpt: int, wg: int = 64) -> dict[str, Value]:
-    return {"WPT": wpt, "WG": wg, "FAST": 0}
 
 
 @pytest.fixture(name="place")
