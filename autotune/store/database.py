@@ -76,7 +76,7 @@ def open_engine(location: Location) -> Engine:
     return engine
 
 
-def open_as_it_is(location: Location, *, alone: bool = False) -> Engine:
+def open_as_it_is(location: Location, *, alone: bool) -> Engine:
     """Return an engine that reads a file which may not be written, and writes nothing beside it.
 
     `alone`: by the one connection of `mounts.open_alone`.
