@@ -95,6 +95,11 @@ class DeviceInfo:
         return str(self.index) if self.backend == "opencl" else f"{self.backend}:{self.index}"
 
     @property
+    def order(self) -> tuple[int, int]:
+        """What devices are sorted by, the best first: GPUs before CPUs, then by their compute units."""
+        return {"gpu": 0, "accelerator": 1, "cpu": 2}.get(self.kind, 3), -self.compute_units
+
+    @property
     def fingerprint(self) -> str:
         """The device's *model*: results key on it, so two equal cards share theirs.
 

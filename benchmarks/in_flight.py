@@ -191,7 +191,7 @@ def search(task: tuple[int, str, int, int]) -> list[float]:
     number, way, seed, builders = task
     of = recorded()[number]
     machine, space = Machine(of, way, builders), of.recording.space
-    proposer = Proposer(space, seed=seed)
+    proposer = Proposer(space, "bayes", seed)
     if of.default is not None:
         proposer.enqueue(space.configuration(of.default))
     reached: dict[float, tuple[int, float]] = {}

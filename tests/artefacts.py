@@ -39,10 +39,6 @@ def text(**changes: object) -> StudyText:
     return StudyText("saxpy", Path("saxpy.toml"), table(**changes), Path("saxpy.cl"), SOURCE)
 
 
-def at(wpt: int, wg: int = 64, fast: int = 0) -> dict[str, Value]:
-    return {"WPT": wpt, "WG": wg, "FAST": fast}
-
-
 H100 = replace(DEVICE, name="NVIDIA H100 PCIe", compute_units=114, memory=80 * 2**30)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import Any
 
+from autotune.model import Value
 from autotune.study import Study
 
 SOURCE = """
@@ -85,6 +86,11 @@ numpy = { y = "alpha * x + y" }
 def table(**changes: Any) -> dict[str, Any]:
     """A copy of the table with a NumPy reference; `changes` replace whole tables."""
     return {**deepcopy(TABLE), "reference": {"numpy": {"y": "alpha * x + y"}}, **changes}
+
+
+def at(wpt: int, wg: int = 64, fast: int = 0) -> dict[str, Value]:
+    """A configuration of it."""
+    return {"WPT": wpt, "WG": wg, "FAST": fast}
 
 
 def study(**changes: Any) -> Study:

@@ -18,7 +18,6 @@ from tests.artefacts import (
     CHOICES,
     GROUPS,
     H100,
-    at,
     collected,
     launched,
     stored,
@@ -26,7 +25,7 @@ from tests.artefacts import (
     text,
 )
 from tests.stored import DEVICE
-from tests.studies import SOURCE, TOML
+from tests.studies import SOURCE, TOML, at
 
 # What is collected ----------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from autotune.cli import app, interrupt
 from autotune.devices import find_device, linker, load_backend
 from tests.commands import STUDY, VALID, change, one_error, own_place, run, searched, stored
 from tests.processes import has_ended
+from tests.stored import KEY, ok, put_in
 
 pytestmark = pytest.mark.device
 
@@ -224,6 +225,13 @@ def test_history_lists_trials_with_reasons_and_spread() -> None:
     assert rows[0]["configuration"] == {"WPT": 1, "WG": 64}
     assert len(json.loads(run("history", "--json", "--limit", "1").stdout)) == 1
     assert run("history", "--json", "-d", rows[0]["device"]).stdout == run("history", "--json").stdout
+
+
+def test_history_has_sizes_as_the_study_orders_them_and_no_spread_of_a_single_time(tmp_path: Path) -> None:
+    key = KEY._replace(study="matmul", size={"M": 3, "N": 2, "K": 1})
+    put_in(tmp_path / "a.db", [ok({"PAD": 1}, 5), ok({"PAD": 2}, 5, 5)], key=key)
+    shown = run("history", "--db", str(tmp_path / "a.db")).stdout
+    assert (shown.count("M=3 N=2 K=1"), shown.count("±")) == (2, 1)
 
 
 def test_history_of_nothing_says_so() -> None:

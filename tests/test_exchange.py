@@ -650,7 +650,7 @@ def test_a_database_is_never_written_over(folder: Path) -> None:
     assert "nothing is written over" in typed("export", "o.db", "--format", "optuna", *HERE).stderr
     assert (folder / "o.db").read_bytes() == b"mine"
     assert "give a FILE" in typed("export", "--format", "optuna", *HERE).stderr
-    assert "no such folder" in typed("export", "no/o.db", "--format", "optuna", *HERE).stderr
+    assert "no such folder; mkdir -p no\n" in typed("export", "no/o.db", "--format", "optuna", *HERE).stderr
     (folder / "p.db.part").touch()  # another export is at work, or one was killed
     refused = typed("export", "p.db", "--format", "optuna", *HERE).stderr
     assert refused.startswith("error: p.db.part: cannot be written: File exists")
@@ -691,13 +691,13 @@ def test_kernel_tuner_replays_our_cache(folder: Path) -> None:
 
 
 def test_a_recording_is_of_the_study_as_it_is(store: Store) -> None:
-    built = study()
-    key = ProblemKey("saxpy", built.text.kernel_hash, built.text.study_hash, FINGERPRINT, {"N": 1000}, {"T": "double"})
+    built = study(sizes=(size := {"N": 1000, "M": 2}))  # in another order than the alphabet's
+    key = ProblemKey("saxpy", built.text.kernel_hash, built.text.study_hash, FINGERPRINT, size, {"T": "double"})
     put(store, [*own_trials(), ok({"WPT": 3, "WG": 64, "FAST": 0}, 5)], key=key)
     put(store, [ok({"WPT": 1, "WG": 64, "FAST": 0}, 5)], key=KEY._replace(study="saxpy"))
     (found,), left_out = gather(store, built)
     assert (found.key, found.device, found.element, found.entry) == (key, DEVICE, "double", "saxpy")
-    assert (len(found.own), left_out) == (5, 2)
+    assert (len(found.own), left_out, [*found.key.size]) == (5, 2, ["N", "M"])
 
 
 def test_a_database_cannot_forge_what_a_tool_wrote(store: Store, tmp_path: Path) -> None:

@@ -148,7 +148,7 @@ def test_a_pipe_is_written_itself(here: Path) -> None:
 
 def test_what_cannot_be_written_is_one_line(here: Path) -> None:
     with (
-        pytest.raises(UsageError, match=r"nowhere/out\.txt: cannot be written: No such file"),
+        pytest.raises(UsageError, match=r"nowhere/out\.txt: cannot be written: No such file .*; mkdir -p nowhere$"),
         writing(Path("nowhere/out.txt")),
     ):
         pass

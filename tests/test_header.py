@@ -33,7 +33,6 @@ from tests.artefacts import (
     GROUPS,
     H100,
     answers,
-    at,
     collected,
     compiled,
     launched,
@@ -45,7 +44,7 @@ from tests.artefacts import (
     text,
 )
 from tests.stored import DEVICE, ok, put
-from tests.studies import SOURCE, TOML, table
+from tests.studies import SOURCE, TOML, at, table
 
 HOST = Path(__file__).parent / "host.c"
 

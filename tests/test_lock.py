@@ -140,9 +140,11 @@ def test_a_folder_without_locks_is_told_with_what_to_set(tmp_path: Path, monkeyp
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(fcntl, "flock", flock)
-    for step in (DeviceLock, find_holder):
-        with pytest.raises(SetupError, match=r"\.lock: cannot be locked: No locks available; set AUTOTUNE_LOCKS to"):
-            step(H200)
+    for folder, fails in ((str(tmp_path), "locked: No locks available"), ("/proc", "opened: No such file")):
+        monkeypatch.setenv("AUTOTUNE_LOCKS", folder)
+        for step in (DeviceLock, find_holder):
+            with pytest.raises(SetupError, match=rf"\.lock: cannot be {fails}.*; set AUTOTUNE_LOCKS to"):
+                step(H200)
 
 
 def test_a_holder_is_a_number_whatever_the_file_says(tmp_path: Path, said: SimpleQueue[str]) -> None:

@@ -26,7 +26,7 @@ from autotune.model import Measurement, Outcome, Trial
 from autotune.store import Store
 from autotune.study import StudyText, problem_key, space_hash
 from tests.stored import DEVICE, newer_driver, ok, put, put_in
-from tests.studies import SOURCE, TABLE, table
+from tests.studies import SOURCE, TABLE, at, table
 
 SIZE = {"N": 1000}
 CHOICES = {"T": "float"}
@@ -39,10 +39,6 @@ def text(source: str = SOURCE, **changes: Any) -> StudyText:
 
 def key(study: StudyText | None = None, *, n: int = 1000, device: str = GPU, choice: str = "float") -> ProblemKey:
     return problem_key(study or text(), {"N": n}, {"T": choice}, device)
-
-
-def at(wpt: int, wg: int = 64) -> dict[str, Value]:
-    return {"WPT": wpt, "WG": wg, "FAST": 0}
 
 
 @pytest.fixture(name="place")
@@ -113,9 +109,10 @@ def test_a_first_measurement_is_compared_with_first_measurements(place: Path) ->
     assert (found.configuration, found.ties) == (at(8), 0)
 
 
-def test_a_configuration_that_was_ever_wrong_is_not_served(place: Path) -> None:
+@pytest.mark.parametrize("after", [[], [ok(at(1), 50)]])
+def test_a_configuration_that_was_ever_wrong_is_not_served(place: Path, after: list[Trial]) -> None:
     put_in(place, [ok(at(1), 50), ok(at(2), 80)], key=key())
-    put_in(place, [Trial(at(1), Outcome.WRONG_RESULT), ok(at(1), 50)], key=key(), fresh=True)
+    put_in(place, [Trial(at(1), Outcome.WRONG_RESULT), *after], key=key(), fresh=True)
     assert ask(place).configuration == at(2)
 
 
@@ -135,12 +132,6 @@ def test_what_a_fresh_search_left_aside_answers_only_where_it_found_nothing(plac
     assert ask(place).configuration == at(1)
     put_in(place, [ok(at(4), 80)], key=key())
     assert ask(place).configuration == at(4)
-
-
-def test_what_a_fresh_search_found_wrong_is_not_served_from_before_it(place: Path) -> None:
-    put_in(place, [ok(at(1), 50), ok(at(2), 80)], key=key())
-    put_in(place, [Trial(at(1), Outcome.WRONG_RESULT)], key=key(), fresh=True)
-    assert ask(place).configuration == at(2)
 
 
 # How it falls short ---------------------------------------------------------------------------------------

@@ -44,8 +44,9 @@ def test_there_is_nothing_to_read_before_an_anchor() -> None:
     assert not Pace().is_due
 
 
-def test_a_steady_machine_keeps_its_pace_whatever_the_noise_below_a_step(machine: Machine) -> None:
-    machine.factor = 1 + 0.9 * STEP
+@pytest.mark.parametrize("factor", [1 + 0.9 * STEP, 50.0])
+def test_noise_below_a_step_and_what_no_machine_does_change_nothing(machine: Machine, factor: float) -> None:
+    machine.factor = factor
     assert not machine.read()
     assert machine.pace.now == 1
 
@@ -60,12 +61,6 @@ def test_a_step_is_a_change_that_more_samples_confirm(factor: float) -> None:
     assert machine.pace.now == pytest.approx(factor)
     assert not machine.read()
     assert machine.asked < few
-
-
-def test_what_no_machine_does_changes_nothing(machine: Machine) -> None:
-    machine.factor = 50.0
-    assert not machine.read()
-    assert machine.pace.now == 1
 
 
 def test_a_faster_anchor_takes_over_at_the_pace_of_now(machine: Machine) -> None:

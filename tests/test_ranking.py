@@ -36,7 +36,7 @@ from autotune.store.attempts import NoSuchTrialError
 from autotune.study import Problem
 from autotune.tuner import Budget, ReplayEvaluator, Request, Result
 from tests.stored import newer_driver, ok, put
-from tests.studies import study
+from tests.studies import at, study
 
 
 @given(st.lists(st.integers(1, 10**12), min_size=1))
@@ -106,10 +106,6 @@ def test_equal_times_rank_alike_in_whatever_order_they_come() -> None:
 # A search and a look-up -----------------------------------------------------------------------------------
 
 YEAR_9999 = datetime(9999, 1, 1, tzinfo=UTC)
-
-
-def at(wpt: int) -> dict[str, int | float | str]:
-    return {"WPT": wpt, "WG": 64, "FAST": 0}
 
 
 def problem_of(driver: str) -> Problem:

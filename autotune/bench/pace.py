@@ -45,11 +45,11 @@ _FIRST, _MORE = 3, 9
 """Samples of a reading; where they show a change, as many more make sure of it."""
 
 _MOST = 8.0
-"""What shows another pace than up to this met something else: launches of microseconds on a CPU that is taken."""
+"""A pace beyond this factor, either way, is not believed: launches of microseconds met something else on a busy CPU."""
 
 _READING_NS = 2_000_000
-"""Device time of the least reading, as far as fifteen times its samples make it: a few launches of microseconds say
-little."""
+"""Device time that a reading is to have, for which it takes up to fifteen times its samples: a few launches of
+microseconds say little."""
 
 _FASTER = 0.99
 """What takes over as anchor is faster than the one before by this factor: the faster, the less a reading costs."""
@@ -61,13 +61,13 @@ CONTENDED = 0.05
 """Times are those of the kernel alone where its threads waited for a core for less than this share of their time."""
 
 _SHORT_NS = 100_000
-"""Of samples below this what waiting did to them is not known."""
+"""Samples that are shorter do not tell how much longer waiting has made them."""
 
 _WAKING_NS = 50_000
-"""A thread that wakes up waits for less, each time; beside other programs for milliseconds."""
+"""More than a thread waits each time that it wakes up; beside other programs it waits for milliseconds."""
 
 _AT_WORK = 0.25
-"""Share of what the busiest thread ran that those have run, too, which share a kernel's work with it."""
+"""Threads that ran for at least this share of the busiest one's time share a kernel's work with it."""
 
 Place = Callable[[Sequence[int], Sequence[int]], bool]
 """Called with the threads that share a kernel's work, and those that were given cores before; says if these are now."""
@@ -89,9 +89,9 @@ class Contention:
         self._before = self._accounts()
 
     def read(self) -> float:
-        """Return the share of their time, 0..1, that threads waited but for the one that asks; 10 us for each thread.
+        """Return the share of their time, 0..1, that the other threads waited for a core; it takes 10 us for each.
 
-        That one enqueues launches, for which it takes a core from those that run them: no doing of others.
+        The thread that asks enqueues launches: the core that it takes for that from the others counts as nobody's.
         """
         before, self._before = self._before, self._accounts()
         since = {
@@ -195,9 +195,9 @@ class Pace:
         return taken
 
     def read(self, take: Callable[[int], Sequence[float]]) -> bool:
-        """Time the anchor with `take`, so many runs in nanoseconds each; say whether the pace has changed.
+        """Time the anchor and say whether the pace has changed.
 
-        It gives none where they say nothing.
+        `take(count)` returns the nanoseconds of so many runs, or none where they would say nothing.
         """
         began_s, before = self._clock_s(), self.now
         samples = list(take(_FIRST))

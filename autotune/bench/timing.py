@@ -13,10 +13,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import median
 
 from autotune.model import Measurement
-from autotune.ranking import FINALIST_MARGIN, median_interval
+from autotune.ranking import FINALIST_MARGIN, median, median_interval
 
 Source = Callable[[int], Sequence[int]]
 """Called with n, takes up to n samples and returns them in nanoseconds; nothing where it has run dry.

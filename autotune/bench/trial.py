@@ -248,7 +248,6 @@ class Bench:
 
     def _time(self, built: Built, clock: Clock, best_ns: float | None, known: Sequence[int]) -> Timed:
         """Time by the rules; spoilt times are thrown away once and taken again. `known` are the first samples."""
-
         pending = list(known)
 
         def source(count: int) -> Sequence[int]:

@@ -46,13 +46,13 @@ class Commands(TyperGroup):
             say("interrupted")
             raise typer.Exit(130) from None
         except Exception as error:
-            _end(error)
+            _end(error, ctx.invoked_subcommand)
             raise
 
 
-def _end(error: Exception) -> None:
+def _end(error: Exception, command: str | None = None) -> None:
     """Tell of an error that is not of this package, and end; return where it is a fault of the program."""
-    if (known := plain(error)) is not None:
+    if (known := plain(error, command)) is not None:
         tell(known)
         raise typer.Exit(known.exit_code) from None
 

@@ -16,7 +16,7 @@ from autotune.cli.options import ChoiceOption, DatabaseOption, DeviceOption, Siz
 from autotune.cli.output import say
 from autotune.errors import UsageError
 from autotune.exchange import WRITERS, gather, one
-from autotune.lookup import ARTEFACTS, collect, device_meant
+from autotune.lookup import ARTEFACTS, Asked, collect, device_meant
 from autotune.store import Store, shown
 from autotune.study import offered_choices, watched
 from autotune.text import in_quotes, parse_choices, parse_size, require_known
@@ -36,12 +36,7 @@ def export_trials(
     file: Annotated[Path | None, typer.Argument(metavar="FILE", help="Default: stdout.")] = None,
     output: Annotated[
         str,
-        typer.Option(
-            "--format",
-            metavar="FORMAT",
-            help=f"One of {', '.join(FORMATS)}.",
-            callback=_known_format,
-        ),
+        typer.Option("--format", metavar="FORMAT", help=f"One of {', '.join(FORMATS)}.", callback=_known_format),
     ] = LINES,
     study: Annotated[
         str | None, typer.Option("--study", metavar="STUDY", help="What to write in another format.")
@@ -82,13 +77,13 @@ def export_trials(
         raise UsageError("writes the trials of one study", where=f"--format {output}", hint="say --study STUDY")
     if prefix is not None and output != "header":
         raise UsageError("is for header", where="--prefix", hint="leave it out")
+    asked = Asked(study, device, tuple(size or ()), tuple(choice or ()), database, output)
     if output in ARTEFACTS:
-        asked: dict[str, bool | str] = {"embed": embed, **({} if prefix is None else {"prefix": prefix})}
-        _export_bests(output, file, study, device, size, choice, database, asked)
+        _export_bests(asked, file, {"embed": embed, **({} if prefix is None else {"prefix": prefix})})
         return
     if embed:
         raise UsageError("is for header and table", where="--embed", hint="leave it out")
-    _export(output, file, study, device, size, choice, database)
+    _export(asked, file)
 
 
 def _export_lines(file: Path | None, database: str | None) -> None:
@@ -102,26 +97,17 @@ def _export_lines(file: Path | None, database: str | None) -> None:
     say(f"{text.count(count, 'trial')} exported" + (f" to {file}" if file else ""))
 
 
-def _export_bests(
-    format: str,
-    file: Path | None,
-    study_name: str,
-    selector: str | None,
-    sizes: list[str] | None,
-    choice: list[str] | None,
-    database: str | None,
-    asked: Mapping[str, bool | str],
-) -> None:
-    """Write a study's bests in a format of ARTEFACTS, `asked` of it; each `--size` is one of its own."""
+def _export_bests(asked: Asked, file: Path | None, options: Mapping[str, bool | str]) -> None:
+    """Write a study's bests in a format of ARTEFACTS, with its `options`; each `--size` is one of its own."""
     with watched() as read:
-        study = load_study(study_name)
-        devices = [device_meant(selector, database).fingerprint] if selector is not None else []
-        wanted = [parse_size(size, study.sizes) for size in sizes or ()]
+        study, database = load_study(asked.study), asked.database
+        devices = [] if asked.device is None else [device_meant(asked.device, database).fingerprint]
+        wanted = [parse_size(size, study.sizes) for size in asked.sizes]
         catalogue = collect(
-            study.text, parse_choices(choice, offered_choices(study.text)), devices=devices, sizes=wanted,
-            database=database, named=study_name,
+            study.text, parse_choices(asked.choices, offered_choices(study.text)), devices=devices, sizes=wanted,
+            database=database, named=asked.study,
         )  # fmt: skip
-    written = ARTEFACTS[format](catalogue, **asked)
+    written = ARTEFACTS[asked.format](catalogue, **options)
     with writing(file, database, read) as out:
         out.write(written.text)
     for note in written.notes:
@@ -135,31 +121,23 @@ def _export_bests(
     say(f"bests of {study.name} written: {written.bests}" + (f", to {file}" if file else ""))
 
 
-def _export(
-    format: str,
-    file: Path | None,
-    study_name: str,
-    selector: str | None,
-    sizes: list[str] | None,
-    choice: list[str] | None,
-    database: str | None,
-) -> None:
+def _export(asked: Asked, file: Path | None) -> None:
     """Write a study's trials in a format of WRITERS."""
     with watched() as read:
-        study, writer = load_study(study_name), WRITERS[format]
-        size = parse_size(sizes, study.sizes) if sizes else None
-        choices = parse_choices(choice, offered_choices(study.text)) if choice else None
-        model = None if selector is None else device_meant(selector, database).fingerprint
+        study, writer, database = load_study(asked.study), WRITERS[asked.format], asked.database
+        size = parse_size(asked.sizes, study.sizes) if asked.sizes else None
+        choices = parse_choices(asked.choices, offered_choices(study.text)) if asked.choices else None
+        model = None if asked.device is None else device_meant(asked.device, database).fingerprint
         with Store.to_read(database) as store:
             recordings, changed = gather(
-                store, study, device=model, size=size, choices=choices, named=study_name,
+                store, study, device=model, size=size, choices=choices, named=asked.study,
                 database=None if database is None else shown(database),
             )  # fmt: skip
     if writer.single:
-        one(recordings, format)
+        one(recordings, asked.format)
     count = sum(len(recording.own) + len(recording.imported) for recording in recordings)
     if writer.database:
-        left_out = writer.write(recordings, _new(file, format))
+        left_out = writer.write(recordings, _new(file, asked.format))
     else:
         with writing(file, database, read) as out:
             left_out = writer.write(recordings, out)
@@ -174,6 +152,6 @@ def _new(file: Path | None, format: str) -> Path:
         raise UsageError("is a database, not text", where=f"--format {format}", hint="give a FILE")
     if os.path.exists(file):
         raise UsageError("is there already, and nothing is written over", where=str(file), hint="name another file")
-    if not os.path.isdir(file.parent):
-        raise UsageError("cannot be written: no such folder", where=str(file))
+    if not os.path.isdir(folder := str(file.parent)):
+        raise UsageError("cannot be written: no such folder", where=str(file), hint=text.typed(["mkdir", "-p", folder]))
     return file

@@ -13,6 +13,7 @@ from typing import IO
 
 from autotune.errors import UsageError
 from autotune.store import locate
+from autotune.text import typed
 
 _DATABASE = b"SQLite format 3\0"
 _BESIDE = ("", "-wal", "-shm", "-journal")
@@ -61,7 +62,8 @@ def replacing(file: Path, database: str | None = None, read: Iterable[str] = ())
                 part.unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise UsageError(f"cannot be written: {error.strerror or error}", where=str(file)) from error
+        hint = typed(["mkdir", "-p", str(file.parent)]) if isinstance(error, FileNotFoundError) else ""
+        raise UsageError(f"cannot be written: {error.strerror or error}", where=str(file), hint=hint) from error
 
 
 def require_spare(file: Path, database: str | None = None, read: Iterable[str] = ()) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
@@ -10,12 +11,14 @@ from autotune import text
 from autotune.cli import remote
 from autotune.cli.options import DatabaseOption, DeviceOption, JsonOption, ServerOption
 from autotune.cli.output import say, write, write_json
+from autotune.errors import AutotuneError
+from autotune.identity import in_order
 from autotune.lookup import device_meant
 from autotune.model import Outcome
 from autotune.ranking import median_interval
 from autotune.reports import row_json
 from autotune.store import Row, Store, shown
-from autotune.study import find_study
+from autotune.study import default_size, find_study
 from autotune.text import line
 
 
@@ -58,7 +61,8 @@ def history(
         of = (f" of {name}" if name else "") + (f" on {device}" if device else "")
         say(f"no {'failed ' if failed else ''}trial is stored{of}" + f"; {search} makes some" * (not failed))
         return
-    heads = [tuple(map(line, _history_head(row))) for row in rows]
+    orders = {name: _order_of(name) for name in {row.key.study for row in rows}}
+    heads = [tuple(map(line, _history_head(row, orders[row.key.study]))) for row in rows]
     widths = [max(map(len, column)) for column in zip(*heads, strict=True)]
     for row, head in zip(rows, heads, strict=True):
         write("  ".join(cell.ljust(width) for cell, width in zip(head, widths, strict=True)).rstrip())
@@ -78,19 +82,27 @@ def _stored(
         return name, store.history(name, limit, failed=failed, device=device)
 
 
-def _history_head(row: Row) -> tuple[str, ...]:
+def _history_head(row: Row, order: Iterable[str]) -> tuple[str, ...]:
     """One stored trial but for its configuration and reason, which have lines of their own: they are long."""
     trial = row.trial
     return (
         f"{trial.started:%Y-%m-%d %H:%M:%S}" if trial.started else "",
         row.key.study,
-        text.size(row.key.size),
+        text.size(in_order(row.key.size, order)),
         trial.outcome.value,
         text.time(trial.time_ns) if trial.outcome is Outcome.OK else _bound(row),
         _spread(row),
         row.key.device,
         f"driver {trial.driver}" if trial.origin is None else f"imported from {trial.origin['format']}",
     )
+
+
+def _order_of(study: str) -> Iterable[str]:
+    """The names of a study's sizes in its order; none where its file is not here, or wrong."""
+    try:
+        return default_size(find_study(study))
+    except AutotuneError:
+        return ()
 
 
 def _bound(row: Row) -> str:
@@ -100,9 +112,9 @@ def _bound(row: Row) -> str:
 
 
 def _spread(row: Row) -> str:
-    """Half the width of the median's 95 % interval, as a share of the median."""
+    """Half the width of the median's 95 % interval, as a share of the median; nothing of a single time."""
     trial = row.trial
-    if not trial.time_ns > 0 or trial.outcome is not Outcome.OK:
+    if not trial.time_ns > 0 or trial.outcome is not Outcome.OK or len(trial.latest.samples_ns) < 2:
         return ""
     low, high = median_interval(trial.latest.samples_ns)
     return f"± {50 * (high - low) / trial.time_ns:.1f} %"

@@ -203,7 +203,8 @@ def _sizes(item: str, study: Study) -> list[dict[str, int]]:
         except UsageError as error:
             error.where = "--sizes"
             raise
-    hint = f"lists of {study.name}: {', '.join(study.size_lists) or 'none'}; or write numbers, or M=1600,N=1600"
+    known, size = ", ".join(study.size_lists) or "none", words.pairs(study.sizes, ",")
+    hint = f"lists of {study.name}: {known}; or write numbers, or {size}"
     require_known("list of sizes", [item], study.size_lists, where="--sizes", hint=hint)
     return [{**study.sizes, **size} for size in study.size_lists[item]]
 

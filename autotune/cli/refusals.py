@@ -29,10 +29,10 @@ _SPENT = {
 }
 
 
-def plain(error: Exception) -> AutotuneError | None:
-    """Return an error in this package's words, one line; None for one that is a fault of the program."""
+def plain(error: Exception, command: str | None) -> AutotuneError | None:
+    """Return an error of a command in this package's words, one line; None for one that is a fault of the program."""
     if isinstance(error, Refused):
-        return None if type(error).__name__ == "NoArgsIsHelpError" else _refused(error)
+        return None if type(error).__name__ == "NoArgsIsHelpError" else _refused(error, command)
     if isinstance(error, MemoryError):
         return _spent(errno.ENOMEM)
     if isinstance(error, OSError) and error.errno is not None and error.errno in _SPENT:
@@ -47,9 +47,9 @@ def _spent(number: int, file: object = None) -> SetupError:
     return SetupError(what, where=str(file or ""), hint=hint)
 
 
-def _refused(error: Any) -> UsageError:
+def _refused(error: Any, command: str | None) -> UsageError:
     """Return what Typer says of typed words: where, what is wrong, and whose help tells what is right."""
-    commands, context = list[str](), error.ctx
+    commands, context = [command] if command and error.ctx is None else [], error.ctx
     while context is not None and context.parent is not None:
         commands.insert(0, str(context.info_name))
         context = context.parent

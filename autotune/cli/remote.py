@@ -223,6 +223,7 @@ def _row(told: Mapping[str, Any]) -> Row:
         driver=str(told["driver"]),
         started=begun,
         finished=ended,
+        origin=None if told.get("origin") is None else {"format": str(told["origin"])},  # an older server does not tell
     )
     return Row(key, trial, str(told["device_name"]), str(told["sampler"]))
 

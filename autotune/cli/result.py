@@ -70,15 +70,13 @@ def _best_rows(result: Result, best: Trial) -> list[tuple[str, str]]:
 
 def timing_text(trial: Trial) -> str:
     """Median, its interval, number of runs, cache: `1.234 ms (1.230 ms to 1.240 ms, 32 runs, warm cache)`."""
-    measurement = trial.retimed or trial.measurement
-    if measurement is None:
-        return ""
+    measurement = trial.latest
     low, high = median_interval(measurement.samples_ns)
     runs = len(measurement.samples_ns)
     return (
         f"{text.time(measurement.median_ns)} (median; "
         f"{confidence(runs)} % interval {text.time(low)} to {text.time(high)}; "
-        f"{runs} run{'s' if runs > 1 else ''}, {measurement.cache} cache)"
+        f"{text.count(runs, 'run')}, {measurement.cache} cache)"
         + (f", verified in {text.count(trial.verified_runs, 'run')}" if trial.verified_runs else "")
     )
 

@@ -154,18 +154,9 @@ def search(
             with placed(f"--start {given_as}", SpaceError):  # names the constraint that it breaks
                 problems[0].plan(configuration)
         request = Request(
-            problems[0],
-            chosen,
-            database,
-            sampler,
-            seed,
-            budget,
-            starts,
-            retry_failed=retry_failed,
-            fresh=fresh,
-            cold=cold,
-            settings=settings,
-        )
+            problems[0], chosen, database, sampler, seed, budget, starts,
+            retry_failed=retry_failed, fresh=fresh, cold=cold, settings=settings,
+        )  # fmt: skip
         return sizes_command.Part(name, [replace(request, problem=one) for one in problems])
 
     parts = [[part(of, name, chosen) for of, name in zip(tuned, studies, strict=True)] for chosen in models]

@@ -23,7 +23,7 @@ from autotune import lazily
 if TYPE_CHECKING:
     from autotune.cluster.address import Address, SchedulerAway, require_distributed
     from autotune.cluster.evaluator import ClusterEvaluator, run
-    from autotune.cluster.roster import Found, choose, choose_one, list_devices, list_models
+    from autotune.cluster.roster import choose, choose_one, list_devices, list_models
     from autotune.cluster.worker import serve
 else:
     __getattr__ = lazily(
@@ -31,7 +31,7 @@ else:
         {
             "address": "Address SchedulerAway require_distributed",
             "evaluator": "ClusterEvaluator run",
-            "roster": "Found choose choose_one list_devices list_models",
+            "roster": "choose choose_one list_devices list_models",
             "worker": "serve",
         },
     )

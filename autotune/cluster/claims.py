@@ -21,6 +21,7 @@ from autotune.cluster.roster import OTHER, Found, fits
 from autotune.cluster.travel import Packed, versions
 from autotune.errors import AutotuneError, SetupError, SpaceError, StudyError, WorkerError
 from autotune.model import DeviceInfo
+from autotune.text import count
 
 _AGAIN_S = 0.2
 """Pause before a device is asked again that was lost meanwhile."""
@@ -108,7 +109,7 @@ class Claims:
         """Let go of who has left, and claim who may serve and does not yet."""
         for worker in [worker for worker in self.members if worker not in found]:
             gone = self._dismiss(worker)
-            self._say(f"{gone.found.place} has left; {_count(len(self.members))} left")
+            self._say(f"{gone.found.place} has left; {count(len(self.members), 'device')} left")
         self._found = found
         self._busy = {worker: busy for worker, busy in self._busy.items() if worker in found}
         self._claim_more()
@@ -258,7 +259,3 @@ def _owner() -> str:
 def _add(total: dict[str, float], usage: Mapping[str, float]) -> None:
     for name, seconds in usage.items():
         total[name] = total.get(name, 0.0) + seconds
-
-
-def _count(devices: int) -> str:
-    return "no device" if not devices else f"{devices} device{'s' if devices > 1 else ''}"

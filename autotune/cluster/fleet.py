@@ -49,7 +49,7 @@ class Fleet:
         deliver: Deliver,
         say: Callable[[str], None],
         changed: Callable[[int], None],
-        most: int | None = None,
+        most: int | None,
     ) -> None:
         self._connect = connect
         self._deliver = deliver

@@ -16,8 +16,6 @@ from autotune.model import DeviceInfo
 from autotune.store import device_of
 from autotune.study import GENERIC_DEVICE
 
-_ORDER = {"gpu": 0, "accelerator": 1, "cpu": 2}
-
 OTHER = "other"
 
 _POLL_S = 0.5
@@ -147,7 +145,7 @@ def _models(found: Sequence[Found]) -> list[DeviceInfo]:
     for one in found:
         by_model.setdefault((one.device.backend, one.device.fingerprint), []).append(one.device)
     models = [_stand_in(devices) for devices in by_model.values()]
-    return sorted(models, key=lambda device: (_ORDER.get(device.kind, 3), -device.compute_units, device.fingerprint))
+    return sorted(models, key=lambda device: (device.order, device.fingerprint))
 
 
 def _stand_in(devices: Sequence[DeviceInfo]) -> DeviceInfo:

@@ -22,8 +22,6 @@ BACKENDS = {"opencl": "autotune.devices.opencl"}
 GROUP = "autotune.backends"
 """The group of entry points by which an installed package names a backend of its own."""
 
-_ORDER = {"gpu": 0, "accelerator": 1, "cpu": 2}
-
 
 def load_backend(name: str) -> Backend:
     """Return a backend by its name. Raises SetupError where none is installed, or it cannot be loaded."""
@@ -215,7 +213,7 @@ def _choose(devices: Sequence[DeviceInfo]) -> str:
 
 
 def _rank(one: DeviceInfo) -> tuple[Any, ...]:
-    return _ORDER.get(one.kind, len(_ORDER)), -one.compute_units, [-n for n in version(one)], one.index
+    return one.order, [-n for n in version(one)], one.index
 
 
 def _best(devices: Sequence[DeviceInfo]) -> DeviceInfo:

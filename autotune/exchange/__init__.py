@@ -14,7 +14,7 @@ is measured here before it counts, and is nobody's best until then.
     kernel_tuner.py, t4.py, clblast.py, ktt.py, pyatf.py, wisdom.py, csv.py, optuna.py: the formats
 """
 
-from autotune.exchange.adopt import Adopted, adopt
+from autotune.exchange.adopt import adopt
 from autotune.exchange.belonging import device_of, require_element, size_of
 from autotune.exchange.document import Document
 from autotune.exchange.gathering import HEADER, element_of, gather, one

@@ -10,7 +10,7 @@ from typing import Any
 from autotune import text
 from autotune.errors import UsageError
 from autotune.exchange.recording import Recording
-from autotune.identity import misfit
+from autotune.identity import in_order, misfit
 from autotune.model import Choices, DeviceInfo, ProblemKey, Trial
 from autotune.store import Store
 from autotune.study import Study
@@ -81,7 +81,7 @@ def _recording(
         if isinstance(header, dict):
             headers.append((trial_format, header))
     return Recording(
-        key,
+        key._replace(size=in_order(key.size, study.sizes)),
         info,
         driver,
         {name: parameter.values for name, parameter in study.parameters.items()},

@@ -34,11 +34,8 @@ class PyAtf:
             if not isinstance(valid, bool):
                 raise UsageError(f"is neither true nor false: {valid!r:.40}", where=f"{where}.valid")
             time_ns = nanoseconds(told.get("cost"), 1.0, f"{where}.cost") if valid else None
-            if valid and time_ns is None:
-                found.left_out["whose time no kernel can have taken"] += 1
-                continue
             outcome = Outcome.OK if valid else Outcome.LAUNCH_ERROR  # it does not say what failed
             configuration = values(told.get("configuration"), f"{where}.configuration")
             rest = unknown(told, ["configuration"])
-            found.entries.append(Entry(configuration, outcome, time_ns, moment(told.get("timestamp")), rest))
+            found.add(Entry(configuration, outcome, time_ns, moment(told.get("timestamp")), rest))
         return found

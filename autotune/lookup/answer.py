@@ -155,7 +155,7 @@ def best_in(
     return found
 
 
-def stored_devices(database: str | None = None) -> list[tuple[str, str]]:
+def stored_devices(database: str | None) -> list[tuple[str, str]]:
     """Return fingerprint and name of every device in the database, oldest first, each pair once."""
     with open_records(locate(database)) as records:
         return list(dict.fromkeys((fingerprint, name) for fingerprint, name, _ in records.devices()))

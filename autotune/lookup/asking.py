@@ -40,7 +40,7 @@ Ask = Callable[["str | None"], "DeviceInfo"]
 
 
 class Asked(NamedTuple):
-    """What was typed after `autotune best`."""
+    """What was typed to ask about a problem, as after `autotune best`."""
 
     study: str = DEFAULT_STUDY
     device: str | None = None
@@ -106,7 +106,7 @@ def run(asked: Asked, ask: Ask | None = None) -> int:
     return 0
 
 
-def best_of(asked: Asked, text: StudyText, ask: Ask | None = None, label: str = "") -> tuple[Best, list[str]]:
+def best_of(asked: Asked, text: StudyText, ask: Ask | None, label: str = "") -> tuple[Best, list[str]]:
     """Return the best of a study whose text is at hand, and the lines to say beside it. Raises AutotuneError.
 
     `ask` stands for asking OpenCL for a device of this machine, `label` for the database's path in what is said: given,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-import statistics
 from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,6 +17,7 @@ from autotune.lookup.answer import Best, Launched, Match, Question, built, found
 from autotune.lookup.architecture import architecture, compute_units, kind, vendor
 from autotune.lookup.losses import MOST_SIZES, by_loss, known_sizes, nearness
 from autotune.lookup.records import Told
+from autotune.ranking import median
 from autotune.study import default_configuration, space_hash
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class _Nearest:
             losses += [one.times[chosen.best] / one.times[one.best] - 1] if chosen.best in one.times else []
         if len(losses) < _LEAST_LOSSES:
             return places, ()
-        middle, worst = (f"{100 * max(0.0, loss):.0f} %" for loss in (statistics.median(losses), max(losses)))
+        middle, worst = (f"{100 * max(0.0, loss):.0f} %" for loss in (median(losses), max(losses)))
         at = f"so much was lost at {len(losses)} stored sizes, each left out in turn, {worst} at worst"
         return places, (f"expect a loss of about {middle}: {at}",)
 
@@ -222,7 +222,7 @@ class _Nearest:
         device = self.asked.device
         if device is not None and fingerprint == device.fingerprint:
             return device.compute_capability
-        return str((self._stored(fingerprint) or {}).get("compute_capability", ""))
+        return str(self._stored(fingerprint).get("compute_capability", ""))
 
     def _stored(self, fingerprint: str) -> dict[str, Any]:
         """Return what was last said of a stored device; nothing where it is not stored."""

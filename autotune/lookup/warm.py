@@ -17,7 +17,7 @@ from autotune.identity import Choices, Size
 from autotune.lookup.answer import Best, best
 from autotune.lookup.asking import Meant, device_meant
 from autotune.store import locate, log_of
-from autotune.study import StudyText, default_choices, default_size, find_study, read_by
+from autotune.study import StudyText, default_choices, default_size, find_study, watched
 
 if TYPE_CHECKING:
     from autotune.model import DeviceInfo
@@ -119,12 +119,8 @@ def _text(study: str) -> StudyText:
     known = _studies.get((study, folder))
     if known is not None and _are(known.stamps):
         return known.text
-    names: set[str] = set()
-    read_by.append(names)
-    try:
+    with watched() as names:
         text = find_study(study)
-    finally:
-        read_by[:] = [other for other in read_by if other is not names]
     reference = text.table.get("reference")
     code = isinstance(reference, dict) and any(name in reference for name in ("python", "kernel"))
     stamps = None if code else _stamped(dict.fromkeys(map(os.path.abspath, names)))

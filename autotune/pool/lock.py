@@ -159,6 +159,7 @@ def _open_shared(path: Path) -> int:
     In a folder that all can write to, the kernel lets nobody open another's file with O_CREAT, and a link there may
     have been laid by anybody.
     """
+    where, hint = str(path), f"remove it: sudo rm {shlex.quote(str(path))}"
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     try:
         try:
@@ -170,14 +171,12 @@ def _open_shared(path: Path) -> int:
             except FileExistsError:
                 descriptor = os.open(path, flags)
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise SetupError(
-            f"cannot be opened: {reason}", where=str(path), hint=f"remove it: sudo rm {shlex.quote(str(path))}"
-        ) from None
+        hint = hint if os.path.lexists(path) else "set AUTOTUNE_LOCKS to a folder that you may write to"
+        raise SetupError(f"cannot be opened: {error.strerror or error}", where=where, hint=hint) from None
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
         os.close(descriptor)
-        raise SetupError("is no lock file", where=str(path), hint=f"remove it: sudo rm {shlex.quote(str(path))}")
+        raise SetupError("is no lock file", where=where, hint=hint)
     return descriptor
 
 

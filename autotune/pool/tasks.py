@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from autotune.bench import Report
 from autotune.errors import AutotuneError
 from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Trial
+from autotune.ranking import median
 from autotune.study import Plan, Problem, made_of
 
 if TYPE_CHECKING:
@@ -245,6 +245,6 @@ class Ahead:
             return self._devices
         with self._lock:
             known = self._built_s and self._ran_s
-            builds = statistics.median(self._built_s) / statistics.median(self._ran_s) if known else UNKNOWN
+            builds = median(self._built_s) / median(self._ran_s) if known else UNKNOWN
         builds = math.inf if self._in_turns else builds
         return 2 * self._devices + max(1, math.ceil(min(begun, SPARE * self._devices * builds)))

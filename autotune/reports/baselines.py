@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from statistics import median
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from autotune.errors import UsageError
+from autotune.ranking import median
 from autotune.study import Problem, Study, numpy_type
 
 Array = NDArray[Any]
@@ -145,4 +145,4 @@ def host_times(problem: Problem, *, budget_s: float = 1.0) -> dict[str, float]:
     else:
         a, b = rng.integers(0, 8, (m, k)).astype(dtype), rng.integers(0, 8, (k, n)).astype(dtype)
     found = {"NumPy BLAS (host)": blas, "Strassen (host)": strassen}
-    return {label: float(median(time_host(f, a, b, budget_s=budget_s))) for label, f in found.items()}
+    return {label: median(time_host(f, a, b, budget_s=budget_s)) for label, f in found.items()}

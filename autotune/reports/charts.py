@@ -29,10 +29,8 @@ def check_path(path: Path) -> Path:
     """Return `path` where a chart can be written there; UsageError where not, before any time is spent."""
     if path.suffix.lower() not in (".png", ".svg"):
         raise UsageError(f"cannot draw {path.name!r}", where="--chart", hint="name a .png or .svg file")
-    if not os.path.isdir(path.parent):
-        raise UsageError(
-            f"no directory {str(path.parent)!r}", where="--chart", hint=text.typed(["mkdir", "-p", str(path.parent)])
-        )
+    if not os.path.isdir(folder := str(path.parent)):
+        raise UsageError(f"no directory {folder!r}", where="--chart", hint=text.typed(["mkdir", "-p", folder]))
     return path
 
 

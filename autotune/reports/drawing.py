@@ -173,7 +173,7 @@ def _label_ends(figure: Any, axes: Any, lines: Sequence[Line]) -> None:
         return
     figure.canvas.draw()
     right = max(x for line in lines for x, _ in line.points)
-    ends = sorted((axes.transData.transform((0.0 + right, line.points[-1][1]))[1], i) for i, line in enumerate(lines))
+    ends = sorted((axes.transData.transform((right, line.points[-1][1]))[1], i) for i, line in enumerate(lines))
     heights = spread([height for height, _ in ends], 15.0 * figure.dpi / 100)  # pixels: one line of text
     for (_, which), height in zip(ends, heights, strict=True):
         axes.annotate(

@@ -48,7 +48,7 @@ class Verified:
         return self.interval is not None and self.interval[0] > most
 
 
-def verify(request: Request, stop: threading.Event | None = None, *, searching: str) -> Verified:
+def verify(request: Request, stop: threading.Event | None, *, searching: str) -> Verified:
     """Look a problem's best up, put it and the default through a new trial each, and time them in turns.
 
     Where nothing is stored of this very problem but what was imported, that is verified: the fastest by what the

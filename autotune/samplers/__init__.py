@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from autotune import lazily
-from autotune.samplers.registry import DEFAULT_SAMPLER, SAMPLERS, Donors, entry_of
+from autotune.samplers.registry import DEFAULT_SAMPLER, SAMPLERS, entry_of
 
 if TYPE_CHECKING:
     from autotune.samplers.importance import importances

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import secrets
 from collections import deque
 from collections.abc import Iterable
 
@@ -13,7 +12,7 @@ from optuna.trial import TrialState
 from autotune.errors import SpaceError
 from autotune.model import Configuration, Identity, Outcome, Trial, Value, identity
 from autotune.samplers.base import one_thread
-from autotune.samplers.registry import DEFAULT_SAMPLER, Donors, entry_of
+from autotune.samplers.registry import Donors, entry_of
 from autotune.space import Space
 
 
@@ -24,16 +23,9 @@ class Proposer:
     a search is resumed by adding the stored trials, after which the same seed proposes the same.
     """
 
-    def __init__(
-        self,
-        space: Space,
-        sampler: str = DEFAULT_SAMPLER,
-        seed: int | None = None,
-        donors: Donors = (),
-    ) -> None:
-        self.seed = secrets.randbits(32) if seed is None else seed
+    def __init__(self, space: Space, sampler: str, seed: int, donors: Donors = ()) -> None:
         self._space = space
-        self._sampler = entry_of(sampler).make(space, self.seed, donors)
+        self._sampler = entry_of(sampler).make(space, seed, donors)
         optuna.logging.set_verbosity(optuna.logging.WARNING)  # it would report every study it creates
         self._study = optuna.create_study(direction="minimize", sampler=self._sampler)
         self._queue: deque[int] = deque()

@@ -139,11 +139,9 @@ def install(app: FastAPI) -> None:
         first = error.errors()[0]
         if (unknown := unknown_of(error)) is not None:
             return answer(unknown)
-        where = ".".join(str(part) for part in first["loc"] if part != "body")
-        if first["type"] == "json_invalid":
-            where = "body"
-        refused = Refused(422, str(first["msg"]), where=where, hint=_HINT)
-        return answer(refused)
+        place = ".".join(str(part) for part in first["loc"] if part != "body")
+        where = "body" if first["type"] == "json_invalid" else place
+        return answer(Refused(422, str(first["msg"]), where=where, hint=_HINT))
 
     async def http(_request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)

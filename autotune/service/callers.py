@@ -121,15 +121,20 @@ def caller_of(request: Request) -> Caller:
     return caller
 
 
+def require_role(caller: Caller, role: str) -> None:
+    """Raise Refused, 401 or 403, where a caller may not do what takes a role."""
+    if not caller.may(role):
+        if caller.role is None or not caller.token:
+            raise Refused(401, f"this takes a token of the role {role}", hint="send Authorization: Bearer TOKEN")
+        raise Refused(403, f"this takes the role {role}; {caller.name} has {caller.role}")
+
+
 def allowed(role: str) -> Callable[[Request], Any]:
     """Return the dependency of a route that takes a role: it gives the Caller, or answers 401 or 403."""
 
     async def check(request: Request) -> Caller:
         caller = caller_of(request)
-        if not caller.may(role):
-            if caller.role is None or not caller.token:
-                raise Refused(401, f"this takes a token of the role {role}", hint="send Authorization: Bearer TOKEN")
-            raise Refused(403, f"this takes the role {role}; {caller.name} has {caller.role}")
+        require_role(caller, role)
         if caller.by_cookie and request.method not in ("GET", "HEAD"):
             await _require_csrf(request, caller)
         return caller

@@ -87,7 +87,7 @@ class Server:
 
     def best_and_notes(
         self,
-        study: str | Path = DEFAULT_STUDY,
+        study: str | Path,
         *,
         device: str | None = None,
         size: Size | Sequence[str] | None = None,

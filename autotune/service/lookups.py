@@ -23,7 +23,7 @@ from starlette.responses import Response
 from autotune.errors import AutotuneError
 from autotune.lookup import DEFAULT_STUDY, FORMATS, Asked, Best, Match, best_of, render
 from autotune.service.answers import LABEL, Refused, answer
-from autotune.service.callers import Caller
+from autotune.service.callers import caller_of, require_role
 from autotune.service.config import Config
 from autotune.service.machine import Machine
 from autotune.service.studies import Studies, stamp
@@ -72,9 +72,7 @@ class Lookups:
     async def best(self, request: Request) -> Response:
         """Answer `GET /v1/best`; what it takes and gives stands in routes.py."""
         try:
-            caller: Caller = request.scope["autotune.caller"]
-            if not caller.may("read"):
-                raise Refused(401, "this takes a token of the role read", hint="send Authorization: Bearer TOKEN")
+            require_role(caller_of(request), "read")
             found = await self._answer(request.scope["query_string"].decode("latin-1"))
         except AutotuneError as error:
             return answer(error)

@@ -77,9 +77,9 @@ class Service:
         self._hold.close()
         self.store.close()
 
-    def works(self, name: str) -> bool:
-        """Whether the queues of that name are this server's to work, also while its hold on them is lost."""
-        return self.runner is not None and name == self.config.name
+    def is_at_work(self, name: str) -> bool:
+        """Whether a server works the queues of that name: this one, also while its hold on them is lost, or another."""
+        return (self.runner is not None and name == self.config.name) or self.store.is_at_work(name)
 
     async def device(self, selector: str | None) -> DeviceInfo:
         """Return one device to search on, as Machine.require; a cluster's may have come a moment ago."""

@@ -83,7 +83,7 @@ async def check(service: Service, caller: Caller, asked: Check) -> views.Json:
     device = await service.device(asked.device)
     asked, _ = await asyncio.to_thread(_completed, service, caller, asked)
     await _static(service, asked)
-    return await _examined(service, asked.model_dump(include={"study", "upload", "size", "choices", "fix"}), device)
+    return await _examined(service, asked.model_dump(include={"study", "upload", "size", "choices"}), device)
 
 
 async def default_of(service: Service, key: ProblemKey, device: DeviceInfo) -> Configuration:
@@ -124,8 +124,7 @@ async def stop(service: Service, name: str) -> views.Json:
 
 def _asked_to_stop(service: Service, name: str) -> Submission | None:
     found = service.store.submission(name)
-    is_at_work = found is None or service.works(found.server) or service.store.is_at_work(found.server)
-    return service.store.ask_to_stop(name, is_at_work=is_at_work)
+    return service.store.ask_to_stop(name, is_at_work=found is None or service.is_at_work(found.server))
 
 
 def _runner(service: Service) -> Runner:

@@ -177,7 +177,7 @@ class Space:
                 self.names[level.column], self.values[level.column][index], self._reason(level.column, index, known)
             )
             for level in levels
-            for index in np.setdiff1d(np.arange(level.count), self.diagram.used(level)).tolist()
+            for index in np.setdiff1d(np.arange(level.count), level.used()).tolist()
         ]
 
     def _reason(self, column: int, index: int, known: list[Constraint]) -> str:

@@ -46,6 +46,10 @@ class Level:
         at[at == len(self.key)] = 0
         return at, self.key[at] == key
 
+    def used(self) -> Integers:
+        """The value indices that some row has here, ascending."""
+        return np.unique(self.key % self.count)
+
 
 @dataclass(frozen=True)
 class Diagram:
@@ -138,10 +142,6 @@ class Diagram:
             row += int(level.first[at] - level.first[begin])
             state = int(level.target[at])
         return row
-
-    def used(self, level: Level) -> Integers:
-        """The value indices that some row has at a level, ascending."""
-        return np.unique(level.key % level.count)
 
 
 def _branches(level: Level, state: Integers, free: NDArray[np.bool_], value: int) -> tuple[Integers, Integers]:

@@ -9,7 +9,6 @@ from autotune import lazily
 from autotune.store.location import (
     BUSY_S,
     CAME_IN,
-    IMPORTED,
     SCHEMA,
     SCHEMA_VERSION,
     TIMED_ELSEWHERE,

@@ -76,10 +76,10 @@ def open_engine(location: Location) -> Engine:
     return engine
 
 
-def open_as_it_is(location: Location, *, alone: bool = False) -> Engine:
+def open_as_it_is(location: Location, *, alone: bool) -> Engine:
     """Return an engine that reads a file which may not be written, and writes nothing beside it.
 
-    `alone`: as `location.open_alone` does, by one connection.
+    `alone`: by the one connection of `mounts.open_alone`.
     """
     path = location.path
 

@@ -33,7 +33,6 @@ from autotune.study.library import (
     offered_choices,
     parameter_values,
     problem_key,
-    read_by,
     read_study,
     space_hash,
     study_paths,
@@ -63,7 +62,7 @@ if TYPE_CHECKING:
     from autotune.study.imports import files_of
     from autotune.study.includes import inline, without_comments
     from autotune.study.inputs import PythonCaller, check_inputs, input_data
-    from autotune.study.places import Places, data_place, python_place
+    from autotune.study.places import data_place, python_place
     from autotune.study.plan import Check, Launch, Plan, Tolerance
     from autotune.study.planning import made_of
     from autotune.study.problem import GENERIC_DEVICE, Problem
@@ -72,7 +71,7 @@ if TYPE_CHECKING:
     from autotune.study.sequence import as_begun, ends_of
     from autotune.study.structs import Leaf, is_struct, leaves, member_of, offsets, round_up, struct_name, widened
     from autotune.study.study import Study
-    from autotune.study.tables import Option, Parameter
+    from autotune.study.tables import Option
     from autotune.study.types import numpy_type
     from autotune.study.writing import toml, write_new
 else:
@@ -93,7 +92,7 @@ else:
             "imports": "files_of",
             "includes": "inline without_comments",
             "inputs": "PythonCaller check_inputs input_data",
-            "places": "Places data_place python_place",
+            "places": "data_place python_place",
             "plan": "Check Launch Plan Tolerance",
             "planning": "made_of",
             "problem": "GENERIC_DEVICE Problem",
@@ -101,7 +100,7 @@ else:
             "reference": "check_reference expected_data require_numbers",
             "sequence": "as_begun ends_of",
             "study": "Study",
-            "tables": "Option Parameter",
+            "tables": "Option",
             "structs": "Leaf is_struct leaves member_of offsets round_up struct_name widened",
             "types": "numpy_type",
             "writing": "toml write_new",

@@ -127,7 +127,7 @@ class Argument(ABC):
     def declare(cls, name: str, table: ArgumentTable, given: Scope, tuned: Scope) -> Self:
         """Return what a table of a study says; parameters stand in `tuned` only. Raises StudyError.
 
-        As it stands for kinds of one field more, which the key gives.
+        As it stands here it serves kinds with one field of their own, an expression under `key`.
         """
         where, make = f"arguments.{name}", cast("Callable[..., Self]", cls)
         kind = declared_type(table.type, where, tuned, tuned)

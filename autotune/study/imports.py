@@ -1,7 +1,7 @@
 """What a reference in Python is made of, so that no change goes unnoticed that decides an expected output.
 
-A file: itself, the modules beside it, the data it names, read from the text, never by running it; function.py, which
-runs it, holds it to this list. A function given to `Study()`: its code, and what that refers to. Standard library only.
+A file: itself, the modules beside it, the data it names, read from the text, never by running it; pool/alone.py, where
+it runs, holds it to this list. A function given to `Study()`: its code, and what that refers to. Standard library only.
 """
 
 from __future__ import annotations

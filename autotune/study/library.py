@@ -153,11 +153,10 @@ def find_study(name_or_path: str) -> StudyText:
         return read_study(own, shadows=bundled if hides else None)
     if is_file(bundled):
         return read_study(bundled)
-    raise StudyError(
-        f"no study named {name_or_path!r}",
-        hint=f"known: {', '.join(sorted(study_paths()))}{did_you_mean(name_or_path, study_paths())}; "
-        "a path needs a slash or the suffix .toml",
-    )
+    known = f"known: {', '.join(sorted(study_paths()))}{did_you_mean(name_or_path, study_paths())}"
+    here = f"./{name_or_path}.toml"
+    hint = f"the file here is {here}" if is_file(here) else f"{known}; a path needs a slash or the suffix .toml"
+    raise StudyError(f"no study named {name_or_path!r}", hint=hint)
 
 
 def study_paths() -> dict[str, Path]:

@@ -77,27 +77,21 @@ def _concrete(
     problem: Problem, launches: Sequence[Launch | Loop], names: Mapping[str, Any], *, padded: bool = True
 ) -> tuple[tuple[Launch, ...], dict[str, Argument], tuple[int, ...]]:
     """Return the launches that take place, their arguments and the outputs, and the order of the launches."""
-    with placed(problem.study.path):
-        return _unrolled(problem, launches, names, padded=padded)
-
-
-def _unrolled(
-    problem: Problem, launches: Sequence[Launch | Loop], names: Mapping[str, Any], *, padded: bool
-) -> tuple[tuple[Launch, ...], dict[str, Argument], tuple[int, ...]]:
     unrolled = Unrolled(names, problem.arguments, problem.study.steps)
-    unrolled.run(launches, {})
-    if not unrolled.order:
-        raise StudyError("no launch applies", where="launch", hint=f"look at {', '.join([*unrolled.idle][:4])}")
-    swapped, outputs = unrolled.swapped, [buffer.name for buffer in problem.study.outputs]
-    used = {**unrolled.used, **{name: problem.arguments[name] for name in (*swapped, *outputs)}}
-    # A scalar that counts with its loop is concrete already.
-    made = {
-        name: argument.concrete(names, padded=padded) if argument is problem.arguments[name] else argument
-        for name, argument in used.items()
-    }
-    if swapped:
-        buffers = {name: argument for name, argument in made.items() if isinstance(argument, Buffer)}
-        made |= exchanged(buffers, unrolled.ends, swapped, outputs)
+    with placed(problem.study.path):
+        unrolled.run(launches, {})
+        if not unrolled.order:
+            raise StudyError("no launch applies", where="launch", hint=f"look at {', '.join([*unrolled.idle][:4])}")
+        swapped, outputs = unrolled.swapped, [buffer.name for buffer in problem.study.outputs]
+        used = {**unrolled.used, **{name: problem.arguments[name] for name in (*swapped, *outputs)}}
+        # A scalar that counts with its loop is concrete already.
+        made = {
+            name: argument.concrete(names, padded=padded) if argument is problem.arguments[name] else argument
+            for name, argument in used.items()
+        }
+        if swapped:
+            buffers = {name: argument for name, argument in made.items() if isinstance(argument, Buffer)}
+            made |= exchanged(buffers, unrolled.ends, swapped, outputs)
     order = tuple(unrolled.order)
     return unrolled.launches, made, () if order == tuple(range(len(order))) else order
 

@@ -217,6 +217,12 @@ class LaunchTable(Table):
         return self
 
 
+REFERENCES = (
+    'numpy = { OUT = "..." }, kernel = "FILE.cl", python = "FILE.py:NAME", file = { OUT = "FILE.npy" }, '
+    "configuration = { PARAMETER = VALUE }"
+)
+
+
 class ReferenceTable(Table):
     """`[reference]`: where the expected outputs come from."""
 
@@ -232,10 +238,7 @@ class ReferenceTable(Table):
     def _one_kind(self) -> ReferenceTable:
         kinds = (self.file, self.numpy, self.kernel, self.configuration, self.python, self.function)
         if sum(part is not None for part in kinds) != 1:
-            raise ValueError(
-                'needs exactly one of numpy = { OUT = "..." }, kernel = "FILE.cl", python = "FILE.py:NAME", '
-                'file = { OUT = "FILE.npy" }, configuration = { PARAMETER = VALUE }'
-            )
+            raise ValueError(f"needs exactly one of {REFERENCES}")
         if (self.kernel is None) != (self.launch is None):
             raise ValueError("a reference kernel needs [[reference.launch]], and only it has one")
         return self

@@ -12,6 +12,8 @@ from autotune.text import did_you_mean
 GAP = "TODO"
 """What a draft has where its author is to write."""
 
+UNWRITTEN = f"has a {GAP}: write what belongs there"
+
 DEVICE_FACTS = (
     "local_memory", "max_work_group_size", "compute_units", "vendor", "device_kind", "compute_capability", "extensions",
     "constant_memory", "sub_group_size",
@@ -54,7 +56,7 @@ class Scope:
         """Raise StudyError for a name that may not stand here."""
         if name not in self.known:
             if name == GAP:
-                raise StudyError(f"has a {GAP}: write what belongs there", where=where)
+                raise StudyError(UNWRITTEN, where=where)
             raise StudyError(
                 f"names {name!r}, and nothing of that name may stand here{did_you_mean(name, sorted(self.known))}",
                 where=where,

@@ -8,6 +8,7 @@ vector's is its size, three components taking the room of four), the whole is a 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
@@ -96,8 +97,7 @@ def struct_texts(tables: Mapping[str, Sequence[str]], choices: Mapping[str, Any]
             raise StudyError(f"{name!r} is already an OpenCL type", where=where, hint="choose another name")
         later = [other for other in tables if other not in texts]
         parts = [_member(member, texts, choices, f"{where}.{n}", later) for n, member in enumerate(members, 1)]
-        twice = [part for part in {p[1] for p in parts} if sum(p[1] == part for p in parts) > 1]
-        if twice:
+        if twice := [called for called, count in Counter(called for _, called in parts).items() if count > 1]:
             raise StudyError(f"has {twice[0]!r} twice", where=where)
         texts[name] = f"struct {name} {{ {' '.join(text for text, _ in parts)} }}"
         if not re.search(r"\{\w+\}", texts[name]):

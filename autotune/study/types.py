@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from autotune.errors import StudyError
-from autotune.study.scope import GAP
+from autotune.study.scope import GAP, UNWRITTEN
 from autotune.text import did_you_mean
 
 SCALAR_TYPES: dict[str, DTypeLike] = {
@@ -50,7 +50,7 @@ def scalar_type(name: str) -> tuple[np.dtype[Any], str, int]:
     """Return the NumPy type of one component, OpenCL's name of it, and the number of components (`float3`: 3)."""
     found = _NAME.fullmatch(name)
     if name == GAP:
-        raise StudyError(f"has a {GAP}: write what belongs there")
+        raise StudyError(UNWRITTEN)
     if found is None:
         raise StudyError(
             f"unknown type {name!r:.60}{_suggestion(name)}",

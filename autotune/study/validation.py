@@ -10,17 +10,11 @@ from pydantic import ValidationError
 
 from autotune.errors import StudyError
 from autotune.study import schema
-from autotune.study.scope import GAP
+from autotune.study.scope import GAP, UNWRITTEN
 from autotune.text import did_you_mean, line
 
 _MOST_LINES = 20
 """How many of a file's errors are told: a list may hold thousands of the same."""
-
-
-_REFERENCE = (
-    'write [reference] with one of numpy = { OUT = "..." }, kernel = "FILE.cl", '
-    'python = "FILE.py:NAME", file = { OUT = "FILE.npy" }, configuration = { PARAMETER = VALUE }'
-)
 
 
 def validate(table: Mapping[str, Any], where: str) -> schema.StudyTable:
@@ -34,7 +28,9 @@ def validate(table: Mapping[str, Any], where: str) -> schema.StudyTable:
         more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
         shown = lines if len(lines) <= _MOST_LINES else [*lines[:_MOST_LINES], "..."]
         detail = "\n".join(shown) if more else ""
-        hint = _REFERENCE if lines[0] == "reference: missing" else "docs/studies-reference.md has every key"
+        hint = "docs/studies-reference.md has every key"
+        if lines[0] == "reference: missing":
+            hint = f"write [reference] with one of {schema.REFERENCES}"
         raise StudyError(lines[0] + more, where=where, hint=hint, detail=detail) from error
 
 
@@ -70,7 +66,7 @@ def _told(item: Any) -> str:
     path = item["loc"]
     place = _place(path)
     if GAP in path:
-        return f"{place}: has a {GAP}: write what belongs there"
+        return f"{place}: {UNWRITTEN}"
     if item["type"] == "extra_forbidden":
         return f"{place}: unknown key{did_you_mean(str(path[-1]), _keys_beside(path))}"
     if item["type"] == "missing":

@@ -145,7 +145,7 @@ class Result:
     `trials()` gives the new ones as rows. In a notebook a result shows itself.
 
     `best` is None where no configuration passed; its `verified_runs` counts the runs that it has stood among the
-    finalists. `ties` are trials whose re-timed interval overlaps the winner's. `reason` says why the search ended;
+    finalists. `ties` are trials timed in turns with the winner that may be as fast. `reason` says why the search ended;
     `usage` where its wall time went, in seconds. `failure` is the error that ended it, where one did: no worker can be
     started any more. `reused_wrong` counts the stored ones with a wrong result, which only `fresh` tries again.
     """

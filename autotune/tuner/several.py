@@ -77,11 +77,11 @@ def run_sizes(
             trials=None if trials is None else math.ceil(trials / turns_left),
             seconds=None if left_s is None else left_s / turns_left,
         )
-        starts = _starts(requests[place], {other: result for other, result in found.items() if other != place})
         own = requests[place]
-        first = place not in found  # which has started over, or tried again what had failed
-        fresh, retry = own.fresh and first, own.retry_failed and first
-        request = replace(own, budget=share, start=(*own.start, *starts), fresh=fresh, retry_failed=retry)
+        starts = _starts(own, {other: result for other, result in found.items() if other != place})
+        request = replace(own, budget=share, start=(*own.start, *starts))
+        if place in found:  # its first turn has started over, and tried again what had failed
+            request = replace(request, fresh=False, retry_failed=False)
         watch = on_turn(Turn(place, done, total, request, left_s)) if on_turn is not None else None
         result = search(request, stop, on_progress=watch)
         done += 1

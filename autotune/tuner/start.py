@@ -154,7 +154,7 @@ def _search(
         try:
             if identity(problem.default) not in {identity(trial.configuration) for trial in known}:
                 search.begin_with(problem.default)
-            reason = search.run_trials(_proposer(replace(request, seed=seed), store, stored, known))
+            reason = search.run_trials(_proposer(request, seed, store, stored, known))
             search.settle()
         except (KeyboardInterrupt, Stopped):
             reason = "interrupted"
@@ -173,13 +173,13 @@ def _search(
     return replace(search.result(reason), failure=failure)
 
 
-def _proposer(request: Request, store: Store, stored: Sequence[Trial], known: Sequence[Trial]) -> Proposer:
+def _proposer(request: Request, seed: int, store: Store, stored: Sequence[Trial], known: Sequence[Trial]) -> Proposer:
     """Return what proposes the default first, then what the user names and other tools found, then what it chooses."""
     from autotune.samplers import Proposer  # and Optuna, which loads while the default is built
 
     problem = request.problem
     prior = [] if request.cold else donors(problem, stored, store)
-    proposer = Proposer(problem.space, request.sampler, request.seed, donors=prior)
+    proposer = Proposer(problem.space, request.sampler, seed, prior)
     proposer.add(known)
     done = {identity(trial.configuration) for trial in known}
     foreign = [] if request.cold else imported_best(problem, store.imported(problem.key))

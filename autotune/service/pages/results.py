@@ -119,9 +119,9 @@ def lessons(
     request: Request, service: Opened, caller: Reader, number: Number, down: Word = "", across: Word = ""
 ) -> Response:
     """What was learned: importance, best per value, a heat map of any two, finalists, the default against the best."""
-    found, (known, told, _) = _lesson(request, service, number)
-    varying = learned.varying_of(known, told["importance"])
-    data = {"problem": number, "key": _key(found.key), "learned": told, "map": _map(known, varying, down, across)}
+    found, lesson = _lesson(request, service, number)
+    told, varying = _map(lesson, down, across)
+    data = {"problem": number, "key": _key(found.key), "learned": lesson.told, "map": told}
     return show(request, "lessons.html", data, picker=varying, trials_base="/trials/", maps=[], title=_title(found.key))
 
 
@@ -130,10 +130,8 @@ def heat(
     request: Request, service: Opened, caller: Reader, number: Number, down: Word = "", across: Word = ""
 ) -> Response:
     """The heat map of two parameters, for the page above."""
-    _, (known, told, _) = _lesson(request, service, number)
-    varying = learned.varying_of(known, told["importance"])
-    data = {"problem": number, "map": _map(known, varying, down, across)}
-    return show(request, "heat.html", data, picker=varying, trials_base="/trials/")
+    told, varying = _map(_lesson(request, service, number)[1], down, across)
+    return show(request, "heat.html", {"problem": number, "map": told}, picker=varying, trials_base="/trials/")
 
 
 @router.get("/problems/{number}/report.html")
@@ -210,9 +208,11 @@ def _title(key: ProblemKey) -> str:
     return " ".join(part for part in (key.study, shown_size(key.size)) if part)
 
 
-def _map(known: learned.Sample, varying: list[str], down: str, across: str) -> dict[str, Any] | None:
+def _map(lesson: Lesson, down: str, across: str) -> tuple[dict[str, Any] | None, list[str]]:
+    """Return the heat map of two parameters, None where fewer vary, and the names of those that vary."""
+    varying = learned.varying_of(lesson.known, lesson.told["importance"])
     if len(varying) < 2:
-        return None
+        return None, varying
     down = down if down in varying else varying[0]
     across = across if across in varying else next(name for name in varying if name != down)
-    return learned.heat_map(known, across, down)
+    return learned.heat_map(lesson.known, across, down), varying

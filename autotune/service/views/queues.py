@@ -18,7 +18,7 @@ class Queues:
 
     def __init__(self, service: Service) -> None:
         self._waiting = cache(lambda server: _places(service.store.waiting(server)))
-        self._is_at_work = cache(lambda server: service.works(server) or service.store.is_at_work(server))
+        self._is_at_work = cache(service.is_at_work)
 
     def place(self, one: Submission) -> int | None:
         """The place of what is queued (0: the next); None where nobody is there to work the queue."""

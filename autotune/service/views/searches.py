@@ -156,7 +156,7 @@ _UNSENT |= {"uploaded": False, "attempts": 1}
 """What is told of a search that was sent to no server."""
 
 
-def numbers_of(service: Service, name: str) -> list[int]:
+def _numbers_of(service: Service, name: str) -> list[int]:
     """The numbers of the stored searches that are the work of a search. Raises Refused (404)."""
     found: list[int] = search(service, name)["searches"]
     return found
@@ -167,7 +167,7 @@ def points(service: Service, name: str, *, after: int = 0, limit: int = 5000) ->
 
     `next` is what `after` should be for the rest; None: there is none.
     """
-    numbers = numbers_of(service, name)
+    numbers = _numbers_of(service, name)
     found = survey.following(service.store, numbers, after=after, limit=limit) if numbers else []
     return {
         "trials": [
@@ -191,7 +191,7 @@ def trials(
     for outcome in outcomes:
         if outcome not in set(Outcome):
             raise Refused(422, f"no outcome {outcome!r:.40}", where="outcome", hint=f"known: {', '.join(Outcome)}")
-    numbers = numbers_of(service, search) if search is not None else []
+    numbers = _numbers_of(service, search) if search is not None else []
     if search is not None and not numbers:
         return {"trials": [], "next": None}
     found = service.store.page(

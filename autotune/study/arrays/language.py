@@ -27,7 +27,7 @@ from autotune.study.arrays.bounds import (
     physical,
     shape_of_value,
 )  # fmt: skip
-from autotune.study.scope import GAP, word_of_python
+from autotune.study.scope import GAP, UNWRITTEN, word_of_python
 from autotune.text import did_you_mean
 
 _SHARED: dict[Callable[..., Size], str] = {
@@ -100,7 +100,7 @@ def check_names(text: str, names: Mapping[str, Any], where: str) -> None:
         if isinstance(node, ast.Name):
             known: Mapping[str, Any] = FUNCTIONS if id(node) in called else names
             if node.id == GAP:
-                raise StudyError(f"has a {GAP}: write what belongs there", where=where)
+                raise StudyError(UNWRITTEN, where=where)
             if node.id not in known:
                 hint = f"known here: {', '.join(sorted(names)) or 'none'}"
                 if known is FUNCTIONS:

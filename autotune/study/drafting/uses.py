@@ -38,10 +38,9 @@ class Uses:
         self.indexed: set[str] = set()
         """Buffers whose places are contents of another, so that nothing says how many there are."""
         for name, one in proposal.arguments.items():
-            told = (
-                name in self.shapes or one.address == "local"
-            )  # nothing of what a group shares is as long as a launch
-            if not told and (extent := self._indexed(name)) is not None:
+            if name in self.shapes or one.address == "local":  # what a group shares is never as long as a launch
+                continue
+            if (extent := self._indexed(name)) is not None:
                 self.shapes[name] = [extent]
                 self.indexed.add(name)
         self.rimmed = self._widened()

@@ -193,7 +193,7 @@ class _Writer:
         elif one.address == "local":
             count = self._shapes.get(one.name)
             if not self._is_known(kind):
-                self._gap(f'{one.name} = {{ type = "{GAP}", local = "{GAP}" }}', _untyped(kind))
+                self._gap(f'{one.name} = {{ type = "{GAP}", local = "{GAP}" }}', _typeless(kind))
             elif count is None or len(count) != 1:
                 self._gap(f'{one.name} = {{ type = "{kind}", local = "{GAP}" }}', "how many elements")
             else:
@@ -219,7 +219,7 @@ class _Writer:
             given = f'shape = [{shape}], access = "{access}"'
             if access != "in":
                 self._outputs.append(one)
-        self._gap(f'{one.name} = {{ type = "{GAP}", {given} }}', _untyped(kind))
+        self._gap(f'{one.name} = {{ type = "{GAP}", {given} }}', _typeless(kind))
 
     def _image(self, one: KernelArgument) -> None:
         shape, access = self._shapes.get(one.name), self._uses.access(one)
@@ -324,7 +324,7 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:_MOST_OWN]) + (", ..." if len(names) > _MOST_OWN else "")
 
 
-def _untyped(kind: str) -> str:
+def _typeless(kind: str) -> str:
     """Say what is missing of a type."""
     if kind == "void":
         return "its type: the kernel has void, and does not cast it to one type"
