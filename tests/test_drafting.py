@@ -432,7 +432,7 @@ def test_a_name_for_a_type_stands_for_what_it_is() -> None:
     assert 'c = { type = "ushort", shape = ["n"], access = "out" }' in lines
     assert 'type = "REAL", value = "1"' in shape_of(lines, "alpha")
     assert "n = 65536" in lines
-    assert 'type = "float"' in shape_of(lines, "d")  # of several: its components
+    assert 'type = "REAL", shape = ["2 * n"], ' in shape_of(lines, "d")  # of several: its components
     assert 'type = "float"' in shape_of(lines, "e")  # of several: that of the branch that is taken
 
 
@@ -548,7 +548,68 @@ def test_what_macros_put_together_and_take_over_lines_is_read() -> None:
     assert {"[parameters.VEC]", "[parameters.EDGE]", 'local = ["EDGE"]'} <= {*lines}
     assert lines[lines.index("[parameters.VEC]") + 1].startswith("values = [2, 4, 8, 16]")
     assert 'global = ["round_up(ceil_div(n, VEC), EDGE)"]' in lines
-    assert 'shape = ["round_up(n, 4)"], access = "out"' in shape_of(lines, "y")
+    assert 'shape = ["round_up(n, 16)"], access = "out"' in shape_of(lines, "y")  # as the widest vectors have it
+
+
+@pytest.mark.parametrize(
+    ("body", "launched", "shape"),
+    [
+        ("int i = get_global_id(0); if (i < n / W) y[i] = x[i];", "n // W", "n"),
+        ("int i = get_global_id(0); if (i * W < n) y[i] = x[i];", "ceil_div(n, W)", "round_up(n, 16)"),
+        ("y[get_global_id(0)] = x[get_global_id(0)];", "n // W", "n"),
+        ("float v = 1; REP(W, v *= 2;) y[get_global_id(0)] = x[get_global_id(0)] * v;", "n // W", "n"),
+        ("vec v = VLD(get_global_id(0), (global float *)x); y[get_global_id(0)] = v;", "n // W", "n"),
+    ],
+)
+def test_vectors_whose_width_a_macro_decides_are_counted_by_components(body: str, launched: str, shape: str) -> None:
+    sketch, lines = drafted(
+        macros(W=4)
+        + f"""
+        #define CAT_(a, b) a##b
+        #define CAT(a, b) CAT_(a, b)
+        #define REP_4(statement) statement
+        #define REP(n, statement) CAT(REP_, n)(statement)
+        #define VLD CAT(vload, W)
+        typedef CAT(float, W) vec;
+        kernel void f(global const vec *x, global vec *y, int n) {{ {body} }}"""
+    )
+    assert sketch.gaps == []
+    assert any(line.startswith(f'global = ["round_up({launched}, WG)"]') for line in lines)
+    assert f'y = {{ type = "float", shape = ["{shape}"], access = "out" }}' in shape_of(lines, "y")
+    assert lines[lines.index("[parameters.W]") + 1].startswith("values = [2, 4, 8, 16]")
+
+
+def test_what_macros_put_together_may_be_a_macro() -> None:
+    _, lines = drafted(
+        macros(UNROLL=4)
+        + """
+        #define REP_4(statement) statement
+        #define CAT_(a, b) a##b
+        #define CAT(a, b) CAT_(a, b)
+        #define REP(n, statement) CAT(REP_, n)(statement)
+        kernel void f(global float *x)
+        { float v = x[get_global_id(0)]; REP(UNROLL, v = v * v;) x[get_global_id(0)] = v; }"""
+    )
+    assert "[parameters.UNROLL]" in lines
+    assert 'shape = ["N"], access = "inout"' in shape_of(lines, "x")
+
+
+def test_a_row_is_shared_out_as_parameters_say() -> None:
+    _, lines = drafted(
+        macros(W=4)
+        + """kernel void f(global float *y, int width)
+        { for (int k = 0; k < W; ++k) y[get_global_id(1) * width + get_global_id(0) * W + k] = k; }"""
+    )
+    assert 'global = ["round_up(width // W, WX)", "round_up(HEIGHT, WY)"]' in "\n".join(lines)
+
+
+def test_places_that_nothing_bounds_are_shared_out_as_parameters_say() -> None:
+    _, lines = drafted(
+        macros(WPT=4)
+        + "kernel void f(global float *y) { for (int k = 0; k < WPT; ++k) y[get_global_id(0) * WPT + k] = k; }"
+    )
+    assert 'shape = ["N"], access = "out"' in shape_of(lines, "y")
+    assert any(line.startswith('global = ["round_up(N // WPT, WG)"]') for line in lines)
 
 
 @pytest.mark.parametrize(

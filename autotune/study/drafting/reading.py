@@ -25,14 +25,14 @@ class Pointer(NamedTuple):
     name: str
     offset: Sum
     type_name: str = ""
-    width: int = 1
+    width: Sum = Sum.of(1)
     parts: int = 1
     seen: str = ""
     """The type that it is seen as, where it is cast."""
 
     def moved(self, by: Sum) -> Pointer:
         """So many of its elements farther."""
-        by = by * Sum.of(self.width) if self.parts == 1 else _part(by, self.parts)
+        by = by * self.width if self.parts == 1 else _part(by, self.parts)
         return self._replace(offset=self.offset + by)
 
 
