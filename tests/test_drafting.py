@@ -386,6 +386,16 @@ def test_a_type_that_nobody_tells_is_left_to_be_written() -> None:
     assert any(line.startswith('w = { type = "int", value = ') for line in lines)
 
 
+def test_arguments_without_a_name_are_called_by_their_place() -> None:
+    _, lines = drafted(
+        """kernel void f(global float *, const unsigned int, global float *y, image2d_t, unsigned n)
+        { if (get_global_id(0) < n) y[get_global_id(0)] = 1; }"""
+    )
+    assert 'arguments = ["unnamed_0", "unnamed_1", "y", "unnamed_3", "n"]' in lines
+    assert 'unnamed_0 = { type = "float", shape = ["1"], access = "in" }' in shape_of(lines, "unnamed_0")
+    assert 'unnamed_1 = { type = "uint", value = "1" }' in shape_of(lines, "unnamed_1")
+
+
 def test_a_kernels_own_names_are_proposed_where_the_compiler_tells_others() -> None:
     source = """kernel void f(const int length, global float *y)
     { const int i = get_global_id(0); if (i < length) y[i] = 1; }"""

@@ -10,6 +10,8 @@ from typing import NamedTuple
 from autotune.study.drafting.syntax import Tree, closing, split
 from autotune.study.drafting.terms import Sum, quotient
 
+_MOST_GUARDS = 200
+"""So many guards are read: each place is held against all of them."""
 _MOST_ITEMS = 1024
 """More items in a work-group hardly any device takes."""
 
@@ -118,6 +120,8 @@ class Reading:
 
     def note_guard(self, varying: Sum, limit: Sum, turned_away: bool) -> None:
         """Note what a comparison with a limit tells where it lets variables pass, or where it turns them away."""
+        if len(self.guards) >= _MOST_GUARDS:
+            return
         self.guards.append((varying, limit))
         self.compared.append((varying, limit, turned_away))
 
