@@ -137,7 +137,7 @@ def test_heavy_libraries_stay_in_their_rooms(path: Path) -> None:
 
 def test_a_lookup_needs_the_standard_library_only() -> None:
     code = (
-        "import sys; import autotune.lookup, autotune.study.library, autotune.lookup.formats; "
+        "import sys; import autotune.lookup, autotune.study.library, autotune.lookup.formats, autotune.api.stored; "
         "print([m for m in ('numpy', 'optuna', 'pyopencl', 'sqlalchemy', 'typer', 'pydantic') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
