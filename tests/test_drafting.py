@@ -589,6 +589,19 @@ def test_vectors_whose_width_a_macro_decides_are_counted_by_components(body: str
     assert lines[lines.index("[parameters.W]") + 1].startswith("values = [2, 4, 8, 16]")
 
 
+def test_the_width_of_vectors_is_no_size_of_the_problem() -> None:
+    _, lines = drafted(
+        macros(WIDTH=4)
+        + """
+        #define CAT_(a, b) a##b
+        #define CAT(a, b) CAT_(a, b)
+        kernel void f(global float *y, int n)
+        { if (get_global_id(0) < n / WIDTH) CAT(vstore, WIDTH)(1, get_global_id(0), y); }"""
+    )
+    assert "[parameters.WIDTH]" in lines
+    assert 'shape = ["n"], access = "out"' in shape_of(lines, "y")
+
+
 def test_what_macros_put_together_may_be_a_macro() -> None:
     _, lines = drafted(
         macros(UNROLL=4)
@@ -602,6 +615,24 @@ def test_what_macros_put_together_may_be_a_macro() -> None:
     )
     assert "[parameters.UNROLL]" in lines
     assert 'shape = ["N"], access = "inout"' in shape_of(lines, "x")
+
+
+def test_rows_of_vectors_are_as_long_as_their_components_are_many() -> None:
+    sketch, lines = drafted(
+        macros(W=4)
+        + """
+        #define CAT_(a, b) a##b
+        #define CAT(a, b) CAT_(a, b)
+        typedef CAT(float, W) vec;
+        kernel void f(global const vec *x, global vec *y, int m, int k)
+        {
+            const int at = get_global_id(1) * (m / W) + get_global_id(0);
+            if (get_global_id(0) < m / W && get_global_id(1) < k) y[at] = x[at];
+        }"""
+    )
+    assert sketch.gaps == []
+    assert 'y = { type = "float", shape = ["k", "m"], access = "out" }' in shape_of(lines, "y")
+    assert 'global = ["round_up(m // W, WX)", "round_up(k, WY)"]' in lines
 
 
 def test_a_row_is_shared_out_as_parameters_say() -> None:

@@ -200,9 +200,9 @@ class Proposal:
             for limit in reading.ends():
                 if limit.names <= self.parameters.keys() and not any(map(is_of_group, limit.names)):
                     found |= limit.names
+        found -= {*self.words, *widths_of(self, tuned=True).values()}
         for name in [name for name in self.parameters if name in found and self.parameters[name] > 0]:
-            if name not in self.words:
-                self.counts[name] = self.parameters.pop(name)
+            self.counts[name] = self.parameters.pop(name)
 
     # -- arguments --------------------------------------------------------------------------------
 

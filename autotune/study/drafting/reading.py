@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from autotune.study.drafting.syntax import Tree, closing, split
-from autotune.study.drafting.terms import Sum, quotient
+from autotune.study.drafting.terms import Sum, quotient, undivided
 
 _MOST_GUARDS = 200
 """So many guards are read: each place is held against all of them."""
@@ -34,7 +34,7 @@ class Pointer(NamedTuple):
 
     def moved(self, by: Sum) -> Pointer:
         """So many of its elements farther."""
-        by = by * self.width if self.parts == 1 else _part(by, self.parts)
+        by = undivided(by * self.width) if self.parts == 1 else _part(by, self.parts)
         return self._replace(offset=self.offset + by)
 
 

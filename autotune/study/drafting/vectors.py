@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from autotune.devices import KernelArgument
+from autotune.study.drafting.branches import VECTOR
 from autotune.study.drafting.reading import Pointer
 from autotune.study.drafting.syntax import NotRead
 from autotune.study.drafting.terms import Sum
@@ -26,7 +27,8 @@ def widths_of(of: Proposal, *, tuned: bool) -> dict[str, str]:
         of.code.tokens(kept)
     except NotRead:
         return {}
-    pairs = [(word, name) for word, names in of.code.joined.items() for name in names if name in kept]
+    joined = of.code.joined.items()
+    pairs = [(word, name) for word, names in joined if VECTOR.match(word) for name in names if name in kept]
     return {word: name for word, name in pairs if re.search(rf"\D{numbers[name]}$", word)}
 
 
