@@ -11,11 +11,15 @@
     ├── OutputError            1   stdout cannot be written
     └── WorkerError            4   a worker process died or overran; pool/ turns it into an outcome
 
-A message says what is wrong, where, and what to type next, in one line (a build log may follow).
+A message says what is wrong, where, and what to type next, in one line (a build log may follow). Whatever it quotes,
+the line can be read: the middle of very long words and parts is left out.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+_MOST = {"where": 300, "what": 600, "hint": 3000}
+"""Characters of each part of a line. A hint may be a command with many options, to be typed as it is."""
 
 
 class AutotuneError(Exception):
@@ -33,8 +37,10 @@ class AutotuneError(Exception):
     def __str__(self) -> str:
         # A path may hold anything: what does not show in it, such as a line break, is spelt out.
         where = self.where if self.where.isprintable() else repr(self.where)
-        line = f"{where}: {self.what}" if where else self.what
-        return f"{line}; {self.hint}" if self.hint else line
+        told = {"where": where, "what": self.what, "hint": self.hint}
+        where, what, hint = (_shortened(text, _MOST[part]) for part, text in told.items())
+        line = f"{where}: {what}" if where else what
+        return f"{line}; {hint}" if hint else line
 
     def at(self, where: str) -> "AutotuneError":
         """Return this error, placed at `where` (outermost first: file, then key), where it does not say so already."""
@@ -42,6 +48,15 @@ class AutotuneError(Exception):
         if known != place and not known.startswith(f"{place}: "):
             self.where = f"{where}: {self.where}" if self.where else where
         return self
+
+
+def _shortened(text: str, most: int) -> str:
+    """Return a text as it is where it has no more characters than that, else with long words shortened, and itself."""
+    return text if len(text) <= most else _cut(" ".join(_cut(word, 80) for word in text.split(" ")), most)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most // 2]} ... {text[-most // 3 :]}"
 
 
 class UsageError(AutotuneError):

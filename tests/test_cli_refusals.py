@@ -169,6 +169,23 @@ def test_what_the_machine_has_run_out_of_ends_with_3(
     assert one_error(run("history", code=3)).startswith(f"error: {said}")
 
 
+@pytest.mark.parametrize(
+    ("words", "stdin", "code"),
+    [
+        ("import", '{"schema": 1}', 2),
+        ("import", "", 0),
+        ("token revoke ann", None, 2),
+        ("token list", None, 0),
+        ("token add console", None, 2),
+        ("token add ann --role king", None, 2),
+        ("token add ann --expires never", None, 2),
+    ],
+)
+def test_who_stores_nothing_makes_no_database(words: str, stdin: str | None, code: int, tmp_path: Path) -> None:
+    run(*words.split(), code=code, stdin=stdin)
+    assert not (tmp_path / "own.db").exists()
+
+
 def test_a_line_without_an_end_is_not_read_to_its_end() -> None:
     said = one_error(run("import", "/dev/zero", code=2))
     assert said.startswith("error: /dev/zero:1: is longer than 16,777,216 characters, so no line of autotune export; ")

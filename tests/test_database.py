@@ -123,7 +123,7 @@ run([*sys.argv[2:], "--db", sys.argv[1]])
 @pytest.mark.parametrize(
     ("command", "code", "told"),
     [
-        ("import", 2, "cannot be read or written; look at the disk and `ulimit -f`; what was stored is kept"),
+        ("token add ann", 2, "cannot be read or written; look at the disk and `ulimit -f`; what was stored is kept"),
         ("history", 0, ""),
         ("best -d cpu-2cu", 0, "nothing in"),
     ],

@@ -386,6 +386,16 @@ def test_a_type_that_nobody_tells_is_left_to_be_written() -> None:
     assert any(line.startswith('w = { type = "int", value = ') for line in lines)
 
 
+def test_arguments_without_a_name_are_called_by_their_place() -> None:
+    _, lines = drafted(
+        """kernel void f(global float *, const unsigned int, global float *y, image2d_t, unsigned n)
+        { if (get_global_id(0) < n) y[get_global_id(0)] = 1; }"""
+    )
+    assert 'arguments = ["unnamed_0", "unnamed_1", "y", "unnamed_3", "n"]' in lines
+    assert 'unnamed_0 = { type = "float", shape = ["1"], access = "in" }' in shape_of(lines, "unnamed_0")
+    assert 'unnamed_1 = { type = "uint", value = "1" }' in shape_of(lines, "unnamed_1")
+
+
 def test_a_kernels_own_names_are_proposed_where_the_compiler_tells_others() -> None:
     source = """kernel void f(const int length, global float *y)
     { const int i = get_global_id(0); if (i < length) y[i] = 1; }"""
@@ -432,7 +442,7 @@ def test_a_name_for_a_type_stands_for_what_it_is() -> None:
     assert 'c = { type = "ushort", shape = ["n"], access = "out" }' in lines
     assert 'type = "REAL", value = "1"' in shape_of(lines, "alpha")
     assert "n = 65536" in lines
-    assert 'type = "float"' in shape_of(lines, "d")  # of several: its components
+    assert 'type = "REAL", shape = ["2 * n"], ' in shape_of(lines, "d")  # of several: its components
     assert 'type = "float"' in shape_of(lines, "e")  # of several: that of the branch that is taken
 
 
@@ -548,7 +558,99 @@ def test_what_macros_put_together_and_take_over_lines_is_read() -> None:
     assert {"[parameters.VEC]", "[parameters.EDGE]", 'local = ["EDGE"]'} <= {*lines}
     assert lines[lines.index("[parameters.VEC]") + 1].startswith("values = [2, 4, 8, 16]")
     assert 'global = ["round_up(ceil_div(n, VEC), EDGE)"]' in lines
-    assert 'shape = ["round_up(n, 4)"], access = "out"' in shape_of(lines, "y")
+    assert 'shape = ["round_up(n, 16)"], access = "out"' in shape_of(lines, "y")  # as the widest vectors have it
+
+
+@pytest.mark.parametrize(
+    ("body", "launched", "shape"),
+    [
+        ("int i = get_global_id(0); if (i < n / W) y[i] = x[i];", "n // W", "n"),
+        ("int i = get_global_id(0); if (i * W < n) y[i] = x[i];", "ceil_div(n, W)", "round_up(n, 16)"),
+        ("y[get_global_id(0)] = x[get_global_id(0)];", "n // W", "n"),
+        ("float v = 1; REP(W, v *= 2;) y[get_global_id(0)] = x[get_global_id(0)] * v;", "n // W", "n"),
+        ("vec v = VLD(get_global_id(0), (global float *)x); y[get_global_id(0)] = v;", "n // W", "n"),
+    ],
+)
+def test_vectors_whose_width_a_macro_decides_are_counted_by_components(body: str, launched: str, shape: str) -> None:
+    sketch, lines = drafted(
+        macros(W=4)
+        + f"""
+        #define CAT_(a, b) a##b
+        #define CAT(a, b) CAT_(a, b)
+        #define REP_4(statement) statement
+        #define REP(n, statement) CAT(REP_, n)(statement)
+        #define VLD CAT(vload, W)
+        typedef CAT(float, W) vec;
+        kernel void f(global const vec *x, global vec *y, int n) {{ {body} }}"""
+    )
+    assert sketch.gaps == []
+    assert any(line.startswith(f'global = ["round_up({launched}, WG)"]') for line in lines)
+    assert f'y = {{ type = "float", shape = ["{shape}"], access = "out" }}' in shape_of(lines, "y")
+    assert lines[lines.index("[parameters.W]") + 1].startswith("values = [2, 4, 8, 16]")
+
+
+def test_the_width_of_vectors_is_no_size_of_the_problem() -> None:
+    _, lines = drafted(
+        macros(WIDTH=4)
+        + """
+        #define CAT_(a, b) a##b
+        #define CAT(a, b) CAT_(a, b)
+        kernel void f(global float *y, int n)
+        { if (get_global_id(0) < n / WIDTH) CAT(vstore, WIDTH)(1, get_global_id(0), y); }"""
+    )
+    assert "[parameters.WIDTH]" in lines
+    assert 'shape = ["n"], access = "out"' in shape_of(lines, "y")
+
+
+def test_what_macros_put_together_may_be_a_macro() -> None:
+    _, lines = drafted(
+        macros(UNROLL=4)
+        + """
+        #define REP_4(statement) statement
+        #define CAT_(a, b) a##b
+        #define CAT(a, b) CAT_(a, b)
+        #define REP(n, statement) CAT(REP_, n)(statement)
+        kernel void f(global float *x)
+        { float v = x[get_global_id(0)]; REP(UNROLL, v = v * v;) x[get_global_id(0)] = v; }"""
+    )
+    assert "[parameters.UNROLL]" in lines
+    assert 'shape = ["N"], access = "inout"' in shape_of(lines, "x")
+
+
+def test_rows_of_vectors_are_as_long_as_their_components_are_many() -> None:
+    sketch, lines = drafted(
+        macros(W=4)
+        + """
+        #define CAT_(a, b) a##b
+        #define CAT(a, b) CAT_(a, b)
+        typedef CAT(float, W) vec;
+        kernel void f(global const vec *x, global vec *y, int m, int k)
+        {
+            const int at = get_global_id(1) * (m / W) + get_global_id(0);
+            if (get_global_id(0) < m / W && get_global_id(1) < k) y[at] = x[at];
+        }"""
+    )
+    assert sketch.gaps == []
+    assert 'y = { type = "float", shape = ["k", "m"], access = "out" }' in shape_of(lines, "y")
+    assert 'global = ["round_up(m // W, WX)", "round_up(k, WY)"]' in lines
+
+
+def test_a_row_is_shared_out_as_parameters_say() -> None:
+    _, lines = drafted(
+        macros(W=4)
+        + """kernel void f(global float *y, int width)
+        { for (int k = 0; k < W; ++k) y[get_global_id(1) * width + get_global_id(0) * W + k] = k; }"""
+    )
+    assert 'global = ["round_up(width // W, WX)", "round_up(HEIGHT, WY)"]' in "\n".join(lines)
+
+
+def test_places_that_nothing_bounds_are_shared_out_as_parameters_say() -> None:
+    _, lines = drafted(
+        macros(WPT=4)
+        + "kernel void f(global float *y) { for (int k = 0; k < WPT; ++k) y[get_global_id(0) * WPT + k] = k; }"
+    )
+    assert 'shape = ["N"], access = "out"' in shape_of(lines, "y")
+    assert any(line.startswith('global = ["round_up(N // WPT, WG)"]') for line in lines)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,19 @@ def test_a_message_says_where_what_and_what_next() -> None:
     assert str(AutotuneError("alone")) == "alone"
 
 
+def test_a_message_is_a_line_that_can_be_read_whatever_it_quotes() -> None:
+    long = "x" * 100_000
+    error = AutotuneError(
+        f"no choice {long!r} here", where=f"{long}.toml", hint=f"choices: {long}, {'T, ' * 5000}float"
+    )
+    told = str(error)
+    assert len(told) < 4000
+    assert ".toml: no choice 'xxx" in told
+    assert "xxx' here; choices: xxx" in told
+    assert told.endswith("T, float")
+    assert long in error.what
+
+
 def test_exit_codes_are_those_of_the_readme() -> None:
     codes = {
         name: kind.exit_code

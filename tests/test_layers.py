@@ -135,7 +135,7 @@ def test_heavy_libraries_stay_in_their_rooms(path: Path) -> None:
         assert library not in used or room_of(path) in homes
 
 
-LOOK_UP = "autotune.lookup, autotune.study.library, autotune.lookup.formats"
+LOOK_UP = "autotune.lookup, autotune.study.library, autotune.lookup.formats, autotune.api.stored"
 
 
 @pytest.mark.parametrize(

@@ -389,6 +389,14 @@ def test_what_is_put_together_lacks_what_it_is_made_of() -> None:
     assert unknown(log, source) == ({"KIND": "1", "REAL": "float"}, [], [], [], [])
 
 
+@pytest.mark.parametrize("log", ["unknown type name 'floatVEC'", "implicit declaration of function 'vloadVEC'"])
+def test_what_is_put_together_may_lack_the_width_of_a_vector(log: str) -> None:
+    source = """#define JOINED(a, b) a##b
+    #define LOAD JOINED(vload, VEC)
+    kernel void f(global float *x) { JOINED(float, VEC) y = LOAD(0, x); }"""
+    assert unknown(log, source).names == {"VEC": "4"}
+
+
 @pytest.mark.parametrize(
     ("log", "source", "lacking"),
     [

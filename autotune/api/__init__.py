@@ -1,6 +1,7 @@
 """The Python API: what the command line does, as functions; and the best as a kernel that a program calls.
 
-calls.py       search and best: the steps of the command line
+calls.py       search: the steps of the command line
+stored.py      best
 asked.py       sizes, choices, devices and databases, as all of them take these
 questions.py   tuned: from a study's name to a kernel, one per process and question
 kernel.py      TunedKernel: what a program holds and calls; the configuration behind it may change between calls
@@ -10,8 +11,16 @@ binaries.py    built programs, kept on disk
 tuning.py      a search beside a program, in a thread
 """
 
-from autotune.api.calls import best, search
-from autotune.api.kernel import TunedKernel
-from autotune.api.questions import tuned
+from typing import TYPE_CHECKING
+
+from autotune import lazily
+
+if TYPE_CHECKING:
+    from autotune.api.calls import search
+    from autotune.api.kernel import TunedKernel
+    from autotune.api.questions import tuned
+    from autotune.api.stored import best
+else:  # a look-up needs neither NumPy nor what searches
+    __getattr__ = lazily(__name__, {"calls": "search", "kernel": "TunedKernel", "questions": "tuned", "stored": "best"})
 
 __all__ = ["TunedKernel", "best", "search", "tuned"]

@@ -9,15 +9,14 @@ import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from numbers import Real
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from autotune.errors import AutotuneError, UsageError
 from autotune.text import line
-from autotune.tuner import Budget
+
+if TYPE_CHECKING:
+    from autotune.tuner import Budget
 
 _OPTIONS = {"--db": "database", "--on": "on"}
 _TYPED = {
@@ -141,6 +140,8 @@ def starts(given: object) -> list[dict[str, Any]]:
 
 def flag(name: str, given: object) -> bool:
     """Return True or False; no other word stands for one, as `"no"` would allow what it forbids. Raises UsageError."""
+    import numpy as np  # which a look-up, that has no such argument, starts without
+
     if not isinstance(given, bool | np.bool_):
         what = line(f"{given!r:.40} is neither True nor False")
         raise UsageError(what, where=name, hint=f"write {name}=True where it is meant, else leave it out")
@@ -159,6 +160,10 @@ def seconds(name: str, given: object) -> float | None:
 
 def budget(given: object) -> Budget:
     """Return a budget with plain numbers, without a time where that is endless. Raises UsageError."""
+    from dataclasses import replace
+
+    from autotune.tuner import Budget
+
     if not isinstance(given, Budget):
         raise unfit("budget", given, "budget", "autotune.Budget(trials=100)")
     gain = given.least_gain

@@ -1,4 +1,4 @@
-"""The same steps that the command line takes, as functions."""
+"""A search, by the same steps that the command line takes, as a function."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from autotune import cluster, devices, tuner
 from autotune.api import asked
 from autotune.bench import BUILD_S, FIRST_S, Limits
 from autotune.errors import UsageError
-from autotune.lookup import DEFAULT_STUDY, Best, warm
+from autotune.lookup import DEFAULT_STUDY
 from autotune.model import Choices, Configuration, Size, Value
 from autotune.pool import Settings, prepared
 from autotune.samplers import DEFAULT_SAMPLER
@@ -110,25 +110,3 @@ def _budget(budget: object, trials: int | None, seconds: float | None) -> Budget
         hint = "leave trials= and seconds= out: autotune.Budget(trials=..., seconds=...)"
         raise UsageError("says when to stop, and so do trials= and seconds=", where="budget", hint=hint)
     return asked.budget(budget)
-
-
-@asked.told_as_arguments()
-def best(
-    study: str | Path | Study = DEFAULT_STUDY,
-    *,
-    device: str | None = None,
-    size: Size | None = None,
-    choices: Choices | None = None,
-    database: str | PathLike[str] | None = None,
-) -> Best:
-    """Return the best stored configuration of a study for a device and size, and how it matches the question.
-
-    Arguments as for `search`, but that a stored device's fingerprint or part of its name needs no OpenCL. Nothing
-    is compiled or run. Where nothing is stored, the study's default configuration is returned and its match says
-    `default`. The record also tells `options`, `defines` and `launches`. Asked again, it is answered from memory while
-    neither the study's files nor the database's have changed. Raises AutotuneError for bad input.
-    """
-    device, size, choices = asked.selector(device), asked.sizes(size), asked.choices(choices)
-    database = asked.database(database)
-    text = study.text if isinstance(study, Study) else str(study)
-    return warm.best_again(text, device, size, choices, database)

@@ -29,7 +29,7 @@ from autotune.exchange import (
     require_element,
     size_of,
 )
-from autotune.store import Store
+from autotune.store import Store, checked_lines
 from autotune.study import offered_choices, problem_key
 from autotune.text import parse_choices, require_known
 
@@ -120,14 +120,18 @@ def import_trials(
 
 
 def _import_lines(lines: IO[str], where: str, database: str | None) -> None:
-    with Store.open(database) as store:
-        try:
-            count = store.import_lines(lines, where)
-        except UnicodeDecodeError as error:
-            hint = "save it as such: PowerShell's > writes UTF-16; nothing was imported"
-            raise UsageError("is no text in UTF-8", where=where, hint=hint) from error
-        except UNPACKING as error:
-            raise UsageError(f"cannot be unpacked: {error}", where=where, hint="nothing was imported") from None
+    Store.to_read(database).close()  # one that will not do is told before the lines are read; for bad ones none is made
+    count = 0
+    try:
+        with checked_lines(lines, where) as (waiting, found):
+            if found:
+                with Store.open(database) as store:
+                    count = store.import_checked(waiting, found)
+    except UnicodeDecodeError as error:
+        hint = "save it as such: PowerShell's > writes UTF-16; nothing was imported"
+        raise UsageError("is no text in UTF-8", where=where, hint=hint) from error
+    except UNPACKING as error:
+        raise UsageError(f"cannot be unpacked: {error}", where=where, hint="nothing was imported") from None
     say(f"{text.count(count, 'new trial')} imported")
 
 

@@ -9,7 +9,7 @@ import typer
 from autotune.cli.options import DatabaseOption, JsonOption
 from autotune.cli.output import say, table, write, write_json
 from autotune.errors import UsageError
-from autotune.store import ROLES, ServerStore, Token, lasting
+from autotune.store import ROLES, ServerStore, Token, lasting, require_token
 
 tokens = typer.Typer(
     no_args_is_help=True,
@@ -32,8 +32,10 @@ def add(
       autotune token add ann --role run --expires 90d
       export AUTOTUNE_TOKEN=$(autotune token add ci)
     """
+    require_token(name, role)  # before a database is made
+    lasts = None if expires is None else lasting(expires, "--expires")
     with ServerStore.open(database) as store:
-        token = store.add_token(name, role, None if expires is None else lasting(expires, "--expires"))
+        token = store.add_token(name, role, lasts)
     write(token)
     say(f"{name} may {role}; send it as Authorization: Bearer, or set AUTOTUNE_TOKEN to it")
 
@@ -47,7 +49,7 @@ def list_tokens(database: DatabaseOption = None, as_json: JsonOption = False) ->
       autotune token list
       autotune token list --db team.db --json
     """
-    with ServerStore.open(database) as store:
+    with ServerStore.to_read(database) as store:
         found = store.tokens()
     if as_json:
         write_json([{**{field: getattr(one, field) for field in Token.__slots__}, "valid": one.valid} for one in found])
@@ -67,9 +69,11 @@ def revoke(
     Examples:
       autotune token revoke ann
     """
-    with ServerStore.open(database) as store:
-        if not store.revoke_token(name):
+    with ServerStore.to_read(database) as store:  # which makes no database
+        if name not in {one.name for one in store.tokens()}:
             raise UsageError(f"no token named {name!r}", where="NAME", hint="autotune token list names them")
+    with ServerStore.open(database) as store:
+        store.revoke_token(name)
     say(f"the token of {name} is revoked")
 
 

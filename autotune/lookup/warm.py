@@ -95,10 +95,12 @@ def best_again(
 
 def _find(selector: str | None) -> DeviceInfo:
     """Find a device by a process that a driver may take down, but where the program uses drivers itself."""
-    from autotune import devices, pool
+    from autotune import pool
 
     if "pyopencl" not in sys.modules:
-        pool.list_when_asked()
+        pool.list_when_asked(at_once=True)  # beside what this process imports to read the answer
+    from autotune import devices
+
     return devices.find_device(selector)
 
 

@@ -203,8 +203,13 @@ def list_apart() -> None:
         list_ahead(_forked, at_once=True)
 
 
-def list_when_asked() -> None:
-    """Have a process list the devices once they are asked for: no fork of this one, which may have threads by then."""
+def list_when_asked(*, at_once: bool = False) -> None:
+    """Have a process list the devices once they are asked for: no fork of this one, which may have threads by then.
+
+    `at_once`: they will be.
+    """
+    if at_once:
+        _listed()
     from autotune import devices
 
     devices.list_by(lambda: _listed().answer())
@@ -215,5 +220,8 @@ def _listed() -> Listing:
     from autotune.pool.process import spawned
 
     listing = Listing(spawned)
-    listing.run()
+    try:
+        listing.start()  # nobody waits for the process to end, once it has answered
+    except RuntimeError:  # no more threads may be started
+        listing.run()
     return listing

@@ -48,6 +48,9 @@ _LOGGED = "what the server says on stderr tells more"
 
 _HINT = "GET /v1/openapi.json tells what may stand there"
 
+_HINTS = {400: _HINT, 404: _HINT, 405: _HINT, 408: "send it again, without pauses; an import may go in parts"}
+"""What to do where FastAPI, or what reads a body for it, refuses a request."""
+
 _MEANINGS = {
     400: "The request cannot be read",
     401: "A token is needed",
@@ -146,7 +149,7 @@ def install(app: FastAPI) -> None:
     async def http(_request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         where = "body" if error.status_code == 400 else ""
-        told = Refused(error.status_code, str(error.detail), where=where, hint=_HINT)
+        told = Refused(error.status_code, str(error.detail), where=where, hint=_HINTS.get(error.status_code, ""))
         found = JSONResponse(problem_of(told), error.status_code, dict(error.headers or {}))
         found.headers.setdefault("Cache-Control", "no-store")
         return found

@@ -32,12 +32,13 @@ if TYPE_CHECKING:
     from autotune.store.database import ConnectionLost, clear_errors
     from autotune.store.fields import origin_fault
     from autotune.store.mounts import lacks_room, open_alone
+    from autotune.store.moving import checked_lines
     from autotune.store.queries import Row
     from autotune.store.records import device_of, ordered
     from autotune.store.server import ServerStore
     from autotune.store.store import Store
     from autotune.store.submissions import DONE, FAILED, OPEN, QUEUED, RUNNING, STOPPED, STOPPING, Submission, Uploaded
-    from autotune.store.tokens import CONSOLE, ROLES, Token, lasting, lifetime, new_token
+    from autotune.store.tokens import CONSOLE, ROLES, Token, lasting, lifetime, new_token, require_token
 else:
     __getattr__ = lazily(
         __name__,
@@ -45,11 +46,12 @@ else:
             "database": "ConnectionLost clear_errors",
             "fields": "origin_fault",
             "mounts": "lacks_room open_alone",
+            "moving": "checked_lines",
             "records": "device_of ordered",
             "server": "ServerStore",
             "queries": "Row",
             "store": "Store",
             "submissions": "DONE FAILED OPEN QUEUED RUNNING STOPPED STOPPING Submission Uploaded",
-            "tokens": "CONSOLE ROLES Token lasting lifetime new_token",
+            "tokens": "CONSOLE ROLES Token lasting lifetime new_token require_token",
         },
     )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING
 
 from sqlalchemy import Connection, func, select
 
@@ -13,8 +15,20 @@ from autotune.store.location import damaged_database
 from autotune.store.schema import problems, searches, trials
 from autotune.text import count
 
+if TYPE_CHECKING:
+    from autotune.store.importing import Search
+
 _IN_MEMORY = 16 * 2**20
 """Bytes of an import that wait in memory; beyond, in a temporary file."""
+
+
+@contextmanager
+def checked_lines(lines: Iterable[str], source: str = "") -> Iterator[tuple[IO[str], dict[str, Search]]]:
+    """Yield what `Moving.import_checked` takes; no database need be there. Raises StoreError as `import_lines` does."""
+    from autotune.store import importing  # which no search needs, and its models take a while
+
+    with tempfile.SpooledTemporaryFile(_IN_MEMORY, "w+", encoding="utf-8") as waiting:
+        yield waiting, importing.check(lines, waiting, source)
 
 
 class Moving(Access):
@@ -55,7 +69,7 @@ class Moving(Access):
         `told` is what is known of the file. One with the same `format`, `device` and `kernel` is the same search: its
         trials are not added again, and what it holds besides is. `device`: as described here, None where it never was.
         """
-        from autotune.store import importing  # which no search needs, and its models take a while
+        from autotune.store import importing
 
         search = importing.foreign(key, device, told)
         with tempfile.SpooledTemporaryFile(_IN_MEMORY, "w+", encoding="utf-8") as waiting:
@@ -68,8 +82,11 @@ class Moving(Access):
         Raises StoreError with the number of the first line that does not fit, and `source`, the file it is in;
         then nothing is added.
         """
+        with checked_lines(lines, source) as checked:
+            return self.import_checked(*checked)
+
+    def import_checked(self, waiting: IO[str], found: Mapping[str, Search]) -> int:
+        """Add the trials of lines that were checked; return how many were new."""
         from autotune.store import importing
 
-        with tempfile.SpooledTemporaryFile(_IN_MEMORY, "w+", encoding="utf-8") as waiting:
-            found = importing.check(lines, waiting, source)
-            return self._written(lambda connection: importing.store(connection, waiting, found))
+        return self._written(lambda connection: importing.store(connection, waiting, found))

@@ -68,6 +68,14 @@ def lasting(told: str, where: str) -> timedelta:
     return lifetime(parse_duration(told, where=where, hint=hint), where)
 
 
+def require_token(name: str, role: str) -> None:
+    """Raise UsageError for what can be no token's name, or no role."""
+    if not re.fullmatch(_NAME, name) or name == CONSOLE:
+        raise UsageError(f"{name!r:.80} is no name", where="NAME", hint="write letters, digits, _ . @ -")
+    if role not in ROLES:
+        raise UsageError(f"no role {role!r:.40}", where="--role", hint=f"roles: {', '.join(ROLES)}")
+
+
 def new_token() -> str:
     """Return a token that nobody can guess."""
     return f"at_{secrets.token_urlsafe(32)}"
@@ -78,10 +86,7 @@ class Tokens(Access):
 
     def add_token(self, name: str, role: str, lasts: timedelta | None) -> str:
         """Make a token and return it: it is told this once. Raises UsageError for a name that is taken."""
-        if not re.fullmatch(_NAME, name) or name == CONSOLE:
-            raise UsageError(f"{name!r:.80} is no name", where="NAME", hint="write letters, digits, _ . @ -")
-        if role not in ROLES:
-            raise UsageError(f"no role {role!r:.40}", where="--role", hint=f"roles: {', '.join(ROLES)}")
+        require_token(name, role)
         token = new_token()
         expires = None if lasts is None else instant(datetime.now(UTC) + lasts)
         columns = {"name": name, "hash": token_hash(token), "role": role, "created": now(), "expires": expires}

@@ -11,8 +11,8 @@ guards and names; what is no more than a guess says so: nothing here decides a r
                    functions, to what reading.py holds: which places of which argument, and what bounds the variables
     shapes.py      extents from that; launches.py: work-items; indices.py: indices taken apart
     proposal.py    what is proposed of parameters and choices, with repeats.py, nouns.py, and branches.py for what
-                   an #if asks; fixed.py: of numbers that no tuner can set yet; groups.py: of work-groups; uses.py: of
-                   each argument
+                   an #if asks; vectors.py: of their widths; fixed.py: of numbers that no tuner can set yet;
+                   groups.py: of work-groups; uses.py: of each argument
     sizes.py       which of its numbers are sizes, and what they are at first
     writer.py      the text of the study; naming.py: arguments that no expression can name
     missing.py     what a kernel lacks that does not compile by itself

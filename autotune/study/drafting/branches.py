@@ -23,7 +23,7 @@ _NAME = re.compile(r"\b[A-Za-z_]\w*")
 _CALL = re.compile(r"\b([A-Za-z_]\w*)[ \t]*\([^()]*\)")
 _OF_COMPILER = re.compile(r"__|_?cl_|CL_|GL_|true$|false$")
 """How names begin that compilers define, or extensions of OpenCL."""
-_VECTOR = re.compile(r"v(load|store)|convert_|as_|u?(char|short|int|long)|half|float|double")
+VECTOR = re.compile(r"v(load|store)|convert_|as_|u?(char|short|int|long)|half|float|double")
 """What stands before the number of a vector's components."""
 
 
@@ -99,7 +99,7 @@ class Branches:
             numbers, said = values(self._source, name, default)
             self._found[name, default] = (self._leaving(name, numbers) if said == COMPARED else numbers), said
         numbers, said = self._found[name, default]
-        if said == AROUND and any(name in names and _VECTOR.match(word) for word, names in self._joined.items()):
+        if said == AROUND and any(name in names and VECTOR.match(word) for word, names in self._joined.items()):
             numbers = [number for number in numbers if number in (2, 4, 8, 16)] or numbers
         return numbers, said
 

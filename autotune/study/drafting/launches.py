@@ -44,7 +44,8 @@ class Launches(Indices, ABC):
     """What one kernel's reading says of its launch; `sizes` are its whole numbers, and whether each is small.
 
     `local` are the extents of a work-group. `inferred` are the axes that no guard bounds. Sizes that had to be made up
-    are added to `made`, under names that are not `taken`.
+    are added to `made`, under names that are not `taken`. `each`: how many places an item writes along axes that
+    nothing bounds, where that is known already.
     """
 
     def __init__(
@@ -54,9 +55,10 @@ class Launches(Indices, ABC):
         local: Sequence[str],
         taken: Iterable[str],
         made: dict[str, str],
+        each: Mapping[int, Sum],
     ) -> None:
         super().__init__(reading, sizes, made)
-        self._local, self._taken = local, set(taken)
+        self._local, self._taken, self.each = local, set(taken), {**each}
         self._places = [self._started(place) for place in reading.places]
         self.axes: dict[int, Sum] = {}
         self.rows: dict[int, Sum] = {}
@@ -128,18 +130,28 @@ class Launches(Indices, ABC):
                 return found
         images = any(len(mention.places) > 1 for mention in self.reading.mentions)
         names = IMAGE_NAMES if images else AXIS_NAMES[3 if self._used(2) else 2 if self._used(1) else 1]
-        return self._left(axis, names[axis])
+        self._note_each(axis, {each.factor_of(f"gid#{axis}") for each in own & stored})
+        return quotient(self._left(axis, names[axis]), self.each.get(axis, Sum.of(1)))
+
+    def _note_each(self, axis: int, factors: set[Sum]) -> None:
+        """Note how many places each item writes, where that is what parameters say: `y[item * WPT + k]`."""
+        each = factors.pop() if len(factors) == 1 else Sum()
+        if self._is_share(each):
+            self.each.setdefault(axis, each)
+
+    def _is_share(self, each: Sum) -> bool:
+        return each.known and bool(each.names) and not self._sized(each)
 
     def _along(self, extent: Sum, counted: Sum, axis: int, *, written: bool) -> Sum:
         """How many items there are along a row: without its rim, and fewer where each writes several places."""
         each = counted.factor_of(f"gid#{axis}")
-        several = each.number if each.number is not None and each.number > 1 else 1
+        several = max(each.number or 1, 1)
         rim = Sum.of(max(counted.terms.get((), 0), 0) // several * several)
         beyond = self.upper(counted - Sum.of(f"gid#{axis}")) if each.number == 1 else None
         if beyond is not None and beyond.names and beyond.names <= self._sizes.keys():  # `i + k`, all along a mask
             rim = beyond - 1
         extent = extent - rim
-        return quotient(extent, each) if several > 1 and written else extent
+        return quotient(extent, each) if written and (several > 1 or self._is_share(each)) else extent
 
     def _tiled(self, axis: int) -> Sum | None:
         """What an axis counts to along which each work-group has a tile of its own, that nothing bounds."""

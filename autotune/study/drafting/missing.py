@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
+from autotune.study.drafting.branches import VECTOR
 from autotune.study.drafting.groups import EXTENT_NAME
 from autotune.study.drafting.preprocessing import preprocessed
 from autotune.study.drafting.scanning import KERNEL
@@ -73,14 +74,18 @@ def unknown(log: str, source: str) -> Unknown:
     samplers = dict[str, None]()
     for match in _UNDECLARED.finditer(log):
         if part := roles.pasted(match[1]):
-            names[part] = _number(part)
+            names[part] = _width(match[1], part) or _number(part)
         elif roles.is_said(match[1]):
             functions[match[1]] = None
     for match in _UNKNOWN.finditer(log):
         name = next(filter(None, match.groups()))
         if name in roles.own:  # a macro of what has no meaning
             continue
-        name = roles.pasted(name) or name
+        if part := roles.pasted(name):
+            if width := _width(name, part):
+                names[part] = width
+                continue
+            name = part
         if name in roles.types and name in roles.declared:  # a typedef of the text's own, of what has no meaning
             continue
         if name in roles.samplers:
@@ -129,6 +134,11 @@ _ENDS = frozenset(";{}()[],=")
 def _number(name: str) -> str:
     """What a number of that name might be: of work-items along an axis a few, else 1."""
     return "16" if EXTENT_NAME.fullmatch(name) else "1"
+
+
+def _width(name: str, part: str) -> str:
+    """What the number behind `float` or `vload` might be, where a part of a name stands for it; empty: it is none."""
+    return "4" if VECTOR.fullmatch(name.removesuffix(part)) else ""
 
 
 def _type(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Arguments under names that a study can hold: words of Python, other alphabets, one name for several arguments."""
+"""Arguments under names that a study can hold: without one, words of Python, other alphabets, one for several."""
 
 from __future__ import annotations
 
@@ -16,6 +16,11 @@ from autotune.study.drafting.uses import words
 def nameable(sketch: Sketch) -> Sketch:
     """Return a sketch with other names for the arguments that no study can name: `in` is a word of Python."""
     known, called = words(sketch.source), dict[str, str]()
+    signatures = {
+        entry: [replace(one, name=one.name or f"unnamed_{place}") for place, one in enumerate(told)]
+        for entry, told in sketch.signatures.items()
+    }
+    sketch = replace(sketch, signatures=signatures)
     for name in sorted({one.name for told in sketch.signatures.values() for one in told}):
         if keyword.iskeyword(name) or not name.isascii():
             plain = f"{name}_" if name.isascii() else re.sub(r"[^\x00-\x7f]", "_", name)

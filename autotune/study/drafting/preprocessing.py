@@ -143,20 +143,23 @@ class _Expander:
         if self._left < 0:
             raise NotRead
         found: list[str] = []
-        ends = closings(tokens) if any(self._takes(token) for token in tokens) else {}
-        at = 0
+        ends = closings(tokens) if self._asks(tokens) else {}
+        at, became = 0, False  # what a macro became may be the name of another, called with what comes behind
         while at < len(tokens):
-            token = tokens[at]
+            called = became and at in ends and self._takes(found[-1])
+            at, became = at - called, False
+            token = found.pop() if called else tokens[at]
             macro = self._macros.get(token) if depth < _DEEPEST and token not in self._kept else None
             at += 1
             if macro is None:
                 found.append(token)
             elif macro.takes is None:
                 found += self.expanded(self._filled(macro, {}, depth), depth + 1)
+                became = bool(found)
             elif tokens[at : at + 1] == ["("] and at in ends:
                 given = _given(macro.takes, split(tokens[at + 1 : ends[at]]))
                 found += self.expanded(self._filled(macro, given, depth), depth + 1)
-                at = ends[at] + 1
+                at, became = ends[at] + 1, bool(found)
             else:
                 found.append(token)
         return found

@@ -13,7 +13,7 @@ from autotune.study.drafting.branches import Branches, asked_by_directives, aske
 from autotune.study.drafting.groups import MADE, by_default, is_alone, is_of_group, made_up, work_group
 from autotune.study.drafting.nouns import COUNT_NAME, SMALL_NAME, TASK_NAME
 from autotune.study.drafting.preprocessing import Preprocessed
-from autotune.study.drafting.reading import Pointer, Reading, reached
+from autotune.study.drafting.reading import Reading, reached
 from autotune.study.drafting.repeats import operands, repeats
 from autotune.study.drafting.scanning import DEFINE, candidates, number_of, struct_bodies
 from autotune.study.drafting.shapes import Shapes
@@ -23,6 +23,7 @@ from autotune.study.drafting.syntax import NotRead
 from autotune.study.drafting.terms import Sum
 from autotune.study.drafting.touching import components
 from autotune.study.drafting.typedefs import as_written, members_spelt_out
+from autotune.study.drafting.vectors import of_components, pointer, widths_of
 from autotune.study.includes import defined_anyway, lines_with, names_asked, without_comments
 from autotune.study.scope import DEVICE_FACTS
 from autotune.study.types import SCALAR_TYPES, is_plain
@@ -69,8 +70,8 @@ class Proposal:
         """Why a kernel's work-group is a guess."""
         self.locals = {entry: self._local(entry) for entry in launched}
         self._leave_out_idle()
-        self.shapes = {entry: self._shapes(entry, tuned=False) for entry in launched}
         self.tuned = {entry: self._shapes(entry, tuned=True) for entry in launched}
+        self.shapes = {entry: self._shapes(entry, tuned=False) for entry in launched}
         self.shifts = set[str]().union(*(each.reading.shifts for each in self.shapes.values()))
         """Numbers that are bytes by which a place is shifted."""
 
@@ -125,12 +126,13 @@ class Proposal:
     def kind_of(self, one: KernelArgument) -> str:
         """Return the type of an argument's elements as the study names it: of several choices the one of its text."""
         told = one.type_name.removesuffix("*")
-        stated = self._stated.get(one.name, "")
+        stated = self.stated.get(one.name, "")
         usable = stated in self.choices or is_plain(stated)
         return stated if usable and self.choices.get(stated, stated) == told else self.kind(told)
 
     @cached_property
-    def _stated(self) -> dict[str, str]:
+    def stated(self) -> dict[str, str]:
+        """The types of arguments as the text has them, by name."""
         told = {entry: self.sketch.signatures[entry] for entry in self.launched}
         return as_written(told, self.sketch.source, {*self.choices})
 
@@ -198,9 +200,9 @@ class Proposal:
             for limit in reading.ends():
                 if limit.names <= self.parameters.keys() and not any(map(is_of_group, limit.names)):
                     found |= limit.names
+        found -= {*self.words, *widths_of(self, tuned=True).values()}
         for name in [name for name in self.parameters if name in found and self.parameters[name] > 0]:
-            if name not in self.words:
-                self.counts[name] = self.parameters.pop(name)
+            self.counts[name] = self.parameters.pop(name)
 
     # -- arguments --------------------------------------------------------------------------------
 
@@ -212,7 +214,11 @@ class Proposal:
                 before = found.get(one.name, one)
                 least = min(before.type_name, one.type_name, key=lambda kind: components(kind.removesuffix("*"))[1])
                 found[one.name] = replace(before, const=before.const and one.const, type_name=least)
-        return found
+        return {name: replace(one, type_name=of_components(self, one)) for name, one in found.items()}
+
+    def meant(self, type_name: str) -> str:
+        """Return the type that a name for one stands for by default."""
+        return self.choices.get(kind := self.kind(type_name.removesuffix("*")), kind)
 
     def _type_untyped(self) -> None:
         """Take what is only said to be `void *` for what it is cast to where it is read and written, if that is one."""
@@ -280,7 +286,8 @@ class Proposal:
         asked = {name for name in self.parameters if not self.is_idle(name)}
         try:  # words are put in as numbers, and so not met there
             words = reached(self.code.tokens(self.kept(tuned=True)), self.launched) | self.words.keys()
-            words = words.union(*(self.code.joined.get(word, ()) for word in words))
+            put_in = re.findall(r"#[ \t]*define[ \t]+(\w+)", self.text)  # of macros, as words and put together
+            words = words.union(*(self.code.joined.get(word, ()) for word in (*words, *put_in)))
             asked &= words | asked_by_directives(self.text) | asked_by_pragmas(self.text)
         except NotRead:
             pass
@@ -308,18 +315,20 @@ class Proposal:
     # -- indices ----------------------------------------------------------------------------------
 
     def _shapes(self, entry: str, *, tuned: bool) -> Shapes:
-        local = self.locals[entry]
+        local, each = self.locals[entry], dict[int, Sum]()
         if not tuned:
-            local = [by_default(extent, {**self.parameters, **self.extra}) for extent in local]
+            numbers = {**self.parameters, **self.extra}
+            local = [by_default(extent, numbers) for extent in local]
+            each = {a: Sum.of(int(by_default(str(n), numbers))) for a, n in self.tuned[entry].each.items()}
         given = [*self.parameters, *self.choices, *self.tasks, *self.counts, *self.extra]
-        taken = [*self.arguments, *given, *self.members.values()]
         members = set(self.members.values())
         return Shapes(
             self._reading(entry, tuned=tuned) or Reading(spread={0, 1, 2}),
             {name: name in members or self.is_small(name) for name in self.whole} | dict.fromkeys(self.counts, False),
             local,
-            taken,
+            {*self.arguments, *given, *members},
             self.made,
+            each,
         )
 
     def read_by_own_names(self, entry: str) -> Reading | None:
@@ -328,12 +337,12 @@ class Proposal:
 
     def _reading(self, entry: str, *, tuned: bool, own: Sequence[str] = ()) -> Reading | None:
         """Walk through a kernel: its parameters stay names where it is `tuned`, else stand for their defaults."""
-        kept = [*self.kept(tuned=tuned), *own]
+        kept, widths = [*self.kept(tuned=tuned), *own], widths_of(self, tuned=tuned)
         known = {name: name for name in (*self.whole, *kept)} | self.members
         called = self.sketch.called.get(entry, {})
         known |= {theirs: name for name, theirs in called.items() if name in known}
         pointers = {
-            called.get(one.name, one.name): self._pointer(one)
+            called.get(one.name, one.name): pointer(self, one, widths)
             for one in self.sketch.signatures[entry]
             if one.address != "private" or "image" in one.type_name
         }
@@ -341,16 +350,10 @@ class Proposal:
         if key not in self._readings:
             try:
                 functions = self.code.functions(kept)
-                self._readings[key] = read(functions, entry, pointers, known) if entry in functions else None
+                self._readings[key] = read(functions, entry, pointers, known, widths) if entry in functions else None
             except (NotRead, RecursionError):
                 self._readings[key] = None
         return self._readings[key]
-
-    def _pointer(self, one: KernelArgument) -> Pointer:
-        """Where a buffer begins, as a kernel sees it: of vectors, where the study has it of their components."""
-        kind, mine = (each.type_name.removesuffix("*") for each in (self.arguments[one.name], one))
-        of = self.choices.get(named := self.kind(kind), named)
-        return Pointer(one.name, Sum(), of, components(mine)[1] // components(kind)[1])
 
     def kept(self, *, tuned: bool) -> list[str]:
         """Return the macros that stay names as a kernel is read: its parameters only where it is `tuned`."""

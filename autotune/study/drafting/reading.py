@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from autotune.study.drafting.syntax import Tree, closing, split
-from autotune.study.drafting.terms import Sum, quotient
+from autotune.study.drafting.terms import Sum, quotient, undivided
 
+_MOST_GUARDS = 200
+"""So many guards are read: each place is held against all of them."""
 _MOST_ITEMS = 1024
 """More items in a work-group hardly any device takes."""
 
@@ -25,14 +27,14 @@ class Pointer(NamedTuple):
     name: str
     offset: Sum
     type_name: str = ""
-    width: int = 1
+    width: Sum = Sum.of(1)
     parts: int = 1
     seen: str = ""
     """The type that it is seen as, where it is cast."""
 
     def moved(self, by: Sum) -> Pointer:
         """So many of its elements farther."""
-        by = by * Sum.of(self.width) if self.parts == 1 else _part(by, self.parts)
+        by = undivided(by * self.width) if self.parts == 1 else _part(by, self.parts)
         return self._replace(offset=self.offset + by)
 
 
@@ -118,6 +120,8 @@ class Reading:
 
     def note_guard(self, varying: Sum, limit: Sum, turned_away: bool) -> None:
         """Note what a comparison with a limit tells where it lets variables pass, or where it turns them away."""
+        if len(self.guards) >= _MOST_GUARDS:
+            return
         self.guards.append((varying, limit))
         self.compared.append((varying, limit, turned_away))
 

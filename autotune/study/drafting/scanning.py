@@ -6,6 +6,7 @@ import re
 
 from autotune.devices import KernelArgument
 from autotune.identity import name_fault
+from autotune.study.drafting.syntax import is_type
 from autotune.study.includes import defined_anyway, without_comments
 
 _GUARDED = re.compile(
@@ -38,7 +39,7 @@ def number_of(text: str) -> int | None:
 
 
 def scanned(source: str) -> dict[str, tuple[KernelArgument, ...]]:
-    """Return what a text's kernels seem to take, where no compiler tells."""
+    """Return what a text's kernels seem to take, where no compiler tells; what has no name is called nothing."""
     found = {}
     for _, entry, arguments in KERNEL.findall(re.sub(r"(?m)^[ \t]*#.*$", "", without_comments(source))):
         parts = [part for part in re.split(r",(?![^()]*\))", arguments) if part.strip() not in ("", "void")]
@@ -52,7 +53,8 @@ def _scanned_argument(text: str) -> KernelArgument:
     access = next((word for word in words if word in ("read_only", "write_only", "read_write")), "")
     skipped = {"global", "constant", "local", "private", "const", "restrict", "volatile", "struct", access, "*"}
     left = [word for word in words if word not in skipped]
-    name, kind = (left[-1], " ".join(left[:-1])) if left else ("", "")
+    named = len(left) > 1 and not is_type(left[-1])
+    name, kind = (left[-1], " ".join(left[:-1])) if named else ("", " ".join(left))
     return KernelArgument(name, opencl_name(kind) + "*" * ("*" in words), address, access, "const" in words)
 
 

@@ -81,7 +81,7 @@ class Shapes(Launches):
                 continue
             if below is None or not factor.known or any(each < 0 for each in factor.terms.values()):
                 return None
-            total += factor * (below - 1)
+            total += factor * below - factor
         return undivided(self._named(total))
 
     def _from_zero(self, name: str) -> bool:

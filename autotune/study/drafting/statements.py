@@ -21,10 +21,16 @@ _FARTHEST = 4000
 
 
 def read(
-    functions: Mapping[str, Function], entry: str, pointers: Mapping[str, Pointer], known: Mapping[str, str]
+    functions: Mapping[str, Function],
+    entry: str,
+    pointers: Mapping[str, Pointer],
+    known: Mapping[str, str],
+    widths: Mapping[str, str],
 ) -> Reading:
-    """Return what is found in a kernel. `pointers`: its buffers and images; `known`: what names stand for."""
-    walk = _Walk(functions, known)
+    """Return what is found in a kernel. `pointers`: its buffers and images; `known`: what names stand for;
+    `widths`: see vectors.py.
+    """
+    walk = _Walk(functions, known, widths)
     function = functions[entry]
     given = {name: pointers[name] for name in function.takes if name in pointers}
     walk.takes = frozenset(function.takes)

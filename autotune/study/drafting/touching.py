@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from autotune.study.drafting.reading import Pointer
@@ -20,10 +20,12 @@ def is_understood(name: str) -> bool:
     return _UNDERSTOOD.match(name) is not None
 
 
-def touched(name: str, given: Sequence[Any]) -> Iterator[tuple[Pointer, Sum | tuple[Sum, ...] | None, str]]:
+def touched(
+    name: str, given: Sequence[Any], widths: Mapping[str, str]
+) -> Iterator[tuple[Pointer, Sum | tuple[Sum, ...] | None, str]]:
     """Yield what a function of OpenCL's uses: a pointer, the last place from there on, and how.
 
-    The place is a tuple of coordinates for an image, None where it is not known.
+    The place is a tuple of coordinates for an image, None where it is not known. `widths`: see vectors.py.
     """
     pointers = [each for each in given if isinstance(each, Pointer)]
     if found := re.fullmatch(r"(read|write)_image\w+", name):
@@ -35,9 +37,9 @@ def touched(name: str, given: Sequence[Any]) -> Iterator[tuple[Pointer, Sum | tu
     elif name.startswith(("atomic_", "atom_")) and pointers:
         yield pointers[0], Sum(), "both"
     elif (found := re.fullmatch(r"v(load|store)a?(?:_half)?(2|3|4|8|16)?(?:_\w+)?", name)) and pointers:
-        width = int(found[2] or 1)
+        width = Sum.of(widths.get(name) or int(found[2] or 1))
         at = next(iter(given[found[1] == "store" :]), None)  # behind what is stored
-        last = at * Sum.of(width) + (width - 1) if isinstance(at, Sum) else None
+        last = at * width + width - 1 if isinstance(at, Sum) else None
         yield pointers[0], last, "read" if found[1] == "load" else "write"
     elif name.startswith("async_work_group") and len(pointers) == 2:
         count = given[2] if len(given) > 2 and isinstance(given[2], Sum) and given[2].known else Sum.of(1)

@@ -77,6 +77,8 @@ class Uses:
         told = self._told(one.name, written=written, tuned=own)
         shape = told[0] if told else None
         if shape is not None and not own and (depends := self._defaults_in(one.name, written=written)):
+            if whole := self._in_whole_vectors(one.name, written=written):
+                return whole
             by_default = f"as {depends} {'have' if ' and ' in depends else 'has'} it by default"
             if written:  # of every configuration the same is compared
                 self.by_default[one.name] = f'"{", ".join(map(str, shape))}" {by_default}'
@@ -107,6 +109,19 @@ class Uses:
         told = [shapes.shape(name, written=written) for shapes in self._of.tuned.values()]
         mentioned = {word for shape in told for extent in shape or () for word in words(str(extent))}
         return " and ".join(sorted(mentioned & {*self._of.parameters, *self._of.extra}))
+
+    def _in_whole_vectors(self, name: str, *, written: bool) -> list[Sum]:
+        """The extents of an array where a parameter only says how far its last vector reaches: as far as the widest
+        does. Empty where more depends on parameters.
+        """
+        of = self._of
+        shape = self._told(name, written=written, tuned=True)[0]
+        for width, default in of.parameters.items():
+            for axis, extent in enumerate(shape):
+                length = extent.with_value(width, Sum.of(1))
+                if length.names and extent - length == Sum.of(width) - 1:
+                    shape[axis] = Sum.of(f"round_up({length}, {max(of.values(width, default)[0])})")
+        return [] if words(" ".join(map(str, shape))) & {*of.parameters, *of.extra} else shape
 
     def codes(self) -> set[str]:
         """Return the whole numbers that kernels take and only tell one thing from another by: they are no sizes."""

@@ -11,6 +11,7 @@ from autotune.study.drafting.reading import EXTENT, Function, Mention, Pointer, 
 from autotune.study.drafting.syntax import NotRead, Tree, changes, expression, folded, whole
 from autotune.study.drafting.terms import Sum, moved, quotient, remainder, with_ids
 from autotune.study.drafting.touching import bytes_of, is_understood, touched
+from autotune.study.drafting.vectors import elements
 
 IDS = {
     "get_global_id": "gid", "get_group_id": "wid", "get_local_id": "lid", "get_global_size": "gsz",
@@ -26,9 +27,9 @@ _DEEPEST = 5
 class Values(ABC):
     """Expressions within the scopes of a walk through statements."""
 
-    def __init__(self, functions: Mapping[str, Function], known: Mapping[str, str]) -> None:
+    def __init__(self, functions: Mapping[str, Function], known: Mapping[str, str], widths: Mapping[str, str]) -> None:
         self.found = Reading()
-        self._functions, self._known = functions, known
+        self._functions, self._known, self._widths = functions, known, widths
         self.takes: frozenset[str] = frozenset()
         """The names of the kernel's arguments."""
         self._scopes: list[dict[str, Any]] = [{}]
@@ -129,10 +130,9 @@ class Values(ABC):
     def _seen_as(self, value: Pointer, kind: str) -> Pointer:
         """A pointer as one to another type: so many elements of the argument's are one of it, or the other way."""
         mine, other = bytes_of(value.type_name), bytes_of(kind)
-        if kind == value.type_name:
-            return value._replace(width=1, parts=1, seen=kind)
-        if mine and other and max(mine, other) % min(mine, other) == 0:
-            return value._replace(width=max(other // mine, 1), parts=max(mine // other, 1), seen=kind)
+        if kind == value.type_name or (mine and other and max(mine, other) % min(mine, other) == 0):
+            width = elements(kind, value.type_name, self._widths)
+            return value._replace(width=width, parts=max(mine // (other or 1), 1), seen=kind)
         return value.moved(self._fresh("any"))._replace(seen=kind)
 
     def _of_member(self, _: str, parts: Any, bound: bool) -> Any:
@@ -157,7 +157,7 @@ class Values(ABC):
 
     def _at(self, base: Pointer, index: Any, kind: str = "read") -> Any:
         index = index if isinstance(index, Sum) else self._fresh("any")
-        place = with_ids(base.moved(index).offset + (base.width - 1))  # the last that is touched
+        place = with_ids(base.moved(index).offset + base.width - 1)  # the last that is touched
         self.found.seen.setdefault(base.name, set()).add(base.seen)
         self.found.mentions.append(Mention(base.name, (place,), kind))
         content = self._fresh(f"{base.name}@")
@@ -351,7 +351,7 @@ class Values(ABC):
 
     def _touched(self, name: str, given: Sequence[Any]) -> None:
         """Note what OpenCL's own functions read and write."""
-        for pointer, place, kind in touched(name, given):
+        for pointer, place, kind in touched(name, given, self._widths):
             if isinstance(place, tuple):
                 self.found.mentions.append(Mention(pointer.name, place, kind))
             else:

@@ -18,7 +18,7 @@ from autotune.study.drafting.sketch import Sketch, launched_of
 from autotune.study.drafting.typedefs import spelt_out
 from autotune.study.drafting.uses import Uses, is_real, is_whole
 from autotune.study.scope import GAP
-from autotune.study.types import SCALAR_TYPES, is_plain, scalar_type
+from autotune.study.types import SCALAR_TYPES, is_plain
 
 _GUESS = "guess"
 _MOST_OWN = 8
@@ -242,8 +242,6 @@ class _Writer:
             self._guess(f"{one.name} = {table}", "; ".join(said))
 
     def _buffer(self, one: KernelArgument, kind: str) -> None:
-        if kind != one.type_name.removesuffix("*") and is_plain(kind):  # of a typedef: count its components
-            kind = scalar_type(kind)[1]
         access, shape = self._uses.access(one), self._shapes.get(one.name)
         whole = is_whole(kind)
         if access in ("out", "inout"):
