@@ -551,40 +551,99 @@ def test_a_model_is_chosen_by_what_its_devices_have_in_common(monkeypatch: pytes
         roster.choose(NOWHERE, None)
 
 
+PASSED = Trial({"A": 1}, Outcome.OK, measurement=Measurement((5, 6)))
+
+
 @pytest.mark.parametrize(
     ("told", "said"),
     [
         (None, "another trial"),
-        (Trial({"A": 2}, Outcome.OK, measurement=Measurement((5,))), "another trial"),
-        (Trial({"A": 1}, Outcome.OK), "no time"),
-        (Trial({"A": 1}, Outcome.OK, measurement=Measurement(())), "no time"),
-        (Trial({"A": 1}, Outcome.OK, measurement=Measurement((-5, 5))), "times that none can be"),
-        (Trial({"A": 1}, Outcome.OK, measurement=Measurement((0, 0))), "times that none can be"),
+        (replace(PASSED, configuration={"A": 2}), "another trial"),
+        (replace(PASSED, configuration=["A"]), "AttributeError"),
+        (replace(PASSED, measurement=None), "no time"),
+        (replace(PASSED, measurement=Measurement(())), "no time"),
+        (replace(PASSED, measurement=Measurement((-5, 5))), "samples_ns.0: Input should be greater than or equal to 0"),
+        (replace(PASSED, measurement=Measurement((0, 0))), "samples_ns: no kernel runs in no time"),
+        (replace(PASSED, measurement=Measurement((math.nan,))), "ValueError: cannot convert float NaN"),
+        (replace(PASSED, measurement="fast"), "AttributeError"),
+        (replace(PASSED, outcome=Outcome.LOST), "a trial that has not ended"),
+        (replace(PASSED, outcome="fine"), "outcome: "),
+        (replace(PASSED, reason=5), "AttributeError"),
+        (replace(PASSED, build_s=math.nan), "build_s: "),
+        (replace(PASSED, started="yesterday"), "AttributeError"),
+        (replace(PASSED, environment={"x": [1]}), "environment.x"),
+        (replace(PASSED, environment={"x": 2**70, "y": object()}), "TypeError"),
+        (replace(PASSED, made={"options": []}), "made: is not options, launches"),
+        (replace(PASSED, origin={"file": "x"}), "origin: is not format, file and entry"),
     ],
 )
-def test_what_no_worker_can_have_measured_is_refused(told: object, said: str) -> None:
-    with pytest.raises(WorkerError, match=said):
-        failures.require_trial(told, {"A": 1})
-    answer = {"worker": "tcp://1", "trial": told}
-    assert set(failures.vetted(answer, "trial", failures.require_trial, {"A": 1})) == {"worker", "refused"}
+def test_what_no_worker_can_have_measured_is_refused(told: Any, said: str) -> None:
+    answer = failures.vetted({"worker": "tcp://1", "trial": told}, "trial", failures.believed_trial, {"A": 1})
+    assert set(answer) == {"worker", "refused"}
+    refusal = failures.heard(answer, "gpu1")
+    assert str(refusal).startswith("gpu1: it answered what cannot be believed: ")
+    assert said in refusal.what
 
 
 @pytest.mark.parametrize(
     "told",
-    [None, [1], [None, None], [Measurement((-5,))], [Measurement(())], [Trial({"A": 2}, Outcome.CRASH)]],
-)
+    [
+        None, [1], [None, None], [Measurement((-5,))], [Measurement(())], [Measurement((5,), verified_runs="x")],
+        [Measurement((5,), throttled=[1])], [Trial({"A": 2}, Outcome.CRASH)],
+    ],
+)  # fmt: skip
 def test_an_answer_that_is_none_to_the_finalists_is_refused(told: object) -> None:
     answer = {"worker": "tcp://1", "times": told}
-    assert set(failures.vetted(answer, "times", failures.require_retimed, [{"A": 1}])) == {"worker", "refused"}
+    assert set(failures.vetted(answer, "times", failures.believed_times, [{"A": 1}])) == {"worker", "refused"}
+
+
+@pytest.mark.parametrize("told", [None, {}, {"kind": "SetupError"}, {"kind": [], "what": "x", "where": "", "hint": ""}])
+def test_a_refusal_that_is_none_leaves_its_worker_out_all_the_same(told: object) -> None:
+    answer = failures.vetted({"worker": "tcp://1", "refused": told}, "trial", failures.believed_trial, {"A": 1})
+    assert "cannot be believed" in str(failures.heard(answer, "gpu1"))
+
+
+@pytest.mark.parametrize("told", [None, "x", [1], {}, {"trial": PASSED}, {"worker": [], "trial": PASSED}])
+def test_an_answer_that_is_nobody_s_is_no_answer(told: object) -> None:
+    with pytest.raises(WorkerError, match="a worker answers what none of autotune does; install the same"):
+        failures.signed(told)
 
 
 def test_what_a_worker_may_have_measured_is_believed() -> None:
-    passed = Trial({"A": 1}, Outcome.OK, measurement=Measurement((5, 6)))
     hopeless = Trial({"A": 1}, Outcome.STOPPED, measurement=Measurement((), (9, 9)))  # which no timing gives
-    for told in (passed, hopeless, Trial({"A": 1}, Outcome.CRASH)):
-        assert failures.vetted({"trial": told}, "trial", failures.require_trial, {"A": 1}) == {"trial": told}
-    again = {"times": [Measurement((5,)), None, Trial({"A": 1}, Outcome.CRASH)]}
-    assert failures.vetted(again, "times", failures.require_retimed, [{"A": 1}] * 3) == again
+    for told in (PASSED, hopeless, Trial({"A": 1}, Outcome.CRASH, "\x1b[2J")):
+        assert failures.believed_trial(told, {"A": 1}) == told
+    again = [Measurement((5,), verified_runs=30, throttled="hw"), None, Trial({"A": 1}, Outcome.CRASH)]
+    believed = failures.believed_times(again, [{"A": 1}] * 3)
+    assert believed == again
+    assert (believed[0].verified_runs, believed[0].throttled) == (30, "hw")
+
+
+def test_of_a_trial_only_what_its_worker_knows_is_believed() -> None:
+    foreign = {"format": "t1", "file": "x", "entry": "y"}
+    more = replace(PASSED, configuration={"A": 1.0}, origin=foreign, generation=7, retimed=Measurement((1,)))
+    believed = failures.believed_trial(replace(more, device_index=9, reason="\udcff"), {"A": 1})
+    assert believed == replace(PASSED, reason="?")
+    assert type(believed.configuration["A"]) is int
+    assert believed.generation == 0
+
+
+@pytest.mark.parametrize(
+    ("told", "line"),
+    [
+        (None, "a worker answers what none of autotune does"),
+        ({"worker": "sim://0", "trial": PASSED}, "simulated: it answered what cannot be believed: another trial"),
+        ({"worker": "sim://0", "refused": 5}, "simulated: it answered what cannot be believed: TypeError"),
+    ],
+)
+def test_an_answer_that_none_gives_ends_the_search_in_a_line(
+    problem: Problem, said: Said, told: object, line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Playing, "_end", lambda self, worker, answer, _: answer.set(told))
+    with Playing(1).evaluator(problem, said) as evaluator:
+        evaluator.submit(CONFIGURATIONS[0])
+        with pytest.raises(WorkerError, match=line):
+            evaluator.collect(30)
 
 
 def test_an_error_in_a_late_callback_is_for_who_debugs(
