@@ -8,7 +8,10 @@ import math
 import os
 import platform
 import socket
+import struct
+import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -431,6 +434,14 @@ def test_pieces_make_a_file_in_their_order_and_only_what_was_packed_is_laid(tmp_
     assert depot.lacks([digest, other]) == [digest, other]
 
 
+def test_what_has_no_room_leaves_it_to_others(tmp_path: Path) -> None:
+    depot, digest = Depot(tmp_path), hashlib.sha256(b"abcd").hexdigest()
+    (tmp_path / f"{digest}.part").symlink_to("/dev/full")
+    with pytest.raises(SetupError, match="No space left on device; make room, or set TMPDIR to a folder that has it"):
+        depot.put(digest, 0, b"abcd", 4)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_file_that_is_cut_short_meanwhile_is_said(tmp_path: Path) -> None:
     carried, file = Luggage(), tmp_path / "a.npy"
     file.write_bytes(b"abcd")
@@ -495,6 +506,28 @@ def test_who_does_not_connect_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch
         said = refused(name)
         assert said.startswith(f"tcp://{name}:8786: no machine is known here as {name} (")
         assert said.endswith("); mend the name, or write its number")
+
+
+WEB = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"
+FRAME = struct.pack("<QQQ", 19, 1, 3) + b"\xc1\xc1\xc1"  # of Dask's, with what is no message: it logs a traceback
+
+
+@pytest.mark.parametrize("sent", [WEB, FRAME], ids=["web", "frame"])
+def test_what_answers_in_another_language_is_said_in_a_line(sent: bytes, capfd: pytest.CaptureFixture[str]) -> None:
+    def answer() -> None:
+        with suppress(OSError):  # the end
+            while True:
+                connection, _ = stranger.accept()
+                with connection, suppress(OSError):
+                    connection.sendall(sent)
+                    connection.recv(1)
+
+    with socket.create_server(("127.0.0.1", 0)) as stranger:
+        threading.Thread(target=answer, daemon=True).start()
+        said = refused(f"tcp://127.0.0.1:{stranger.getsockname()[1]}")
+        stranger.shutdown(socket.SHUT_RDWR)
+    assert ": no scheduler answers (what comes is not Dask's: " in said
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize(

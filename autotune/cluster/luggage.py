@@ -145,10 +145,14 @@ class Depot:
             return nbytes
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         part = place.with_suffix(".part")
-        with part.open("ab") as file:
-            if file.tell() == begin:
-                file.write(data)
-            there = file.tell()
+        try:
+            with part.open("ab") as file:
+                if file.tell() == begin:
+                    file.write(data)
+                there = file.tell()
+        except OSError:  # what has no room leaves it to others
+            part.unlink(missing_ok=True)
+            raise
         if there >= nbytes:
             part.rename(place)
         return there
