@@ -36,7 +36,7 @@ import dask.config
 import distributed  # noqa: F401  (which sets its defaults)
 
 from autotune import __version__, cluster
-from autotune.cluster import address, claims, failures, flights, roster, travel
+from autotune.cluster import address, claims, failures, flights, luggage, roster, travel
 from autotune.cluster.address import Address, connect
 from autotune.cluster.anchor import Anchors
 from autotune.cluster.luggage import Depot, Item, Luggage
@@ -434,6 +434,24 @@ def test_pieces_make_a_file_in_their_order_and_only_what_was_packed_is_laid(tmp_
     assert depot.lacks([digest, other]) == [digest, other]
 
 
+def test_what_is_put_in_the_place_of_a_file_that_was_checked_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    depot, hashing = Depot(tmp_path / "depot"), luggage._digest
+    place = tmp_path / "depot" / put(depot, b"data")
+
+    def swapped(content: bytes | Path) -> str:
+        found = hashing(content)
+        place.write_bytes(b"else")
+        return found
+
+    monkeypatch.setattr(luggage, "_digest", swapped)
+    assert depot.read(place.name) == b"data"
+    place.write_bytes(b"data")
+    depot.lay([Item("0/a.py", place.name)], tmp_path / "study")
+    assert (tmp_path / "study" / "0" / "a.py").read_bytes() == b"data"
+
+
 def test_what_has_no_room_leaves_it_to_others(tmp_path: Path) -> None:
     depot, digest = Depot(tmp_path), hashlib.sha256(b"abcd").hexdigest()
     (tmp_path / f"{digest}.part").symlink_to("/dev/full")
@@ -526,7 +544,7 @@ def test_what_answers_in_another_language_is_said_in_a_line(sent: bytes, capfd: 
         threading.Thread(target=answer, daemon=True).start()
         said = refused(f"tcp://127.0.0.1:{stranger.getsockname()[1]}")
         stranger.shutdown(socket.SHUT_RDWR)
-    assert ": no scheduler answers (what comes is not Dask's: " in said
+    assert ": no scheduler answers (what comes is no scheduler's: " in said
     assert capfd.readouterr().err == ""
 
 

@@ -205,8 +205,8 @@ def _away(address: Address, error: Exception) -> SchedulerAway:
     """Return what to say where connecting failed: refused, no route, a stranger's protocol, a certificate."""
     root = _root(error)
     said = getattr(root, "strerror", None) or next((part for part in reversed(str(root).splitlines()) if part), "")
-    if not isinstance(root, OSError):  # what reading it raised: of a web server's, that so much memory is not there
-        said = f"what comes is not Dask's: {type(root).__name__}"
+    if not isinstance(root, OSError):  # what reading it raised: of a web server's, that there is not so much memory
+        said = f"what comes is no scheduler's: {type(root).__name__}"
     reason = " ".join(said.split())[:200] or ("silence" if isinstance(root, TimeoutError) else type(root).__name__)
     return SchedulerAway(f"no scheduler answers ({reason})", where=str(address), hint=_cure(address, error, root))
 
