@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import re
 import threading
+import tracemalloc
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -203,6 +205,36 @@ def test_a_list_is_no_table_and_a_table_no_list(ask: Callable[[Server], Any]) ->
 def test_an_error_of_any_depth_is_one_line() -> None:
     with server((400, {}, b'{"a":' + b"[" * 100_000)) as fake, pytest.raises(ServerRefuses, match="answers 400"):
         Server(fake.url).home()
+
+
+@pytest.mark.parametrize("size", [b"-1", b"-5"])
+def test_a_chunk_of_less_than_nothing_is_not_read_without_end(size: bytes) -> None:
+    with server((200, {"Transfer-Encoding": "chunked"}, size + b"\r\n" + END)) as fake:
+        for ask in (Server.home, lambda asked: list(asked._http.stream("/", ""))):
+            with pytest.raises(ServerAway, match="does not answer: what it answers has no length"):
+                ask(Server(fake.url))
+
+
+def test_a_status_of_any_length_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def says(*_: object) -> None:
+        raise http.client.BadStatusLine("\x1b" * 60_000)
+
+    monkeypatch.setattr(transport.Transport, "_sent", says)
+    with pytest.raises(ServerAway) as error:
+        Server("http://127.0.0.1:1").home()
+    assert str(error.value).isprintable()
+    assert len(str(error.value)) < 400
+
+
+def test_of_an_event_nothing_is_kept_but_what_is_read() -> None:
+    sent = b"".join(b"field-%d: x\n" % number for number in range(50_000))
+    with server((200, {}, sent + b"retry: 5\n" + END.replace(b"id: ", b"retry: 5\nid: "))) as fake:
+        tracemalloc.start()
+        try:
+            assert [event[:2] for event in Server(fake.url)._http.stream("/", "")] == [("e:2", "end")]
+            assert tracemalloc.get_traced_memory()[1] < 3 * 2**20
+        finally:
+            tracemalloc.stop()
 
 
 def test_events_that_never_begin_are_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:

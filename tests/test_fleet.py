@@ -8,7 +8,10 @@ import math
 import os
 import platform
 import socket
+import struct
+import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -33,7 +36,7 @@ import dask.config
 import distributed  # noqa: F401  (which sets its defaults)
 
 from autotune import __version__, cluster
-from autotune.cluster import address, claims, failures, flights, roster, travel
+from autotune.cluster import address, claims, failures, flights, luggage, roster, travel
 from autotune.cluster.address import Address, connect
 from autotune.cluster.anchor import Anchors
 from autotune.cluster.luggage import Depot, Item, Luggage
@@ -431,6 +434,32 @@ def test_pieces_make_a_file_in_their_order_and_only_what_was_packed_is_laid(tmp_
     assert depot.lacks([digest, other]) == [digest, other]
 
 
+def test_what_is_put_in_the_place_of_a_file_that_was_checked_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    depot, hashing = Depot(tmp_path / "depot"), luggage._digest
+    place = tmp_path / "depot" / put(depot, b"data")
+
+    def swapped(content: bytes | Path) -> str:
+        found = hashing(content)
+        place.write_bytes(b"else")
+        return found
+
+    monkeypatch.setattr(luggage, "_digest", swapped)
+    assert depot.read(place.name) == b"data"
+    place.write_bytes(b"data")
+    depot.lay([Item("0/a.py", place.name)], tmp_path / "study")
+    assert (tmp_path / "study" / "0" / "a.py").read_bytes() == b"data"
+
+
+def test_what_has_no_room_leaves_it_to_others(tmp_path: Path) -> None:
+    depot, digest = Depot(tmp_path), hashlib.sha256(b"abcd").hexdigest()
+    (tmp_path / f"{digest}.part").symlink_to("/dev/full")
+    with pytest.raises(SetupError, match="No space left on device; make room, or set TMPDIR to a folder that has it"):
+        depot.put(digest, 0, b"abcd", 4)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_file_that_is_cut_short_meanwhile_is_said(tmp_path: Path) -> None:
     carried, file = Luggage(), tmp_path / "a.npy"
     file.write_bytes(b"abcd")
@@ -497,6 +526,28 @@ def test_who_does_not_connect_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch
         assert said.endswith("); mend the name, or write its number")
 
 
+WEB = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"
+FRAME = struct.pack("<QQQ", 19, 1, 3) + b"\xc1\xc1\xc1"  # of Dask's, with what is no message: it logs a traceback
+
+
+@pytest.mark.parametrize("sent", [WEB, FRAME], ids=["web", "frame"])
+def test_what_answers_in_another_language_is_said_in_a_line(sent: bytes, capfd: pytest.CaptureFixture[str]) -> None:
+    def answer() -> None:
+        with suppress(OSError):  # the end
+            while True:
+                connection, _ = stranger.accept()
+                with connection, suppress(OSError):
+                    connection.sendall(sent)
+                    connection.recv(1)
+
+    with socket.create_server(("127.0.0.1", 0)) as stranger:
+        threading.Thread(target=answer, daemon=True).start()
+        said = refused(f"tcp://127.0.0.1:{stranger.getsockname()[1]}")
+        stranger.shutdown(socket.SHUT_RDWR)
+    assert ": no scheduler answers (what comes is no scheduler's: " in said
+    assert capfd.readouterr().err == ""
+
+
 @pytest.mark.parametrize(
     "typed", ["", "http://head", "head:0", "head:99999", "a b", "tcp://head:8786;rm", "inproc://1"]
 )
@@ -551,40 +602,99 @@ def test_a_model_is_chosen_by_what_its_devices_have_in_common(monkeypatch: pytes
         roster.choose(NOWHERE, None)
 
 
+PASSED = Trial({"A": 1}, Outcome.OK, measurement=Measurement((5, 6)))
+
+
 @pytest.mark.parametrize(
     ("told", "said"),
     [
         (None, "another trial"),
-        (Trial({"A": 2}, Outcome.OK, measurement=Measurement((5,))), "another trial"),
-        (Trial({"A": 1}, Outcome.OK), "no time"),
-        (Trial({"A": 1}, Outcome.OK, measurement=Measurement(())), "no time"),
-        (Trial({"A": 1}, Outcome.OK, measurement=Measurement((-5, 5))), "times that none can be"),
-        (Trial({"A": 1}, Outcome.OK, measurement=Measurement((0, 0))), "times that none can be"),
+        (replace(PASSED, configuration={"A": 2}), "another trial"),
+        (replace(PASSED, configuration=["A"]), "AttributeError"),
+        (replace(PASSED, measurement=None), "no time"),
+        (replace(PASSED, measurement=Measurement(())), "no time"),
+        (replace(PASSED, measurement=Measurement((-5, 5))), "samples_ns.0: Input should be greater than or equal to 0"),
+        (replace(PASSED, measurement=Measurement((0, 0))), "samples_ns: no kernel runs in no time"),
+        (replace(PASSED, measurement=Measurement((math.nan,))), "ValueError: cannot convert float NaN"),
+        (replace(PASSED, measurement="fast"), "AttributeError"),
+        (replace(PASSED, outcome=Outcome.LOST), "a trial that has not ended"),
+        (replace(PASSED, outcome="fine"), "outcome: "),
+        (replace(PASSED, reason=5), "AttributeError"),
+        (replace(PASSED, build_s=math.nan), "build_s: "),
+        (replace(PASSED, started="yesterday"), "AttributeError"),
+        (replace(PASSED, environment={"x": [1]}), "environment.x"),
+        (replace(PASSED, environment={"x": 2**70, "y": object()}), "TypeError"),
+        (replace(PASSED, made={"options": []}), "made: is not options, launches"),
+        (replace(PASSED, origin={"file": "x"}), "origin: is not format, file and entry"),
     ],
 )
-def test_what_no_worker_can_have_measured_is_refused(told: object, said: str) -> None:
-    with pytest.raises(WorkerError, match=said):
-        failures.require_trial(told, {"A": 1})
-    answer = {"worker": "tcp://1", "trial": told}
-    assert set(failures.vetted(answer, "trial", failures.require_trial, {"A": 1})) == {"worker", "refused"}
+def test_what_no_worker_can_have_measured_is_refused(told: Any, said: str) -> None:
+    answer = failures.vetted({"worker": "tcp://1", "trial": told}, "trial", failures.believed_trial, {"A": 1})
+    assert set(answer) == {"worker", "refused"}
+    refusal = failures.heard(answer, "gpu1")
+    assert str(refusal).startswith("gpu1: it answered what cannot be believed: ")
+    assert said in refusal.what
 
 
 @pytest.mark.parametrize(
     "told",
-    [None, [1], [None, None], [Measurement((-5,))], [Measurement(())], [Trial({"A": 2}, Outcome.CRASH)]],
-)
+    [
+        None, [1], [None, None], [Measurement((-5,))], [Measurement(())], [Measurement((5,), verified_runs="x")],
+        [Measurement((5,), throttled=[1])], [Trial({"A": 2}, Outcome.CRASH)],
+    ],
+)  # fmt: skip
 def test_an_answer_that_is_none_to_the_finalists_is_refused(told: object) -> None:
     answer = {"worker": "tcp://1", "times": told}
-    assert set(failures.vetted(answer, "times", failures.require_retimed, [{"A": 1}])) == {"worker", "refused"}
+    assert set(failures.vetted(answer, "times", failures.believed_times, [{"A": 1}])) == {"worker", "refused"}
+
+
+@pytest.mark.parametrize("told", [None, {}, {"kind": "SetupError"}, {"kind": [], "what": "x", "where": "", "hint": ""}])
+def test_a_refusal_that_is_none_leaves_its_worker_out_all_the_same(told: object) -> None:
+    answer = failures.vetted({"worker": "tcp://1", "refused": told}, "trial", failures.believed_trial, {"A": 1})
+    assert "cannot be believed" in str(failures.heard(answer, "gpu1"))
+
+
+@pytest.mark.parametrize("told", [None, "x", [1], {}, {"trial": PASSED}, {"worker": [], "trial": PASSED}])
+def test_an_answer_that_is_nobody_s_is_no_answer(told: object) -> None:
+    with pytest.raises(WorkerError, match="a worker answers what none of autotune does; install the same"):
+        failures.signed(told)
 
 
 def test_what_a_worker_may_have_measured_is_believed() -> None:
-    passed = Trial({"A": 1}, Outcome.OK, measurement=Measurement((5, 6)))
     hopeless = Trial({"A": 1}, Outcome.STOPPED, measurement=Measurement((), (9, 9)))  # which no timing gives
-    for told in (passed, hopeless, Trial({"A": 1}, Outcome.CRASH)):
-        assert failures.vetted({"trial": told}, "trial", failures.require_trial, {"A": 1}) == {"trial": told}
-    again = {"times": [Measurement((5,)), None, Trial({"A": 1}, Outcome.CRASH)]}
-    assert failures.vetted(again, "times", failures.require_retimed, [{"A": 1}] * 3) == again
+    for told in (PASSED, hopeless, Trial({"A": 1}, Outcome.CRASH, "\x1b[2J")):
+        assert failures.believed_trial(told, {"A": 1}) == told
+    again = [Measurement((5,), verified_runs=30, throttled="hw"), None, Trial({"A": 1}, Outcome.CRASH)]
+    believed = failures.believed_times(again, [{"A": 1}] * 3)
+    assert believed == again
+    assert (believed[0].verified_runs, believed[0].throttled) == (30, "hw")
+
+
+def test_of_a_trial_only_what_its_worker_knows_is_believed() -> None:
+    foreign = {"format": "t1", "file": "x", "entry": "y"}
+    more = replace(PASSED, configuration={"A": 1.0}, origin=foreign, generation=7, retimed=Measurement((1,)))
+    believed = failures.believed_trial(replace(more, device_index=9, reason="\udcff"), {"A": 1})
+    assert believed == replace(PASSED, reason="?")
+    assert type(believed.configuration["A"]) is int
+    assert believed.generation == 0
+
+
+@pytest.mark.parametrize(
+    ("told", "line"),
+    [
+        (None, "a worker answers what none of autotune does"),
+        ({"worker": "sim://0", "trial": PASSED}, "simulated: it answered what cannot be believed: another trial"),
+        ({"worker": "sim://0", "refused": 5}, "simulated: it answered what cannot be believed: TypeError"),
+    ],
+)
+def test_an_answer_that_none_gives_ends_the_search_in_a_line(
+    problem: Problem, said: Said, told: object, line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Playing, "_end", lambda self, worker, answer, _: answer.set(told))
+    with Playing(1).evaluator(problem, said) as evaluator:
+        evaluator.submit(CONFIGURATIONS[0])
+        with pytest.raises(WorkerError, match=line):
+            evaluator.collect(30)
 
 
 def test_an_error_in_a_late_callback_is_for_who_debugs(

@@ -99,7 +99,7 @@ class Address:
 
 
 def require_distributed() -> None:
-    """Raise SetupError where the extra is not installed; keep Dask from talking to the terminal."""
+    """Raise SetupError where the extra is not installed; `hush` Dask."""
     if find_spec("distributed") is None:
         raise SetupError(
             "a cluster needs dask.distributed, which is not installed",
@@ -108,9 +108,14 @@ def require_distributed() -> None:
     import distributed.versions
 
     warnings.filterwarnings("ignore", category=distributed.versions.VersionMismatchWarning)  # refused in a line
+    hush()
+
+
+def hush() -> None:
+    """Keep Dask from talking to this process's terminal: even what it cannot read, it prints with its traceback."""
     if os.environ.get("AUTOTUNE_LOG", "").lower() != "debug":
         for name in ("distributed", "distributed.client", "tornado"):
-            logging.getLogger(name).setLevel(logging.CRITICAL)
+            logging.getLogger(name).setLevel(logging.CRITICAL + 1)
 
 
 def keep_quiet() -> None:
@@ -200,6 +205,8 @@ def _away(address: Address, error: Exception) -> SchedulerAway:
     """Return what to say where connecting failed: refused, no route, a stranger's protocol, a certificate."""
     root = _root(error)
     said = getattr(root, "strerror", None) or next((part for part in reversed(str(root).splitlines()) if part), "")
+    if not isinstance(root, OSError):  # what reading it raised: of a web server's, that there is not so much memory
+        said = f"what comes is no scheduler's: {type(root).__name__}"
     reason = " ".join(said.split())[:200] or ("silence" if isinstance(root, TimeoutError) else type(root).__name__)
     return SchedulerAway(f"no scheduler answers ({reason})", where=str(address), hint=_cure(address, error, root))
 

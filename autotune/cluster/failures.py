@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from autotune import errors
-from autotune.errors import AutotuneError, WorkerError
-from autotune.model import Configuration, Measurement, Outcome, Trial, identity
+from autotune import errors, store
+from autotune.errors import AutotuneError, StoreError, WorkerError
+from autotune.model import Configuration, Measurement, Outcome, Trial, identity, with_retiming
+from autotune.store import UNSOUND
 
 
 def refused(error: AutotuneError) -> dict[str, Any]:
@@ -18,56 +20,68 @@ def refused(error: AutotuneError) -> dict[str, Any]:
 
 
 def heard(answer: Mapping[str, Any], place: str) -> AutotuneError:
-    """Return the error that the answer tells, as happened at a place."""
+    """Return the error that the answer tells, as happened at a place. May raise one of UNSOUND."""
     told = answer["refused"]
-    kind = getattr(errors, told["kind"], WorkerError)
+    what, where, hint, detail = (str(told[name]) for name in ("what", "where", "hint", "detail"))
+    kind = getattr(errors, str(told["kind"]), WorkerError)
     if not (isinstance(kind, type) and issubclass(kind, AutotuneError)):
         kind = WorkerError
-    where = f"{place}: {told['where']}" if told["where"] else place
-    error: AutotuneError = kind(told["what"], where=where, hint=told["hint"], detail=told["detail"])
+    error: AutotuneError = kind(what, where=f"{place}: {where}" if where else place, hint=hint, detail=detail)
     return error
 
 
-def vetted(
-    answer: Mapping[str, Any], name: str, require: Callable[[object, Any], None], asked: Any
-) -> Mapping[str, Any]:
-    """Return a worker's answer; where what it told under this name cannot be, as that of one that refuses."""
-    try:
-        if name in answer:
-            require(answer[name], asked)
-    except WorkerError as error:
-        return {"worker": answer.get("worker", ""), **refused(error)}
+def signed(answer: Any) -> Mapping[str, Any]:
+    """Return what a worker answered. Raises WorkerError where it does not say who answers: it is none of ours."""
+    if not isinstance(answer, Mapping) or not isinstance(answer.get("worker"), str):
+        raise WorkerError("a worker answers what none of autotune does", hint="install the same on every machine")
     return answer
 
 
-def require_trial(told: object, configuration: Configuration) -> None:
-    """Raise WorkerError where what a worker told is no trial of a configuration that can be stored."""
+def vetted(answer: Mapping[str, Any], name: str, believed: Callable[[Any, Any], Any], asked: Any) -> Mapping[str, Any]:
+    """Return a worker's answer with what it told under this name as it is believed; where none can be, as refused."""
+    try:
+        if "refused" in answer:
+            heard(answer, "")
+        return {**answer, name: believed(answer[name], asked)} if name in answer else answer
+    except (StoreError, WorkerError) as error:
+        wrong = error.what
+    except UNSOUND as error:
+        wrong = f"{type(error).__name__}: {error}"
+    hint = "look at that machine's clock and driver, and install the same version there"
+    return {
+        **refused(WorkerError(f"it answered what cannot be believed: {wrong}", hint=hint)),
+        "worker": answer["worker"],
+    }
+
+
+def believed_trial(told: Any, configuration: Configuration) -> Trial:
+    """Return the trial of a configuration that a worker told, as it can be stored and read again.
+
+    Raises WorkerError, StoreError or one of UNSOUND for what is none.
+    """
     if not isinstance(told, Trial) or identity(told.configuration) != identity(configuration):
-        raise WorkerError("it answered with another trial than it was asked for")
-    if told.outcome is Outcome.OK and not (told.measurement and told.measurement.samples_ns):
-        raise WorkerError("it told no time of a trial that passed")
-    if told.measurement is not None:  # of one that was stopped early the store takes one without samples
-        _require_times(told.measurement)
+        raise WorkerError("another trial than it was asked for")
+    found = store.entered(told)
+    if not found.outcome.ended:
+        raise WorkerError("a trial that has not ended")
+    if found.outcome is Outcome.OK and not (found.measurement and found.measurement.samples_ns):
+        raise WorkerError("no time of a trial that passed")
+    return replace(found, configuration=configuration, device_index=None, origin=None)
 
 
-def require_retimed(told: object, configurations: Sequence[Configuration]) -> None:
-    """Raise WorkerError where what a worker told is no answer for each of the finalists."""
+def believed_times(told: Any, configurations: Sequence[Configuration]) -> list[Measurement | Trial | None]:
+    """Return what a worker told of each of the finalists. Raises as `believed_trial`."""
     if not isinstance(told, list | tuple) or len(told) != len(configurations):
-        raise WorkerError("it told other finalists' times than it was asked for")
-    for one, configuration in zip(told, configurations, strict=True):
-        if isinstance(one, Measurement):
-            if not one.samples_ns:
-                raise WorkerError("it told no time of a finalist")
-            _require_times(one)
-        elif one is not None:
-            require_trial(one, configuration)
+        raise WorkerError("other finalists' times than it was asked for")
+    return [_retimed(one, configuration) for one, configuration in zip(told, configurations, strict=True)]
 
 
-def _require_times(told: Measurement) -> None:
-    """Raise WorkerError for times that none can be, as of a broken clock: stored, they would damage a database."""
-    times = (*told.samples_ns, *told.warmup_ns)
-    if not all(isinstance(ns, int) and 0 <= ns < 2**63 for ns in times) or told.median_ns <= 0:
-        raise WorkerError("it told times that none can be", hint="look at that machine's clock and driver")
+def _retimed(told: Any, configuration: Configuration) -> Measurement | Trial | None:
+    if not isinstance(told, Measurement):
+        return None if told is None else believed_trial(told, configuration)
+    facts = with_retiming({}, told)  # which are kept among those of its trial
+    found = believed_trial(Trial(configuration, Outcome.OK, measurement=told, environment=facts), configuration)
+    return replace(found.latest, verified_runs=found.verified_runs, throttled=found.throttled)
 
 
 def lost() -> tuple[type[BaseException], ...]:

@@ -18,7 +18,7 @@ from typing import Any
 from autotune.cluster import tasks
 from autotune.cluster.anchor import LEAST, Anchors
 from autotune.cluster.claims import Claims, Member
-from autotune.cluster.failures import heard, lost, require_retimed, require_trial, vetted
+from autotune.cluster.failures import believed_times, believed_trial, heard, lost, signed, vetted
 from autotune.errors import AutotuneError, WorkerError
 from autotune.model import Configuration, Identity, Measurement, Outcome, Trial, identity
 
@@ -129,7 +129,7 @@ class Flights:
             answer = await self._ask(self._finale, tasks.retime, request, **where)
             if isinstance(answer, AutotuneError):
                 raise answer
-            answer = vetted(answer, "times", require_retimed, configurations)
+            answer = vetted(answer, "times", believed_times, configurations)
             if "times" in answer:
                 self._judge = answer["worker"]
                 return list(answer["times"])
@@ -144,7 +144,7 @@ class Flights:
             if isinstance(answer, AutotuneError):
                 self._land(flight, self._crashed(flight, str(answer)))
                 return
-            answer = vetted(answer, "trial", require_trial, flight.configuration)
+            answer = vetted(answer, "trial", believed_trial, flight.configuration)
             if "trial" in answer:
                 self._land(flight, self._noted(answer))
                 return
@@ -153,8 +153,8 @@ class Flights:
     def _ended(self, task: asyncio.Task[None]) -> None:
         """Say what went wrong here: unsaid, the search would wait for ever."""
         if not task.cancelled() and (error := task.exception()) is not None:
-            detail = "".join(traceback.format_exception(error))
-            self._deliver(WorkerError(f"a trial was lost here: {type(error).__name__}: {error}", detail=detail))
+            what, detail = f"a trial was lost here: {type(error).__name__}: {error}", traceback.format_exception(error)
+            self._deliver(error if isinstance(error, AutotuneError) else WorkerError(what, detail="".join(detail)))
 
     async def _ask(self, flight: Flight, task: Any, request: Mapping[str, Any], **where: Any) -> Any:
         """Return the answer to a request: empty where it was lost, an error where it took too many workers down."""
@@ -169,7 +169,7 @@ class Flights:
         try:
             future = client.submit(task, pickle.dumps(known), key=key, pure=False, **where)
             flight.future, flight.waiting = future, asyncio.ensure_future(_result(future))
-            return await flight.waiting
+            return signed(await flight.waiting)
         except KilledWorker as error:
             return WorkerError(f"lost with {error.allowed_failures + 1} workers of the cluster, one after the other")
         except lost():
@@ -211,7 +211,7 @@ class Flights:
         trial: Trial = answer["trial"]
         member = self._claims.members.get(answer["worker"])
         if member is not None:
-            member.usage = answer["usage"]
+            member.usage = {str(step): float(seconds) for step, seconds in answer["usage"].items()}
         anchor_ns = self._anchors.of(answer["worker"])
         if anchor_ns is None:
             return trial
@@ -245,7 +245,7 @@ class Flights:
         answer = await self._ask(Flight({}), tasks.retime, request, workers=[worker])
         if isinstance(answer, AutotuneError):
             return
-        for told in vetted(answer, "times", require_retimed, asked).get("times", ()):
+        for told in vetted(answer, "times", believed_times, asked).get("times", ()):
             if isinstance(told, Measurement):
                 self._anchors.add(worker, member.found.place, told)
 

@@ -124,17 +124,21 @@ class Depot:
 
     def read(self, digest: str) -> bytes:
         """Return a content. Raises SetupError where it is not what was packed."""
-        self._require(digest)
-        return self._place(digest).read_bytes()
+        with _reading(place := self._place(digest)):
+            content = place.read_bytes()
+        self._require(digest, content)
+        return content
 
     def lay(self, items: Iterable[Item], folder: Path) -> None:
         """Put files where a study finds them. Raises SetupError where that cannot be, or one is not what was packed."""
         for item in items:
-            path = _inside(folder, item.path)
-            self._require(item.digest)
+            path, place = _inside(folder, item.path), self._place(item.digest)
+            with _reading(place):
+                place.stat()
             with _writing_to(folder):
                 path.parent.mkdir(parents=True, exist_ok=True)
-                _lay(self._place(item.digest), path)
+                _lay(place, path)
+            self._require(item.digest, path)
 
     def close(self) -> None:
         """Forget everything."""
@@ -145,10 +149,14 @@ class Depot:
             return nbytes
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         part = place.with_suffix(".part")
-        with part.open("ab") as file:
-            if file.tell() == begin:
-                file.write(data)
-            there = file.tell()
+        try:
+            with part.open("ab") as file:
+                if file.tell() == begin:
+                    file.write(data)
+                there = file.tell()
+        except OSError:  # what has no room leaves it to others
+            part.unlink(missing_ok=True)
+            raise
         if there >= nbytes:
             part.rename(place)
         return there
@@ -158,15 +166,10 @@ class Depot:
             raise SetupError(f"no digest of a file: {digest!r:.80}")
         return self._folder / digest
 
-    def _require(self, digest: str) -> None:
-        """Hashed where it is used: until then anything may have been written to it."""
-        place = self._place(digest)
-        try:
-            found = _digest(place)
-        except OSError as error:
-            raise SetupError(f"a file of the study is gone: {error.strerror}", where=str(place)) from None
-        if found != digest:
-            place.unlink()
+    def _require(self, digest: str, content: bytes | Path) -> None:
+        """Hashed as it is used: until then anything may have been written to it, or put in its place."""
+        if _digest(content) != digest:
+            self._place(digest).unlink(missing_ok=True)
             hint = "leave its files alone while it runs, and type the search again"
             raise SetupError("a file of the study is not the one that the search began with", hint=hint)
 
@@ -177,6 +180,14 @@ async def keep(depot: Depot, piece: Mapping[str, Any]) -> dict[str, Any]:
         return {"there": await asyncio.to_thread(depot.put, **piece)}
     except AutotuneError as error:
         return refused(error)
+
+
+@contextmanager
+def _reading(place: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise SetupError(f"a file of the study is gone: {error.strerror}", where=str(place)) from None
 
 
 @contextmanager

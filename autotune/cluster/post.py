@@ -18,6 +18,7 @@ from typing import Any
 
 from distributed import Status, Worker, WorkerPlugin
 
+from autotune.cluster.address import hush
 from autotune.cluster.failures import refused
 from autotune.cluster.luggage import Depot
 from autotune.cluster.travel import KEY, difference, facts_of, unpack, versions
@@ -63,6 +64,7 @@ class Post(WorkerPlugin):  # type: ignore[misc]
 
     def setup(self, worker: Worker) -> None:
         """Have the worker say at registration what it is."""
+        hush()  # a process of its own, which did not go by `require_distributed`
         self._worker = worker
         self.depot = Depot(Path(worker.local_directory) / "autotune-files")
         facts = {"versions": versions(), "host": platform.node(), "device": facts_of(self.device)}

@@ -25,6 +25,9 @@ STORES_S = 75.0
 
 _MOST = 64 * 2**20
 
+_FIELDS = ("id", "event", "data")
+"""What of an event is kept."""
+
 _PATH = re.compile(r"[!-~]*")
 _HOST = re.compile(r"[^\x00-\x20\x7f]+")
 
@@ -49,6 +52,16 @@ class Reply(NamedTuple):
     status: int
     headers: Mapping[str, str]
     body: bytes
+
+
+class _Response(http.client.HTTPResponse):
+    """Refuses a chunk of less than nothing, of which Python reads all that comes, without end."""
+
+    def _read_next_chunk_size(self) -> int:
+        size: int = super()._read_next_chunk_size()  # type: ignore[misc]
+        if size < 0:
+            raise http.client.HTTPException("what it answers has no length")
+        return size
 
 
 class Transport:
@@ -129,7 +142,7 @@ class Transport:
             while line := found.readline(_MOST):
                 name, _, value = line.decode("utf-8", "replace").rstrip("\r\n").partition(":")
                 if name:
-                    fields[name] = value.removeprefix(" ")
+                    fields |= {name: value.removeprefix(" ")} if name in _FIELDS else {}
                 elif "data" in fields:
                     yield fields.get("id", ""), fields.get("event", ""), parsed(fields["data"], self.url, dict)
                     fields = {}
@@ -174,16 +187,20 @@ class Transport:
         return connection.getresponse()
 
     def _connection(self, timeout: float) -> http.client.HTTPConnection:
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=timeout)
         if self._secure:
             context = ssl.create_default_context()
-            return http.client.HTTPSConnection(self._host, self._port, timeout=timeout, context=context)
-        return http.client.HTTPConnection(self._host, self._port, timeout=timeout)
+            connection = http.client.HTTPSConnection(self._host, self._port, timeout=timeout, context=context)
+        connection.response_class = _Response
+        return connection
 
     def _away(self, error: Exception) -> ServerAway:
         if isinstance(error, ssl.SSLCertVerificationError):
             return ServerAway(f"its certificate cannot be trusted: {error.verify_message}", where=self.url)
         said = error.strerror if isinstance(error, OSError) and error.strerror else str(error) or type(error).__name__
-        return ServerAway(f"does not answer: {said}", where=self.url, hint="is it running? autotune serve starts one")
+        return ServerAway(
+            f"does not answer: {line_of(said)[:200]}", where=self.url, hint="is it running? autotune serve starts one"
+        )
 
     def _require_there(self, reply: Reply) -> None:
         """Raise ServerAway where it is a proxy that answers, for a server that does not."""

@@ -31,6 +31,7 @@ from autotune.store.location import (
 if TYPE_CHECKING:
     from autotune.store.database import ConnectionLost, clear_errors
     from autotune.store.fields import origin_fault
+    from autotune.store.interchange import entered
     from autotune.store.mounts import lacks_room, open_alone
     from autotune.store.moving import checked_lines
     from autotune.store.queries import Row
@@ -45,6 +46,7 @@ else:
         {
             "database": "ConnectionLost clear_errors",
             "fields": "origin_fault",
+            "interchange": "entered",
             "mounts": "lacks_room open_alone",
             "moving": "checked_lines",
             "records": "device_of ordered",

@@ -26,9 +26,10 @@ from autotune.store.fields import (
     Text,
     Value,
     entries,
+    trial_columns,
     trial_from,
 )
-from autotune.store.location import CAME_IN, IMPORTED, TIMED_ELSEWHERE
+from autotune.store.location import CAME_IN, IMPORTED, TIMED_ELSEWHERE, UNSOUND
 from autotune.store.records import PAGE, Columns, ordered
 from autotune.store.schema import devices, search_devices, searches, trials
 
@@ -91,6 +92,7 @@ class Line(_Table):
 
 
 _Whole = create_model("_Whole", __base__=Line, **entries(FIELDS))
+_Own = create_model("_Own", __base__=_Table, **entries(FIELDS))
 _JSON = ("size", "choices", "environment")
 _Belongings = dict[int, tuple[dict[str, Any], list[int]]]
 """Searches by their numbers, with the numbers of their devices."""
@@ -171,13 +173,35 @@ def parsed(text: str, where: str) -> tuple[Line, Trial]:
     try:
         line = _Whole.model_validate(table)
     except ValidationError as error:
-        # What is wrong with the trial itself comes before what is wrong with its search.
-        first = min(error.errors(include_url=False), key=lambda found: found["loc"][:1] == ("search",))
-        place = f"{'.'.join(str(part) for part in first['loc']):.200}: ".removeprefix(": ")
-        raise StoreError(place + first["msg"].removeprefix("Value error, "), where=where, hint=HINT) from None
-    trial = trial_from({field.name: getattr(line, field.name) for field in FIELDS if field.derived is None})
+        raise StoreError(_fault(error), where=where, hint=HINT) from None
+    trial = _trial(line)
     if trial.outcome.ended and trial.finished is None:
         raise StoreError("finished: an instant is missing", where=where, hint=HINT)
     if (trial.origin is None) != (line.search.sampler != IMPORTED) or (trial.origin is not None and line.retimings):
         raise StoreError("origin: another than that of its search", where=where, hint=HINT)
     return line, trial
+
+
+def entered(trial: Trial) -> Trial:
+    """Return a trial that another machine told as it is stored and read again, without its re-timing.
+
+    Raises StoreError for one that an import would not take, whatever it holds.
+    """
+    try:
+        row = trial_columns(trial)
+        return _trial(_Own.model_validate({field.name: field.shown(row) for field in FIELDS if field.derived is None}))
+    except ValidationError as error:
+        raise StoreError(_fault(error)) from None
+    except UNSOUND as error:
+        raise StoreError(f"{type(error).__name__}: {error}") from None
+
+
+def _trial(line: BaseModel) -> Trial:
+    return trial_from({field.name: getattr(line, field.name) for field in FIELDS if field.derived is None})
+
+
+def _fault(error: ValidationError) -> str:
+    """Return what is wrong first: with the trial itself before its search."""
+    first = min(error.errors(include_url=False), key=lambda found: found["loc"][:1] == ("search",))
+    place = f"{'.'.join(str(part) for part in first['loc']):.200}: ".removeprefix(": ")
+    return place + first["msg"].removeprefix("Value error, ")
