@@ -2,7 +2,8 @@
 
     python -m benchmarks.trust.busy [STUDY ...] [--searches 20] [--trials 30] [--save]
 
-The table has all configurations, timed in turns before and after all searches. While they run, as many processes as
+The table has all configurations, timed in turns before and after all searches; what all of them took longer in a round
+than in others is taken off. While they run, as many processes as
 there are cores compute for .3 to 3 s and rest for as long. A pick's loss is to the fastest of what its search tried.
 Beside it the picks that the mean and the least of each trial's first seven runs would have made. Trials are within 5 %
 by what they were compared by; the best's time is over the table's.
@@ -38,7 +39,7 @@ COLUMNS = (
     "faster than the default, falsely", "called noisy", "mean of 7 within 3 %", "least of 7 within 3 %",
     "trials within 5 %", "within 10 %", "the best's time",
 )  # fmt: skip
-_ROUND_S = 0.35
+_ROUND_S = 0.7
 """Seconds of the table for each configuration."""
 
 
@@ -72,15 +73,19 @@ def key(configuration: Configuration) -> str:
 
 
 def table(problem: Problem) -> dict[str, float]:
-    """Return the time of every configuration, all timed in turns."""
+    """Return the time of every configuration, all timed in turns, at the machine's pace in the median round."""
     everything = [problem.space.configuration(row) for row in range(len(problem.space))]
     with DeviceEvaluator(problem, [problem.device], Settings()) as evaluator:
         found = evaluator.retime(everything, _ROUND_S * len(everything))
-    return {
-        key(configuration): one.median_ns
+    times = {
+        key(configuration): one.samples_ns
         for configuration, one in zip(everything, found, strict=True)
         if isinstance(one, Measurement)
     }
+    # Samples of one place were taken in the same round.
+    rounds = zip(*([ns / median(samples) for ns in samples] for samples in times.values()), strict=True)
+    pace = [median(ratios) for ratios in rounds]
+    return {name: median([ns / p for ns, p in zip(samples, pace, strict=True)]) for name, samples in times.items()}
 
 
 class Judged:
