@@ -233,7 +233,7 @@ class DeviceEvaluator(Evaluator):
 
     def _builder(self, number: int, device: DeviceInfo, runner: Keeper) -> Keeper:
         def set_up(keeper: Keeper) -> None:
-            # Contexts are made one by one: the device's worker has more to do then. It takes about as long as a build.
+            # Contexts are made one by one. First come the device's worker, which has more to do then, and one builder.
             if not self._traits.shares_cores and number >= len(self._runners):
                 runner.opened.wait()
             self._setups.start_builder(keeper, device)
