@@ -44,7 +44,8 @@ def others(monkeypatch: pytest.MonkeyPatch) -> list[weakref.ref[Session]]:
 
     monkeypatch.setattr(trial, "open_session", open_another)
     monkeypatch.setattr(clock, "QUEUED_NS", 10**10)
-    monkeypatch.setattr(tour, "MOST_VISITS", tour.SAMPLES)
+    monkeypatch.setattr(tour, "SAMPLES", 4)
+    monkeypatch.setattr(tour, "MOST_VISITS", 4)
     return there
 
 
