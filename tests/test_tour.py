@@ -69,6 +69,34 @@ def test_short_launches_are_compared_on_several_sessions_whose_means_are_the_sam
     assert bench.run(LONG, None).outcome is Outcome.OK  # the bench is as it was
 
 
+class Kept:
+    """Memory of a device that nobody uses."""
+
+
+@pytest.mark.parametrize("room", [True, False])
+def test_each_session_gets_other_memory_where_there_is_room(
+    others: list[weakref.ref[Session]], monkeypatch: pytest.MonkeyPatch, room: bool
+) -> None:
+    home, kept = opened(), list[weakref.ref[Kept]]()
+    bench, allocate, fill = bench_of(home, out=5), home.allocate, home.fill
+
+    def allocate_if_room(nbytes: int) -> Any:
+        if nbytes != trial.HELD_BACK:
+            return allocate(nbytes)
+        assert all(one() for one in kept)  # what was kept from one session is kept from the next
+        if not room:
+            raise BackendError("clCreateBuffer failed")
+        kept.append(weakref.ref(new := Kept()))
+        return new
+
+    monkeypatch.setattr(home, "allocate", allocate_if_room)
+    monkeypatch.setattr(home, "fill", lambda what, *how: isinstance(what, Kept) or fill(what, *how))
+    measured(bench)
+    assert len(others) == tour.SAMPLES
+    assert len(kept) == tour.SAMPLES * room
+    assert not any(one() for one in kept)
+
+
 def test_an_anchor_that_finds_everything_slow_keeps_nobody_at_home(
     others: list[weakref.ref[Session]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

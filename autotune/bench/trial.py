@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -21,7 +22,7 @@ from autotune.bench.signature import check_signatures
 from autotune.bench.timing import Limits, Rules, Timed, is_drifting, measure
 from autotune.bench.tour import compare
 from autotune.bench.verify import Checker, Verdict
-from autotune.devices import Session, open_session
+from autotune.devices import BackendError, Session, open_session
 from autotune.model import AT_FIRST, CONTENTION, PACE, THROTTLED, Measurement, Outcome
 from autotune.ranking import median
 from autotune.study import Plan
@@ -33,6 +34,9 @@ _AGAIN_NS = 1_000_000_000
 """Samples that took longer are not taken again for what other programs had of the cores: they would be as busy."""
 
 _KEPT = 256  # compiled plans kept for the finalists' re-timing
+
+HELD_BACK = 2**25
+"""Bytes of the device that are kept from each next session: several of the pages, of 2 MiB, that drivers hand out."""
 
 
 class Bench:
@@ -152,9 +156,17 @@ class Bench:
         return best_ns / max(len(plan.order or plan.launches) for plan in plans) <= NOTICED_NS
 
     def _elsewhere(self) -> Iterator[Bench]:
-        """Yield benches on other sessions of the device, each opened when it is asked for. Raises BackendError."""
+        """Yield benches on other sessions of the device, each opened when it is asked for. Raises BackendError.
+
+        They would get the same memory one after the other, and where that lies is much of what sessions differ by.
+        """
+        held_back = []
         while True:
             self._announce("build", self._limits.build_s)
+            with suppress(BackendError):  # no room: they share what there is
+                held_back.append(self._session.allocate(HELD_BACK))
+                self._session.fill(held_back[-1], 0, 0, HELD_BACK)  # drivers give memory to who uses it
+                self._session.finish()
             bench = self._on(open_session(self._session.info))
             bench.anchor = self.anchor
             yield bench
