@@ -5,10 +5,11 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import socket
 import threading
 import tracemalloc
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -213,6 +214,24 @@ def test_a_chunk_of_less_than_nothing_is_not_read_without_end(size: bytes) -> No
         for ask in (Server.home, lambda asked: list(asked._http.stream("/", ""))):
             with pytest.raises(ServerAway, match="does not answer: what it answers has no length"):
                 ask(Server(fake.url))
+
+
+def test_an_answer_that_drips_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "ANSWER_S", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def drip() -> None:
+            peer, _ = listening.accept()
+            with peer, suppress(OSError):
+                peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n")
+                while True:
+                    peer.sendall(b" ")
+
+        thread = threading.Thread(target=drip)
+        thread.start()
+        with pytest.raises(ServerAway, match="does not answer: its answer took longer than"):
+            Server(f"http://127.0.0.1:{listening.getsockname()[1]}").home()
+        thread.join()
 
 
 def test_a_status_of_any_length_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
