@@ -19,6 +19,7 @@ import pytest
 from typer.testing import CliRunner
 
 import autotune
+from autotune.api import binaries
 from autotune.cli import app, remote
 from autotune.errors import AutotuneError, UsageError
 from autotune.service import transport
@@ -90,7 +91,7 @@ def server(*answers: tuple[int, Mapping[str, str], Any]) -> Iterator[Fake]:
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("AUTOTUNE_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("AUTOTUNE_TOKEN", raising=False)
 
 
@@ -499,6 +500,21 @@ def test_events_go_on_where_they_broke_off(monkeypatch: pytest.MonkeyPatch) -> N
         assert [entry[2].get("Last-Event-ID") for entry in fake.asked][1:] == ["e:1"] * (len(fake.asked) - 1)
     assert seen == [{"done": 1}]
     assert ended["state"] == "done"
+
+
+@pytest.mark.parametrize(
+    ("named", "kept"),
+    [("AUTOTUNE_CACHE", "servers"), ("XDG_CACHE_HOME", "autotune/servers"), ("HOME", ".cache/autotune/servers")],
+)
+def test_answers_are_kept_where_built_kernels_are(
+    named: str, kept: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AUTOTUNE_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(named, str(tmp_path))
+    KeptAnswers("https://server").keep("q", Kept.of({}, b"body"))
+    assert len(list((tmp_path / kept).glob("*/*"))) == 1
+    assert binaries.folder().parent == (tmp_path / kept).parent
 
 
 def test_what_is_kept_is_checked_when_it_is_read(tmp_path: Path) -> None:
