@@ -103,9 +103,9 @@ def size(values: Mapping[str, int]) -> str:
     return pairs(values)
 
 
-def placed(values: Mapping[str, int], device: str) -> str:
-    """` at N=1024 on nvidia-h200-132cu-140g`: a size and a device as far as they are told."""
-    return (f" at {size(values)}" if values else "") + (f" on {device}" if device else "")
+def nothing_stored(study: str, at: str, device: str) -> str:
+    """`nothing is stored of sgemm at M=N=K=1024 on nvidia-h200-132cu-140g`: size and device as far as they are told."""
+    return f"nothing is stored of {study}" + (f" at {at}" if at else "") + (f" on {device}" if device else "")
 
 
 def pairs(values: Mapping[str, object], between: str = " ") -> str:

@@ -64,6 +64,16 @@ def test_a_syntax_error_in_the_kernel_is_one_line_and_the_log(command: str) -> N
     assert command != "check" or log.startswith("saxpy.cl: does not build; its log:\n")
 
 
+def test_a_size_that_a_kernel_takes_for_a_macro_is_named_with_what_makes_it_one() -> None:
+    change("[sizes]\n", "[sizes]\nM = 4\n")
+    Path("saxpy.cl").write_text(SOURCE.replace("int i", "int k = M, i"))
+    cure = 'M is a size, no macro: [defines] M = "M" makes it one'
+    for command in (["check"], ["search", "--trials", "1"]):
+        assert cure in one_error(run(*command, "./saxpy.toml", code=2))
+    change("[sizes]\n", '[defines]\nM = "M"\n\n[sizes]\n')
+    run("check", "./saxpy.toml")
+
+
 BAD_WORDS = {
     "search nosuch": "no study named 'nosuch'",
     "search mtmul": "did you mean 'matmul'",

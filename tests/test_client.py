@@ -5,10 +5,11 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import socket
 import threading
 import tracemalloc
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import pytest
 from typer.testing import CliRunner
 
 import autotune
+from autotune.api import binaries
 from autotune.cli import app, remote
 from autotune.errors import AutotuneError, UsageError
 from autotune.service import transport
@@ -89,7 +91,7 @@ def server(*answers: tuple[int, Mapping[str, str], Any]) -> Iterator[Fake]:
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("AUTOTUNE_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("AUTOTUNE_TOKEN", raising=False)
 
 
@@ -213,6 +215,24 @@ def test_a_chunk_of_less_than_nothing_is_not_read_without_end(size: bytes) -> No
         for ask in (Server.home, lambda asked: list(asked._http.stream("/", ""))):
             with pytest.raises(ServerAway, match="does not answer: what it answers has no length"):
                 ask(Server(fake.url))
+
+
+def test_an_answer_that_drips_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "ANSWER_S", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def drip() -> None:
+            peer, _ = listening.accept()
+            with peer, suppress(OSError):
+                peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n")
+                while True:
+                    peer.sendall(b" ")
+
+        thread = threading.Thread(target=drip)
+        thread.start()
+        with pytest.raises(ServerAway, match="does not answer: its answer took longer than"):
+            Server(f"http://127.0.0.1:{listening.getsockname()[1]}").home()
+        thread.join()
 
 
 def test_a_status_of_any_length_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -480,6 +500,21 @@ def test_events_go_on_where_they_broke_off(monkeypatch: pytest.MonkeyPatch) -> N
         assert [entry[2].get("Last-Event-ID") for entry in fake.asked][1:] == ["e:1"] * (len(fake.asked) - 1)
     assert seen == [{"done": 1}]
     assert ended["state"] == "done"
+
+
+@pytest.mark.parametrize(
+    ("named", "kept"),
+    [("AUTOTUNE_CACHE", "servers"), ("XDG_CACHE_HOME", "autotune/servers"), ("HOME", ".cache/autotune/servers")],
+)
+def test_answers_are_kept_where_built_kernels_are(
+    named: str, kept: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AUTOTUNE_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(named, str(tmp_path))
+    KeptAnswers("https://server").keep("q", Kept.of({}, b"body"))
+    assert len(list((tmp_path / kept).glob("*/*"))) == 1
+    assert binaries.folder().parent == (tmp_path / kept).parent
 
 
 def test_what_is_kept_is_checked_when_it_is_read(tmp_path: Path) -> None:

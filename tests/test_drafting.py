@@ -186,6 +186,12 @@ def test_blanks_behind_defined_are_passed_once() -> None:
     assert branches.asked_by_directives(source) == {"defined"}
 
 
+def test_what_many_macros_are_compared_with_is_read_once() -> None:
+    many = range(10_000)  # a text read anew for each took minutes
+    source = "".join(f"#if M{n} == {n}\n#endif\n" for n in many)
+    assert all(branches.values(source, f"M{n}", 8)[0] == sorted({0, 8, n}) for n in many)
+
+
 def test_of_very_many_values_no_more_are_tried_than_there_is_time_for(monkeypatch: pytest.MonkeyPatch) -> None:
     source = "".join(f"#if P == {n}\n#endif\n" for n in range(9)) + "kernel void k(global float *y) { y[0] = 1; }\n"
     tried: list[int] = []

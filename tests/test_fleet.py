@@ -679,12 +679,20 @@ def test_of_a_trial_only_what_its_worker_knows_is_believed() -> None:
     assert believed.generation == 0
 
 
+def answered(usage: object) -> dict[str, object]:
+    return {"worker": "sim://0", "trial": replace(PASSED, configuration=CONFIGURATIONS[0]), "usage": usage}
+
+
 @pytest.mark.parametrize(
     ("told", "line"),
     [
         (None, "a worker answers what none of autotune does"),
         ({"worker": "sim://0", "trial": PASSED}, "simulated: it answered what cannot be believed: another trial"),
         ({"worker": "sim://0", "refused": 5}, "simulated: it answered what cannot be believed: TypeError"),
+        (answered(usage=[]), "simulated: it answered what cannot be believed: AttributeError"),
+        (answered(usage={"build": "x"}), "simulated: it answered what cannot be believed: ValueError"),
+        (answered(usage={"build": math.nan}), "simulated: it answered what cannot be believed: seconds"),
+        (answered(usage={"build": -1}), "simulated: it answered what cannot be believed: seconds"),
     ],
 )
 def test_an_answer_that_none_gives_ends_the_search_in_a_line(

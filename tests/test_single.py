@@ -75,8 +75,8 @@ def test_the_problem_that_was_searched_last_is_told(store: Store) -> None:
 
 def test_what_does_not_fit_is_one_line(store: Store) -> None:
     put(store, [ok({"A": 1}, 5)])
-    with pytest.raises(UsageError, match="nothing is stored of scale at 7"):
-        report(store, sizes=("7",))
+    with pytest.raises(UsageError, match="nothing is stored of scale at 7 on x-1cu;"):
+        report(store, sizes=("7",), device="x-1cu")
     with pytest.raises(UsageError, match="nothing is stored of matmul"):
         report(store, "matmul")
     with pytest.raises(StudyError, match="no study named 'nope'"):

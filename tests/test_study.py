@@ -304,6 +304,14 @@ def test_a_size_that_the_kernel_defines_itself_is_told() -> None:
     assert list(effects(Problem(study(source=f"// #define N 8\n/*\n#define N 8\n*/{SOURCE}")))) == []
 
 
+def test_arguments_that_nothing_takes_are_told_however_many() -> None:
+    many = {f"a{n}": {"type": "int", "value": "1"} for n in range(10_000)}  # minutes, where each asks all others
+    own = {"type": "float", "shape": ["N"], "access": "in", "data": {"numpy": "sort(z) + shared"}}
+    arguments = {**table()["arguments"], **many, "shared": {"type": "int", "value": "2"}, "z": own}
+    told = effects(Problem(study(arguments=arguments)))
+    assert {*told} == {f"arguments.{name}: no launch takes it" for name in [*many, "z"]}
+
+
 def test_a_define_called_as_an_argument_of_the_kernel_is_told() -> None:
     (line,) = effects(Problem(study(defines={"N": "N", "i": "N"})))
     assert line.startswith("defines.N: saxpy has an argument of that name in the kernel's text, in whose place -DN")

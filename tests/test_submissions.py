@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
+import os
+import re
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -168,6 +171,26 @@ def test_who_looks_whether_a_server_is_at_work_does_not_keep_it_from_starting(
         held.keep()
         assert store.is_at_work("here")
         held.close()
+
+
+@pytest.mark.parametrize(
+    ("number", "cure"),
+    [
+        (errno.ELOOP, r"; remove it: rm -r \S+\.lock"),
+        (errno.ENOLCK, "; give --db a path on a local disk, or a postgresql:// URL"),
+        (errno.ENOSPC, ""),
+    ],
+)
+def test_a_hold_that_cannot_be_had_says_what_helps(
+    number: int, cure: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def flock(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with ServerStore.open(str(tmp_path / "a.db")) as store, pytest.raises(StoreError) as error:
+        store.hold("here").keep()
+    assert re.search(rf"\.lock: cannot be locked: {os.strerror(number)}{cure}$", str(error.value))
 
 
 def test_a_name_is_that_of_one_server_of_postgresql(postgres_url: str) -> None:

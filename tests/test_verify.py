@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from autotune.bench import finals, reference
 from autotune.bench.arena import GUARD, POISON, POISONS, Arena, Guarded, padded
+from autotune.bench.checks import _judged
 from autotune.bench.kernels import CHECKS
 from autotune.bench.prepare import Compiled, bind, compile_plan
 from autotune.bench.readback import compared, contents
@@ -30,7 +31,7 @@ from autotune.bench.verify import Checker, _walk
 from autotune.devices import BackendError, KernelLimits, Program, Session
 from autotune.devices.opencl_objects import OpenCLProgram
 from autotune.model import Measurement, Outcome
-from autotune.study import Buffer, Launch, Local, Plan, Scalar, Tolerance, leaves, member_of, numpy_type
+from autotune.study import Buffer, Check, Launch, Local, Plan, Scalar, Tolerance, leaves, member_of, numpy_type
 
 pytestmark = pytest.mark.device
 
@@ -96,6 +97,30 @@ def test_members_of_structs_are_compared_each_by_itself_and_padding_is_not(sessi
         "1 of 18 values of p.place are wrong, 1 of them NaN; first p[1, 0].place[2] = nan, expected 1.0; "
         "1 of 48 values of p.inner.pair are wrong; first p[2, 1].inner.pair[1, 0, 1] = 9, expected 4"
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "found", "tolerance", "is_told"),
+    [
+        ("float", 1.000001, Tolerance(), True),
+        ("half", 1.001, Tolerance(), True),
+        ("float", 1.5, Tolerance(), False),  # no rounding
+        ("float", np.nan, Tolerance(), False),
+        ("float", 1.000001, Tolerance(1e-7), False),  # the author knows of tolerances
+        ("int", 2, Tolerance(), False),
+    ],
+)
+def test_what_rounding_may_explain_names_the_tolerance(
+    session: Session, kind: str, found: float, tolerance: Tolerance, is_told: bool
+) -> None:
+    values, ones = (np.array([number], numpy_type(kind)[0]) for number in (found, 1))
+    reason, _ = verdict(session, Buffer("c", kind, (1,), (1,), "out"), values, ones, tolerance)
+    scalar = _judged("c", Check("c", tolerance), values[0], ones[0])
+    checked = _judged("c", Check("c", tolerance), values, ones)
+    for one in (reason, scalar.reason, checked.reason):
+        assert one.endswith("; without a [tolerance] above 0 they must be equal") == is_told
+        assert "expected 1" in one
+    assert reason.split(" = ")[1].startswith(f"{found}")  # as its type has it, without the digits of a double
 
 
 @settings(max_examples=25, deadline=None)

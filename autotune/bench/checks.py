@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.bench.arena import Guarded
-from autotune.bench.readback import compared, contents
+from autotune.bench.readback import compared, contents, told_exact
 from autotune.devices import Session
 from autotune.errors import StudyError
 from autotune.study import Check, evaluate, names_of, widened
@@ -79,13 +79,14 @@ def _judged(name: str, check: Check, found: NDArray[Any], expected: NDArray[Any]
     if not words[0]:
         return Verdict("", worst)
     text = check.text if len(check.text) <= 60 else f"{check.text[:57]}..."
-    if not found.shape:
-        return Verdict(f"check {name}: {text} = {found[()]}, expected {expected[()]}", worst)
     place = np.unravel_index(int(~words[2]), found.shape)
+    exact = told_exact(found[place], expected[place], check.tolerance)
+    if not found.shape:
+        return Verdict(f"check {name}: {text} = {found[()]}, expected {expected[()]}{exact}", worst)
     where = ", ".join(str(int(index)) for index in place)
     return Verdict(
         f"check {name}: {int(words[0])} of {found.size} values of {text} are wrong; "
-        f"first [{where}] = {found[place]}, expected {expected[place]}",
+        f"first [{where}] = {found[place]}, expected {expected[place]}{exact}",
         worst,
     )
 

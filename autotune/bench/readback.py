@@ -101,3 +101,14 @@ def compared(found: NDArray[Any], expected: NDArray[Any], tolerance: Tolerance) 
     first = ~np.uint32(min(int(np.argmax(wrong)), 2**32 - 1)) if wrong.any() else np.uint32(0)
     nans = np.count_nonzero(np.isnan(x) & ~np.isnan(e))
     return np.array([np.count_nonzero(wrong), nans, first, worst.view(np.uint32)[0]], np.uint32)
+
+
+def told_exact(found: Any, expected: Any, tolerance: Tolerance) -> str:
+    """A clause for a reason whose first wrong value, a floating-point one, is so near that rounding may be all of it.
+
+    Empty where it is not, and where the study allows for some of it.
+    """
+    if found.dtype.kind != "f" or tolerance != Tolerance() or not np.isfinite([found, expected]).all():
+        return ""
+    near = abs(float(found) - float(expected)) <= 1e-3 * abs(float(expected))
+    return "; without a [tolerance] above 0 they must be equal" if near else ""

@@ -18,7 +18,7 @@ from autotune.bench.arena import Guarded
 from autotune.bench.checks import Checks
 from autotune.bench.checks import Verdict as Verdict
 from autotune.bench.kernels import CHECKS, common_options
-from autotune.bench.readback import OnHost
+from autotune.bench.readback import OnHost, told_exact
 from autotune.devices import Memory, Program, Session
 from autotune.errors import StudyError
 from autotune.study import Buffer, Check, Leaf, Tolerance, leaves, member_of, numpy_type
@@ -138,7 +138,7 @@ class Checker:
         for (guarded, leaf), words in zip(parts, found, strict=True):
             worst = max(worst, float(words.view(np.float32)[3]))
             if words[0] or words[2]:  # a count may wrap around over many runs, a maximum does not
-                reasons.append(self._wrong(guarded, leaf, words, runs))
+                reasons.append(self._wrong(guarded, leaf, words, runs, outputs[guarded.buffer.name]))
         if failed := [one.reason for one in tried if one.reason]:
             reasons.append(
                 failed[0] if runs == 1 else f"wrong now and then, in {len(failed)} of {runs} runs: {failed[0]}"
@@ -149,7 +149,7 @@ class Checker:
         """Return what each check gives now. Raises StudyError."""
         return {name: self._checks.value(buffers, name, check) for name, check in checks.items()}
 
-    def _wrong(self, guarded: Guarded, leaf: Leaf, words: Words, runs: int) -> str:
+    def _wrong(self, guarded: Guarded, leaf: Leaf, words: Words, runs: int, tolerance: Tolerance) -> str:
         buffer = guarded.buffer
         extent, stride = _walk(buffer, leaf)
         index = int(~words[2])
@@ -158,7 +158,7 @@ class Checker:
         found = np.empty(1, dtype)
         offset = leaf.offset + sum(int(i) * step for i, step in zip(place, stride, strict=True)) * dtype.itemsize
         self._session.read(guarded.whole, found, guarded.start + offset)
-        expected = member_of(np.asarray(self._expected[buffer.name]), leaf).reshape(-1)[index]
+        expected = member_of(np.asarray(self._expected[buffer.name]), leaf).reshape(-1)[index].astype(dtype)
         indices = [str(int(i)) for i in np.unravel_index(index, shape)]
         element, inside = ", ".join(indices[: len(buffer.shape)]), ", ".join(indices[len(buffer.shape) :])
         name = f"{buffer.name}{leaf.label}"
@@ -170,11 +170,11 @@ class Checker:
         if runs > 1:  # the run that was wrong is over
             return (
                 f"wrong now and then: {int(words[0])} values of {name} in {runs} runs{nans}; "
-                f"first {first}, expected {expected.astype(dtype)}"
+                f"first {first}, expected {expected!s}"
             )
         return (
             f"{int(words[0])} of {math.prod(shape)} values of {name} are wrong{nans}; "
-            f"first {first} = {found[0]}{as_before}, expected {expected.astype(dtype)}"
+            f"first {first} = {found[0]!s}{as_before}, expected {expected!s}{told_exact(found[0], expected, tolerance)}"
         )
 
 

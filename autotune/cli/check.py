@@ -13,7 +13,7 @@ from autotune.bench import first_error
 from autotune.cli import options
 from autotune.cli.files import require_spare
 from autotune.cli.output import facts, say, table, write_json
-from autotune.cli.result import rates_text, timing_text, warn_of_unsteady, warn_of_unverified
+from autotune.cli.result import hint_of_undefined, rates_text, timing_text, warn_of_unsteady, warn_of_unverified
 from autotune.errors import AutotuneError, StudyError
 from autotune.model import UNVERIFIED, Configuration, Outcome, Trial
 from autotune.pool import DeviceEvaluator, Settings
@@ -168,7 +168,8 @@ def _build(
         # What no compiler says is between the study and the kernel.
         where = str(problem.study.text.kernel_path if trial.build_log else problem.study.path)
         logged = trial.build_log and first_error(trial.build_log) in trial.reason  # say it once
-        what = "does not build; its log:" if logged else trial.reason
+        parts = ("does not build", hint_of_undefined(problem, trial.build_log), "its log:")
+        what = "; ".join(filter(None, parts)) if logged else trial.reason
         raise StudyError(what, where=where, detail=trial.build_log)
     shown_trial = trial_json(problem, trial) or {}
     return {

@@ -61,7 +61,7 @@ def new_study(
         raise StudyError("the file is empty", where=str(kernel), hint="write kernel void name(...)")
     defined = _defined(define or [])
     options = tuple(f"-D{name}={value}" for name, value in defined.items())
-    found = candidates(source) | defined
+    found = {**candidates(source), **defined}
     sketch = Sketch(_name(path), _relative(kernel, path), source, {}, {})
     sketch.typed = str(kernel)
     sketch.folders = [os.path.relpath(Path(folder).resolve(), path.parent.resolve()) for folder in folders]

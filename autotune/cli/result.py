@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from autotune import text
 from autotune.cli.options import command
 from autotune.cli.output import facts, warn
@@ -39,6 +41,13 @@ def warn_of_unsteady(problem: Problem, trial: Trial | None) -> None:
             "the configuration that is the reference gives another result when it runs again: compare what does not "
             'depend on the order of work-items, as [check] found = "sort(OUTPUT)", or mend a race'
         )
+
+
+def hint_of_undefined(problem: Problem, log: str) -> str:
+    """What to write where a kernel that does not build takes a size of its study for a macro; "" where it does not."""
+    found = re.search(r"undeclared identifier '(\w+)'|identifier \"(\w+)\" is undefined", log)
+    name = found[1] or found[2] if found else ""
+    return f'{name} is a size, no macro: [defines] {name} = "{name}" makes it one' if name in problem.size else ""
 
 
 def print_result(result: Result, study: str, database: str | None, on: str) -> None:

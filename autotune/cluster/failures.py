@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -67,6 +68,14 @@ def believed_trial(told: Any, configuration: Configuration) -> Trial:
     if found.outcome is Outcome.OK and not (found.measurement and found.measurement.samples_ns):
         raise WorkerError("no time of a trial that passed")
     return replace(found, configuration=configuration, device_index=None, origin=None)
+
+
+def believed_usage(told: Any, _: Any) -> dict[str, float]:
+    """Return the seconds of each step that a worker told. Raises as `believed_trial`."""
+    found = {str(step): float(seconds) for step, seconds in told.items()}
+    if not all(0 <= seconds < math.inf for seconds in found.values()):
+        raise WorkerError("seconds that nothing takes")
+    return found
 
 
 def believed_times(told: Any, configurations: Sequence[Configuration]) -> list[Measurement | Trial | None]:

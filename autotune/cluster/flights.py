@@ -18,7 +18,7 @@ from typing import Any
 from autotune.cluster import tasks
 from autotune.cluster.anchor import LEAST, Anchors
 from autotune.cluster.claims import Claims, Member
-from autotune.cluster.failures import believed_times, believed_trial, heard, lost, signed, vetted
+from autotune.cluster.failures import believed_times, believed_trial, believed_usage, heard, lost, signed, vetted
 from autotune.errors import AutotuneError, WorkerError
 from autotune.model import Configuration, Identity, Measurement, Outcome, Trial, identity
 
@@ -145,6 +145,7 @@ class Flights:
                 self._land(flight, self._crashed(flight, str(answer)))
                 return
             answer = vetted(answer, "trial", believed_trial, flight.configuration)
+            answer = vetted(answer, "usage", believed_usage, None)
             if "trial" in answer:
                 self._land(flight, self._noted(answer))
                 return
@@ -211,7 +212,7 @@ class Flights:
         trial: Trial = answer["trial"]
         member = self._claims.members.get(answer["worker"])
         if member is not None:
-            member.usage = {str(step): float(seconds) for step, seconds in answer["usage"].items()}
+            member.usage = answer.get("usage", {})
         anchor_ns = self._anchors.of(answer["worker"])
         if anchor_ns is None:
             return trial

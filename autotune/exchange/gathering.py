@@ -53,7 +53,7 @@ def gather(
         left_out += len(own) + len(imported) - len(ours) - len(theirs)
         found.append(_recording(study, key, info, driver, ours, theirs, [told for told, _ in imports]))
     if not found:
-        what = f"nothing is stored of {study.name}{text.placed(size or {}, device or '')}"
+        what = text.nothing_stored(study.name, text.size(size or {}), device or "")
         if left_out:
             what += f" as it is now: {text.count(left_out, 'trial')} of another text of it or its kernel"
         typed = named or study.name

@@ -47,9 +47,8 @@ def written(store: Store, asked: Asked) -> Written:
         if _fits(problem, asked, text_of)
     ]
     if not fitting:
-        on, at = asked.device, " ".join((*asked.sizes, *asked.choices))
         raise UsageError(
-            f"nothing is stored of {name}" + (f" on {on}" if on else "") + (f" at {at}" if at else ""),
+            text.nothing_stored(name, " ".join((*asked.sizes, *asked.choices)), asked.device or ""),
             hint=f"{_search(asked)} measures some, autotune history {text.typed([asked.study])} lists what there is",
         )
     order = listing.last_searched(store, [one.number for one in fitting])

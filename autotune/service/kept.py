@@ -90,6 +90,8 @@ class KeptAnswers:
 
 
 def _cache() -> Path:
+    if own := os.environ.get("AUTOTUNE_CACHE"):
+        return Path(own) / "servers"
     base = Path(os.environ.get("XDG_CACHE_HOME", ""))
     if not base.is_absolute():
         base = Path(os.path.expanduser("~/.cache"))  # noqa: PTH111  stays as it is where there is no home

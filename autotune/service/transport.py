@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import http.client
+import io
 import ipaddress
 import json
 import operator
 import os
 import re
 import ssl
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
@@ -22,6 +24,9 @@ TIMEOUT_S = 30.0
 
 STORES_S = 75.0
 """What is to be stored is waited for longer: a server waits for its database for up to a minute before it refuses."""
+
+ANSWER_S = 120.0
+"""All of an answer, from its first byte: `TIMEOUT_S` bounds each silence, and a server that drips is never silent."""
 
 _MOST = 64 * 2**20
 
@@ -62,6 +67,34 @@ class _Response(http.client.HTTPResponse):
         if size < 0:
             raise http.client.HTTPException("what it answers has no length")
         return size
+
+
+class _Whole(_Response):
+    """Its answer is to be there in ANSWER_S, status and headers too; events go on for as long as a search."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.fp = io.BufferedReader(_Bounded(self.fp.detach()))
+
+
+class _Bounded(io.RawIOBase):
+    """What a socket brings, up to a time."""
+
+    def __init__(self, raw: io.RawIOBase) -> None:
+        self._raw = raw
+        self._until = time.monotonic() + ANSWER_S
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int | None:
+        if time.monotonic() > self._until:
+            raise TimeoutError(f"its answer took longer than {ANSWER_S:g} s")
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
 
 
 class Transport:
@@ -117,6 +150,7 @@ class Transport:
     def ask(self, method: str, path: str, body: Any, headers: Mapping[str, str]) -> Reply:
         """Ask, and return what is answered, be it an error. Raises ServerAway."""
         connection = self._connection(TIMEOUT_S if method == "GET" else STORES_S)
+        connection.response_class = _Whole
         try:
             found = self._sent(connection, method, path, body, headers)
             reply = Reply(found.status, {name.lower(): value for name, value in found.getheaders()}, found.read(_MOST))

@@ -6,6 +6,7 @@ of its own, which says within half a minute that a machine has vanished.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import os
@@ -20,6 +21,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from autotune.errors import StoreError, UsageError
 from autotune.store.database import LOCKED, clear_errors
 from autotune.store.location import Location
+from autotune.store.mounts import LOCAL, NO_LOCKS
 from autotune.store.presence import inode
 from autotune.text import line, typed
 
@@ -65,8 +67,8 @@ class Hold:
         except BlockingIOError:
             raise self._taken() from None
         except OSError as error:
-            hint = f"remove it: {typed(['rm', str(path)])}"
-            raise StoreError(f"cannot be locked: {error.strerror}", where=str(path), hint=hint) from None
+            what = f"cannot be locked: {error.strerror}"
+            raise StoreError(what, where=str(path), hint=_cure(error, path)) from None
 
     def _keep_session(self) -> None:
         with clear_errors(self._location):
@@ -135,6 +137,13 @@ def _file(location: Location, name: str) -> Path:
     return Path(f"{os.path.realpath(location.path)}-server-{_digest(name).hex()[:16]}.lock")
 
 
+def _cure(error: OSError, path: Path) -> str:
+    """What helps: where something else lies in the place of the file, where there are no locks; "" for the rest."""
+    if error.errno in _IN_THE_WAY and os.path.lexists(path):
+        return f"remove it: {typed(['rm', '-r', str(path)])}"
+    return LOCAL if error.errno in NO_LOCKS else ""
+
+
 def _locked(path: Path) -> int:
     """Return the file, opened and locked. Raises OSError, BlockingIOError where another has it for longer than a look.
 
@@ -155,6 +164,9 @@ def _locked(path: Path) -> int:
         os.close(descriptor)
         raise
 
+
+_IN_THE_WAY = (errno.ELOOP, errno.EISDIR, errno.ENXIO, errno.EACCES, errno.EPERM)
+"""A link, a folder, a socket, a file of another user's."""
 
 _WAIT_S = 1.0
 """How long a lock is waited for: a session whose process was killed may take a moment to end."""

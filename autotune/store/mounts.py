@@ -24,6 +24,9 @@ NETWORK_FILE_SYSTEMS = frozenset({
 
 MOUNTS = "/proc/self/mounts"
 
+NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
+"""Errors by which a file system says that it has none."""
+
 LOCAL = "give --db a path on a local disk, or a postgresql:// URL"
 
 
@@ -60,7 +63,7 @@ def takes_locks(path: str) -> bool:
         with tempfile.TemporaryFile(dir=Path(os.path.realpath(path)).parent) as file:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        return error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
+        return error.errno not in NO_LOCKS
     return True
 
 

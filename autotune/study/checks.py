@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 from autotune.errors import StudyError, UsageError
@@ -50,9 +51,10 @@ def effects(problem: Problem) -> Iterator[str]:
     if study.reference.configuration is not None:
         yield "the reference is a configuration of the kernel itself: what is wrong in all of them goes unnoticed"
     words = words_of("", study.text, "launch", "reference", "check")
+    said = {name: {*re.findall(r"\w+", repr(entry))} for name, entry in study.text.table["arguments"].items()}
+    sayers = Counter(word for of_one in said.values() for word in of_one)
     for name in sorted(study.arguments.keys() - study.launched - words):
-        others = [entry for other, entry in study.text.table["arguments"].items() if other != name]
-        if name not in re.findall(r"\w+", repr(others)):
+        if sayers[name] == (name in said[name]):  # no other does
             yield f"arguments.{name}: no launch takes it"
     for name in filter(is_builtin, study.entries):
         yield f"{name} is a function of OpenCL C too, and hides the kernel on some devices (PoCL's): rename it"

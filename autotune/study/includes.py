@@ -166,13 +166,6 @@ def defined_anyway(source: str) -> set[str]:
     return found - reached
 
 
-def lines_with(text: str, macro: str) -> list[str]:
-    """Return the lines of a C text without comments that name a macro, those of its default apart."""
-    own = rf"^[ \t]*#[ \t]*(?:ifndef|define|if[ \t]+!defined[ \t(]*)[ \t]*{macro}\b.*$"
-    rest = re.sub(own, "", text, flags=re.MULTILINE)
-    return [line for line in rest.split("\n") if re.search(rf"\b{macro}\b", line)]
-
-
 _NO_QUESTION = re.compile(
     r"^[ \t]*#[ \t]*(?:define|undef|ifdef|ifndef)[ \t]+\w+|\bdefined[ \t]*(?:\([ \t]*\w+[ \t]*\)|\w+)", re.MULTILINE
 )

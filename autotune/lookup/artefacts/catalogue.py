@@ -17,7 +17,8 @@ from autotune.lookup.losses import known_sizes
 from autotune.lookup.records import Records, open_records
 from autotune.store import device_of, locate, shown
 from autotune.study import Buffer, Plan, Problem, Study, StudyText, as_begun, ends_of, problem_key
-from autotune.text import LARGEST_SIZE, command, placed
+from autotune.text import LARGEST_SIZE, command, nothing_stored
+from autotune.text import size as size_text
 
 _MOST_PROBES = 64
 """At so many sizes near its own a study's default is looked for: three sizes, each in four ways."""
@@ -123,7 +124,7 @@ def collect(
             search = command(
                 "search", named or study.name, device=device or None, size=size, choices=typed, database=place
             )
-            what = f"nothing is stored of {study.name}{placed(size, device)}"
+            what = nothing_stored(study.name, size_text(size), device)
             if others and not keys:
                 what += " as it is now, but of another text of it or its kernel"
             raise UsageError(what, where=str(location), hint=f"{search} measures it")

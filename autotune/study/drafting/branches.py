@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -14,13 +14,14 @@ from autotune.identity import name_fault
 from autotune.study.drafting.preprocessing import preprocessed
 from autotune.study.drafting.scanning import candidates
 from autotune.study.drafting.syntax import NotRead
-from autotune.study.includes import lines_with, without_comments
+from autotune.study.includes import without_comments
 
 _DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(\w+)[ \t]*(.*)$", re.MULTILINE)
 _BODY = re.compile(r"(\w+)(?:\(([^()]*)\))?(.*)")
 _DEFINED = re.compile(r"\bdefined\b[ \t]*(?:\([ \t]*)?\w+(?:[ \t]*\))?")
 _NAME = re.compile(r"\b[A-Za-z_]\w*")
 _CALL = re.compile(r"\b([A-Za-z_]\w*)[ \t]*\([^()]*\)")
+_COMPARED = re.compile(r"\b([A-Za-z_]\w*+)\s*+[=!]=\s*+(\d{1,9})\b(?!\.)|\b(\d{1,9})\s*+[=!]=\s*+([A-Za-z_]\w*+)")
 _OF_COMPILER = re.compile(r"__|_?cl_|CL_|GL_|true$|false$")
 """How names begin that compilers define, or extensions of OpenCL."""
 VECTOR = re.compile(r"v(load|store)|convert_|as_|u?(char|short|int|long)|half|float|double")
@@ -64,7 +65,7 @@ def values(source: str, name: str, default: int) -> tuple[list[int], str]:
     """Return what is proposed of a macro that is a number, and where that comes from: the numbers that the text
     compares it with, 0 and 1 for a switch, else powers of two from a quarter to four times the default.
     """
-    numbers, alone, other = compared(source, name)
+    numbers, alone, other = compared(source).get(name, Compared(set(), False, False))
     if default == 1 and _is_switch(source, name):
         return [0, 1], AROUND
     if numbers and (alone or (len(numbers) > 1 and not other)):
@@ -126,6 +127,21 @@ def siblings(text: str, word: str) -> list[str]:
     return next((words for words in named if word in words), [])
 
 
+def lines_with(text: str, macro: str) -> list[str]:
+    """Return the lines of a C text without comments that name a macro, those of its default apart."""
+    own = rf"[ \t]*#[ \t]*(?:ifndef|define|if[ \t]+!defined[ \t(]*)[ \t]*{macro}\b"
+    return [line for line in _lines_by_name(text).get(macro, ()) if not re.match(own, line)]
+
+
+@lru_cache(maxsize=2)
+def _lines_by_name(text: str) -> Mapping[str, Sequence[str]]:
+    found = dict[str, list[str]]()
+    for line in text.split("\n"):
+        for name in {*_NAME.findall(line)}:
+            found.setdefault(name, []).append(line)
+    return found
+
+
 def _is_switch(source: str, name: str) -> bool:
     """Whether nothing but branches of the preprocessor ask for a macro, and for no more than whether it is 0."""
     asking = lines_with(without_comments(source), name)
@@ -144,33 +160,34 @@ class Compared(NamedTuple):
     other: bool
 
 
-def compared(source: str, name: str) -> Compared:
-    """Return what a text compares a macro with: directives, and what is compiled."""
-    numbers, counted, other = set[int](), Counter[str](), False
-    naming = list[bool]()  # of each #if around whether one of its conditions names it
+@lru_cache(maxsize=1)
+def compared(source: str) -> Mapping[str, Compared]:
+    """Return what a text compares with numbers: directives, and what is compiled."""
+    numbers, other = dict[str, set[int]](), set[str]()
+    mentions, counted = Counter[str](), Counter[str]()
+    naming = list[set[str]]()  # of each #if around the names in its conditions
     for line in _joined(source).split("\n"):
-        if name not in line and "#" not in line:
-            continue
         directive = re.match(r"[ \t]*#[ \t]*(\w+)[ \t]*(.*)", line)
         word, rest = directive.groups() if directive else ("", line)
-        named = re.search(rf"\b{name}\b", rest) is not None
         if word in ("if", "ifdef", "ifndef"):
-            naming.append(named and word == "if")
+            naming.append({*_NAME.findall(rest)} if word == "if" else set())
         elif word == "elif" and naming:
-            naming[-1] = naming[-1] or named
+            naming[-1].update(_NAME.findall(rest))
         elif word == "else" and naming:
-            other = other or naming[-1]
+            other |= naming[-1]
         elif word == "endif":
             del naming[-1:]
-        if not named or word in ("ifdef", "ifndef", "undef") or (word == "define" and rest.split()[0] == name):
+        if word in ("ifdef", "ifndef", "undef"):
             continue
+        defined = rest.split()[:1] if word == "define" else []
         rest = _DEFINED.sub(" ", rest)
-        found = re.findall(rf"\b{name}\s*[=!]=\s*(\d{{1,9}})\b(?!\.)|\b(\d{{1,9}})\s*[=!]=\s*{name}\b", rest)
-        numbers |= {int(before or after) for before, after in found}
-        counted["mentions"] += len(re.findall(rf"\b{name}\b", rest))
-        counted["compared"] += len(found)
-        other = other or (bool(found) and not word)  # of `if (NAME == 1)` nobody looks for the else
-    return Compared(numbers, counted["mentions"] == counted["compared"], other)
+        mentions.update(name for name in _NAME.findall(rest) if name not in defined)
+        for first, behind, before, second in _COMPARED.findall(rest):
+            if (name := first or second) not in defined:
+                numbers.setdefault(name, set()).add(int(behind or before))
+                counted[name] += 1
+                other.update(() if word else (name,))  # of `if (NAME == 1)` nobody looks for the else
+    return {name: Compared(found, mentions[name] == counted[name], name in other) for name, found in numbers.items()}
 
 
 @lru_cache(maxsize=2)

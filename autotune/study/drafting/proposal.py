@@ -9,7 +9,7 @@ from functools import cached_property
 
 from autotune.devices import KernelArgument
 from autotune.expression import FUNCTIONS
-from autotune.study.drafting.branches import Branches, asked_by_directives, asked_by_pragmas, siblings
+from autotune.study.drafting.branches import Branches, asked_by_directives, asked_by_pragmas, lines_with, siblings
 from autotune.study.drafting.groups import MADE, by_default, is_alone, is_of_group, made_up, work_group
 from autotune.study.drafting.nouns import COUNT_NAME, SMALL_NAME, TASK_NAME
 from autotune.study.drafting.preprocessing import Preprocessed
@@ -24,7 +24,7 @@ from autotune.study.drafting.terms import Sum
 from autotune.study.drafting.touching import components
 from autotune.study.drafting.typedefs import as_written, members_spelt_out
 from autotune.study.drafting.vectors import of_components, pointer, widths_of
-from autotune.study.includes import defined_anyway, lines_with, names_asked, without_comments
+from autotune.study.includes import defined_anyway, names_asked, without_comments
 from autotune.study.scope import DEVICE_FACTS
 from autotune.study.types import SCALAR_TYPES, is_plain
 
@@ -269,7 +269,7 @@ class Proposal:
         return name not in self._asked
 
     @cached_property
-    def _defaults(self) -> dict[str, str]:
+    def _defaults(self) -> Mapping[str, str]:
         return candidates(self.sketch.source)
 
     @cached_property

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from functools import lru_cache
 
 from autotune.devices import KernelArgument
 from autotune.identity import name_fault
@@ -22,7 +24,8 @@ KERNEL = re.compile(r"\b(?:__)?kernel\b([^;{}]{0,300}?)\bvoid\s+(\w+)\s*\(([^()]
 _STRUCT = re.compile(r"\bstruct\s*(\w*)\s*\{([^{}]*)\}\s*(?:__attribute__\s*\(\(.*?\)\)\s*)?(\w*)\s*;", re.DOTALL)
 
 
-def candidates(source: str) -> dict[str, str]:
+@lru_cache(maxsize=1)
+def candidates(source: str) -> Mapping[str, str]:
     """Return the macros that a text lets be defined from outside, with the text of their defaults."""
     plain, own = without_comments(source), defined_anyway(source)
     found = {}
