@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,7 @@ from typer.testing import CliRunner
 
 from autotune.cli import app
 from autotune.devices import KernelArgument
-from autotune.errors import StudyError
+from autotune.errors import StudyError, UsageError
 from autotune.study import (
     Buffer,
     Problem,
@@ -183,6 +184,20 @@ def test_what_is_no_kernel_is_told_in_one_line(tmp_path: Path, monkeypatch: pyte
     result = CliRunner().invoke(app, ["new", "a.toml"])
     assert result.exit_code == 2
     assert result.output.startswith("error: a.toml: is the kernel itself, and a study beside it has this name; give")
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("here", [True, False])
+def test_a_kernel_within_an_ifdef_of_an_extension_is_read(
+    here: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = "kernel void f(global float *x, int n) { int i = get_global_id(0); if (i < n) x[i] = i; }"
+    (tmp_path / "a.cl").write_text(f"#if defined(cl_khr_byte_addressable_store)\n{kernel}\n#endif\n")
+    if not here:
+        monkeypatch.setattr("autotune.devices.find_device", Mock(side_effect=UsageError("none")))
+    result = CliRunner().invoke(app, ["new", str(tmp_path / "a.cl")])
+    assert "0 lines to be written (TODO)" in result.stderr, result.output
+    assert 'x = { type = "float", shape = ["n"], access = "out" }' in (tmp_path / "a.toml").read_text()
 
 
 @pytest.mark.device

@@ -49,7 +49,8 @@ class Proposal:
         """The words that a parameter may be, in the place of numbers."""
         self.made: dict[str, str] = {}
         """Sizes that the kernel is not given, with what is said of them."""
-        stated = {name: sketch.macros.get(name, text) for name, text in given.items()}
+        stated = dict.fromkeys(sketch.extensions, "1")
+        stated |= {name: sketch.macros.get(name, text) for name, text in given.items()}
         self._readings: dict[tuple[object, ...], Reading | None] = {}
         self.code = Preprocessed(sketch.source, stated)
         """The text as the defaults leave it."""
