@@ -106,6 +106,16 @@ def test_of_places_that_go_equally_far_apart_the_farthest_counts() -> None:
     assert 'y = { type = "float", shape = ["N // 4"], access = "out" }' in lines
 
 
+@pytest.mark.parametrize(
+    ("diagonal", "rows"),
+    [("A[i * n + i]", '"n", "n"'), ("A[i * (n + 1)]", '"n", "n + 1"'), ("A[n * i + n]", '"n + 1", "n"')],
+)
+def test_a_diagonal_makes_no_rows_longer(diagonal: str, rows: str) -> None:
+    body = f"int i = get_global_id(0); if (i < n) y[i] = {diagonal};"
+    _, lines = drafted(f"kernel void f(const int n, global const float *A, global float *y) {{ {body} }}")
+    assert f"shape = [{rows}]" in shape_of(lines, "A")
+
+
 MOVED = """
 kernel void f(const int n, const int turns, global const float *x, global float *y, global float *z)
 {
