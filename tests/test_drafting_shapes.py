@@ -116,6 +116,29 @@ def test_a_diagonal_makes_no_rows_longer(diagonal: str, rows: str) -> None:
     assert f"shape = [{rows}]" in shape_of(lines, "A")
 
 
+@pytest.mark.parametrize(
+    ("start", "body", "x", "y"),
+    [
+        (
+            "i * WPT",
+            "if (i < n) for (int k = 0; k < WPT; ++k) y[i + k] = x[i + k];",
+            "round_up(n, 8)",
+            "round_up(n, 8)",
+        ),
+        ("i * WPT", "for (int k = 0; k < WPT; ++k) if (i + k < n) y[i + k] = x[i + k];", "n", "n"),
+        ("i * 4", "if (i < n) for (int k = 0; k < 4; ++k) y[i + k] = x[i + k];", "round_up(n, 4)", "round_up(n, 4)"),
+        ("i", "if (i < n) { float s = 0; for (int k = 0; k < WPT; ++k) s += x[i + k]; y[i] = s; }", "n + 1", "n"),
+    ],
+)
+def test_whole_shares_reach_as_far_as_the_last_and_windows_slide(start: str, body: str, x: str, y: str) -> None:
+    start = start.replace("i", "get_global_id(0)")
+    text = f"kernel void f(const int n, global const float *x, global float *y) {{ const int i = {start}; {body} }}"
+    _, lines = drafted(macros(WPT=2) + text)
+    assert f'shape = ["{x}"]' in shape_of(lines, "x")
+    assert f'shape = ["{y}"]' in shape_of(lines, "y")
+    assert ("as WPT has it by default" in shape_of(lines, "x")) == (start == "get_global_id(0)")
+
+
 MOVED = """
 kernel void f(const int n, const int turns, global const float *x, global float *y, global float *z)
 {

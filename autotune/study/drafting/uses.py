@@ -119,7 +119,10 @@ class Uses:
         """
         of = self._of
         shape = self._told(name, written=written, tuned=True)[0]
+        strides = set[str]().union(*(shapes.strides(name) for shapes in of.tuned.values()))
         for width, default in of.parameters.items():
+            if width not in strides:  # a window, which slides
+                continue
             for axis, extent in enumerate(shape):
                 length = extent.with_value(width, Sum.of(1))
                 if length.names and extent - length == Sum.of(width) - 1:
