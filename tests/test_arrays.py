@@ -110,6 +110,7 @@ def test_a_nan_in_the_reference_warns_of_nothing() -> None:
         "10**100",
         "zeros(10**12)",
         "ones((10**6, 10**6))",
+        "eye(10**6)",
         "full((2**31, 2**31), 1)",
         "arange(10**13)",
         "arange(0, 1, 1e-13)",
@@ -187,8 +188,8 @@ sort(a); sort(a, axis=None); argsort(v); roll(a, 1, axis=0); roll(a, (1, 2), (0,
 diff(a); diff(a, axis=0); take(a, (1, 0)); take(a, (1, 0), axis=1); repeat(a, 3); repeat(a, 2, axis=1);
 tile(a, 2); tile(v, (2, 3)); pad(a, 1); pad(a, ((1, 2), (0, 1)), mode='edge'); concatenate((a, b));
 concatenate((a, b), axis=1); concatenate((a, v), axis=None); stack((a, b)); stack((v, v), axis=1); arange(5);
-arange(1, 6, 2); arange(0, 1, 0.25); zeros(3); ones((2, 3)); full((2, 2), 7); expand_dims(v, 0); flip(a);
-flip(a, 0); squeeze(c); reshape(a, (3, 3)); reshape(c, -1); swapaxes(c, 0, 2); rot90(c, axes=(1, 2));
+arange(1, 6, 2); arange(0, 1, 0.25); zeros(3); ones((2, 3)); full((2, 2), 7); eye(3); eye(2, 3, k=1); expand_dims(v, 0);
+flip(a); flip(a, 0); squeeze(c); reshape(a, (3, 3)); reshape(c, -1); swapaxes(c, 0, 2); rot90(c, axes=(1, 2));
 transpose(c); transpose(c, (0, 2, 1)); outer(a, v); kron(a, v); kron(v, a); inner(a, v); inner(c, a);
 dot(a, v); dot(c, a); dot(v, v); dot(2, a); vdot(a, b); matmul(c, a); tensordot(a, b);
 tensordot(c, a, axes=1); tensordot(c, a, axes=((1,), (0,))); minimum(a, 0); convolve(v, v);

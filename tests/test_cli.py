@@ -232,6 +232,10 @@ def test_history_has_sizes_as_the_study_orders_them_and_no_spread_of_a_single_ti
     put_in(tmp_path / "a.db", [ok({"PAD": 1}, 5), ok({"PAD": 2}, 5, 5)], key=key)
     shown = run("history", "--db", str(tmp_path / "a.db")).stdout
     assert (shown.count("M=3 N=2 K=1"), shown.count("±")) == (2, 1)
+    change('name = "saxpy"', 'name = "mine"')  # found by its file alone
+    change("[sizes]", "[sizes]\nZ = 1")
+    put_in(tmp_path / "b.db", [ok({"WPT": 1}, 5)], key=KEY._replace(study="mine", size={"Z": 1, "N": 2}))
+    assert "Z=1 N=2" in run("history", "./saxpy.toml", "--db", str(tmp_path / "b.db")).stdout
 
 
 def test_history_of_nothing_says_so() -> None:

@@ -326,6 +326,15 @@ def test_how_often_a_value_is_taken_on_from_itself_is_a_choice(loop: str, choice
     assert ("[parameters.COUNT]" in lines) != choice
 
 
+def test_how_often_an_iteration_turns_at_most_is_a_choice() -> None:
+    _, lines = drafted(
+        macros(MAX_ITER=200) + "kernel void f(global const float *x, global uchar *y, const int n) {\n"
+        "int i = get_global_id(0), k = 0; if (i >= n) return; float z = x[i];\n"
+        "for (; k < MAX_ITER && z < 4; ++k) z = z * z + x[i];\ny[i] = k == MAX_ITER ? 0 : k; }"
+    )
+    assert any(line.startswith("MAX_ITER = [200]  # guess: the result depends on it") for line in lines)
+
+
 def test_a_macro_that_nothing_asks_for_is_left_out() -> None:
     text = "kernel void f(int n, global int *x) { int i = get_global_id(0); if (i < n) x[i] = 1; }"
     _, lines = drafted(macros(WPT=2) + text)

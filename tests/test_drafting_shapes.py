@@ -106,6 +106,39 @@ def test_of_places_that_go_equally_far_apart_the_farthest_counts() -> None:
     assert 'y = { type = "float", shape = ["N // 4"], access = "out" }' in lines
 
 
+@pytest.mark.parametrize(
+    ("diagonal", "rows"),
+    [("A[i * n + i]", '"n", "n"'), ("A[i * (n + 1)]", '"n", "n + 1"'), ("A[n * i + n]", '"n + 1", "n"')],
+)
+def test_a_diagonal_makes_no_rows_longer(diagonal: str, rows: str) -> None:
+    body = f"int i = get_global_id(0); if (i < n) y[i] = {diagonal};"
+    _, lines = drafted(f"kernel void f(const int n, global const float *A, global float *y) {{ {body} }}")
+    assert f"shape = [{rows}]" in shape_of(lines, "A")
+
+
+@pytest.mark.parametrize(
+    ("start", "body", "x", "y"),
+    [
+        (
+            "i * WPT",
+            "if (i < n) for (int k = 0; k < WPT; ++k) y[i + k] = x[i + k];",
+            "round_up(n, 8)",
+            "round_up(n, 8)",
+        ),
+        ("i * WPT", "for (int k = 0; k < WPT; ++k) if (i + k < n) y[i + k] = x[i + k];", "n", "n"),
+        ("i * 4", "if (i < n) for (int k = 0; k < 4; ++k) y[i + k] = x[i + k];", "round_up(n, 4)", "round_up(n, 4)"),
+        ("i", "if (i < n) { float s = 0; for (int k = 0; k < WPT; ++k) s += x[i + k]; y[i] = s; }", "n + 1", "n"),
+    ],
+)
+def test_whole_shares_reach_as_far_as_the_last_and_windows_slide(start: str, body: str, x: str, y: str) -> None:
+    start = start.replace("i", "get_global_id(0)")
+    text = f"kernel void f(const int n, global const float *x, global float *y) {{ const int i = {start}; {body} }}"
+    _, lines = drafted(macros(WPT=2) + text)
+    assert f'shape = ["{x}"]' in shape_of(lines, "x")
+    assert f'shape = ["{y}"]' in shape_of(lines, "y")
+    assert ("as WPT has it by default" in shape_of(lines, "x")) == (start == "get_global_id(0)")
+
+
 MOVED = """
 kernel void f(const int n, const int turns, global const float *x, global float *y, global float *z)
 {
@@ -185,23 +218,46 @@ def test_a_use_that_was_not_understood_makes_a_shape_a_guess(use: str, said: str
     assert 'shape = ["n"]' in shape_of(lines, "y")
 
 
+HISTOGRAM = """
+#ifndef BINS
+#define BINS 256
+#endif
+kernel void f(const int n, global const int *x, global int *hist, global const float *start)
+{
+    local int bins[BINS];
+    for (int b = get_local_id(0); b < BINS; b += get_local_size(0)) bins[b] = start[b];
+    for (int i = get_global_id(0); i < n; i += get_global_size(0)) atomic_inc(&bins[x[i]]);
+    for (int b = get_local_id(0); b < BINS; b += get_local_size(0)) atomic_add(&hist[b], bins[b]);
+}"""
+
+
 def test_an_extent_that_a_default_decides_says_so() -> None:
+    _, lines = drafted(HISTOGRAM.replace("start[b]", "start[b * n]"))
+    assert shape_of(lines, "hist").endswith('# TODO: its shape, row by row: "256" as BINS has it by default')
+    assert 'shape = ["256", "n"]' in shape_of(lines, "start")
+    assert shape_of(lines, "start").endswith("as BINS has it by default: it may not depend on a parameter")
     _, lines = drafted(
-        """
-        #ifndef BINS
-        #define BINS 256
-        #endif
-        kernel void f(const int n, global const int *x, global int *hist, global const float *start)
+        macros(WG=64)
+        + """kernel void f(const int n, global const float *x, global float *part)
         {
-            local int bins[BINS];
-            for (int b = get_local_id(0); b < BINS; b += get_local_size(0)) bins[b] = start[b];
-            for (int i = get_global_id(0); i < n; i += get_global_size(0)) atomic_inc(&bins[x[i]]);
-            for (int b = get_local_id(0); b < BINS; b += get_local_size(0)) atomic_add(&hist[b], bins[b]);
+            local float all[WG];
+            const int i = get_global_id(0), l = get_local_id(0);
+            all[l] = i < n ? x[i] : 0;
+            barrier(CLK_LOCAL_MEM_FENCE);
+            if (l == 0) { for (int k = 1; k < WG; ++k) all[0] += all[k]; part[get_group_id(0)] = all[0]; }
         }"""
     )
-    assert shape_of(lines, "hist").endswith('# TODO: its shape, row by row: "256" as BINS has it by default')
-    assert 'shape = ["256"]' in shape_of(lines, "start")
-    assert shape_of(lines, "start").endswith("as BINS has it by default: it may not depend on a parameter")
+    said = "as WG has it by default; of parts that a [check] adds up, sum(...), it may"
+    assert shape_of(lines, "part").endswith(said)
+
+
+def test_what_alone_says_how_long_an_input_is_is_no_parameter() -> None:
+    _, lines = drafted(HISTOGRAM)
+    assert any(line.startswith("BINS = [256]  # guess: the result depends on it") for line in lines)
+    assert 'shape = ["BINS"]' in shape_of(lines, "start")
+    assert 'shape = ["BINS"]' in shape_of(lines, "hist")
+    _, lines = drafted(HISTOGRAM.replace("BINS", "WG"))  # each item of a group has one
+    assert "[parameters.WG]" in lines
 
 
 def test_what_finds_the_rim_bounds_no_launch() -> None:

@@ -122,6 +122,7 @@ def test_a_file_decides_what_results_belong_to() -> None:
 
 def bad_files(folder: Path) -> None:
     np.save("long.npy", np.zeros(7))
+    np.savetxt("a.csv", np.zeros(6), delimiter=",")
     np.save("whole.npy", np.arange(6) * 1000)
     np.save("parts.npy", np.arange(6) / 2)
     np.save("complex.npy", np.zeros(6, complex))
@@ -193,6 +194,7 @@ def bad_files(folder: Path) -> None:
         ({"file": "parts.npy", "part": "x"}, 'parts.npy: has no parts; leave out part = "x"', "float"),
         ({"file": "odd.bin", "type": "float"}, "its 5 bytes are no whole number of float", "float"),
         ({"file": "odd.bin"}, 'is no .npy, .npz or .mtx file; plain numbers need their type: type = "float"', "float"),
+        ({"file": "a.csv", "type": "float"}, r"a\.csv: is text, .*; np\.save\('a\.npy', np\.loadtxt", "float"),
         ({"file": "odd.bin", "type": "flaot"}, "unknown type 'flaot' .did you mean 'float'", "float"),
         ({"file": "empty.mtx", "part": "values"}, "is no matrix of the MatrixMarket: its first line", "float"),
         ({"file": "cut.mtx", "part": "values"}, "it is cut short: 99 entries", "float"),

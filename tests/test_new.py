@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,7 @@ from typer.testing import CliRunner
 
 from autotune.cli import app
 from autotune.devices import KernelArgument
-from autotune.errors import StudyError
+from autotune.errors import StudyError, UsageError
 from autotune.study import (
     Buffer,
     Problem,
@@ -186,6 +187,20 @@ def test_what_is_no_kernel_is_told_in_one_line(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.device
+@pytest.mark.parametrize("here", [True, False])
+def test_a_kernel_within_an_ifdef_of_an_extension_is_read(
+    here: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = "kernel void f(global float *x, int n) { int i = get_global_id(0); if (i < n) x[i] = i; }"
+    (tmp_path / "a.cl").write_text(f"#if defined(cl_khr_byte_addressable_store)\n{kernel}\n#endif\n")
+    if not here:
+        monkeypatch.setattr("autotune.devices.find_device", Mock(side_effect=UsageError("none")))
+    result = CliRunner().invoke(app, ["new", str(tmp_path / "a.cl")])
+    assert "0 lines to be written (TODO)" in result.stderr, result.output
+    assert 'x = { type = "float", shape = ["n"], access = "out" }' in (tmp_path / "a.toml").read_text()
+
+
+@pytest.mark.device
 def test_a_kernel_that_needs_definitions_says_so(tmp_path: Path) -> None:
     kernel = tmp_path / "my own.cl"
     kernel.write_text("kernel void f(global int *x) { x[get_global_id(0)] = STEP; }")
@@ -259,6 +274,10 @@ def test_definitions_are_those_that_compilers_take(tmp_path: Path) -> None:
         (
             "} template <class T> kernel void g(global T *x) { x[0] = 1;",
             "; template: of C.., which OpenCL C is not",
+        ),
+        (
+            "x[blockIdx.x * blockDim.x] = 1;",
+            "; blockIdx and blockDim: of CUDA, which OpenCL C is not; write kernel void",
         ),
         ("x[0] = memory_scope_of_no_device;", "mend it, or choose a device that has it"),
         ("x[0] = sub_group_reduce_ad(x[1]);", "mend it, or choose a device that has it with --device"),
@@ -354,7 +373,7 @@ def test_what_a_declaration_declares_is_not_lacking() -> None:
         a.c
     kernel void f(const global real *restrict q, read_only image2d_t i)
     { local int t[M * M]; const real a = N * M, b[2], *p; return a * b + read_imagef(i, how, (int2)(0)).x; }"""
-    assert unknown(log, source) == ({"real": "float", "N": "1", "M": "1"}, [], [], [], ["how"])
+    assert unknown(log, source) == ({"real": "float", "N": "1", "M": "1"}, [], [], {}, ["how"])
 
 
 def test_what_lacks_a_declaration_is_told_by_its_use() -> None:
@@ -363,7 +382,7 @@ def test_what_lacks_a_declaration_is_told_by_its_use() -> None:
     log += "\n".join(f"error: use of undeclared identifier '{name}'" for name in names)
     source = """typedef half2 Mine;
     kernel void f(const Info a, global pair *p) { Mine m; p[0].x = step(a.dims[0]) + STEP + p->y + as_half2(m).x; }"""
-    assert unknown(log, source) == ({"pair": "float", "STEP": "1"}, ["Info"], ["step"], [], [])
+    assert unknown(log, source) == ({"pair": "float", "STEP": "1"}, ["Info"], ["step"], {}, [])
 
 
 @pytest.mark.parametrize(
@@ -386,7 +405,7 @@ def test_what_is_put_together_lacks_what_it_is_made_of() -> None:
     #define READ(i) JOINED(read_image, KIND)(i)
     #define REAL4 JOINED(REAL, 4)
     kernel void f(read_only image2d_t i, global REAL *x) { REAL4 y = READ(i); x[0] = y.x; }"""
-    assert unknown(log, source) == ({"KIND": "1", "REAL": "float"}, [], [], [], [])
+    assert unknown(log, source) == ({"KIND": "1", "REAL": "float"}, [], [], {}, [])
 
 
 @pytest.mark.parametrize("log", ["unknown type name 'floatVEC'", "implicit declaration of function 'vloadVEC'"])

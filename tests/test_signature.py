@@ -78,6 +78,10 @@ def test_what_may_be_meant_is_a_hint(session: Session) -> None:
     hints = check_signatures(session, plan(x={"type": "int", "access": "out"}, l={"type": "float"}))
     assert hints[0] == "f takes x as `global const float *`, the study has it of int"
     assert len(hints) == 2
+    three, four = (Plan("kernel void h(global float3 *v) {}", (), (Launch("h", (1,), (1,), ("v",)),),
+                        {"v": Buffer("v", kind, (4,), (4,))}) for kind in ("float", "float4"))  # fmt: skip
+    assert check_signatures(session, three) == ["h takes v as `global float3 *`, the study has it of float"]
+    assert check_signatures(session, four) == []
     outputs = replace(plan(), outputs={"x": Tolerance()})
     assert check_signatures(session, outputs) == ["x is an output, and const in the kernel"]
     names = tuple(ARGUMENTS)

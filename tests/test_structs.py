@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from autotune.bench.signature import _measured
 from autotune.devices import Session
 from autotune.errors import StudyError
+from autotune.pool.caller import Caller
 from autotune.study import Plan, Problem, Study, check_reference, expected_data, input_data, leaves, numpy_type, offsets
 from autotune.study.arrays import evaluate, shape_of
 from autotune.study.structs import struct_texts
@@ -175,6 +177,28 @@ def test_bounds_that_a_member_does_not_hold(data: dict[str, Any], message: str) 
 def test_references_to_members_that_do_not_fit(reference: dict[str, Any], message: str) -> None:
     with pytest.raises(StudyError, match=message):
         check_reference(Problem(study(reference={"numpy": reference})))
+
+
+def test_a_function_takes_and_returns_members(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # where a study made in Python is
+    code = (
+        "def f(p):\n    return {'p': {'tag': p.tag + 255, 'place': p.place * 2}}\n"
+        "def make(N):\n    return {'p': {'place': [[1, 2, 3, 0]] * N, 'tag': range(N), 'count': [[5, 6]] * N}}\n"
+    )
+    Path("ref.py").write_text(code)
+    points = {"p": {"type": "Point", "shape": ["N"], "access": "inout", "data": {"python": "ref.py:make"}}}
+    made = study(arguments=points, reference={"python": "ref.py:f"})
+    problem, python = Problem(made), Caller(tmp_path, 60.0)
+    inputs = input_data(problem, python=python)
+    assert inputs["p"]["count"].tolist() == [[5, 6]] * 4
+    expected = (expected_data(problem, inputs, python=python) or {})["p"]
+    assert expected["tag"].tolist() == [255, 0, 1, 2]
+    assert expected["place"].tolist() == [[2, 4, 6, 0]] * 4
+    wrong: dict[str, Any] = {"place": np.zeros((4, 3)), "tag": 1, "count": np.zeros((4, 2))}
+    with pytest.raises(StudyError, match=r"^points\.toml: arguments\.p\.data: place: could not broadcast"):
+        input_data(Problem(study(arguments={"p": {**points["p"], "data": lambda N: {"p": wrong}}})))
+    with pytest.raises(StudyError, match=r"reference of p\.place: has shape \(4, 3\), the output has \(4, 4\)"):
+        expected_data(Problem(study(reference=lambda p: {"p": {"place": p.place[:, :3]}})), inputs)
 
 
 def test_an_output_that_holds_structs_is_given_by_its_members() -> None:

@@ -317,6 +317,14 @@ def test_a_define_called_as_an_argument_of_the_kernel_is_told() -> None:
     assert line.startswith("defines.N: saxpy has an argument of that name in the kernel's text, in whose place -DN")
 
 
+def test_what_a_macro_makes_a_name_of_is_no_argument() -> None:
+    source = "#define CAT(a, b) a##b\nkernel void CAT(f_, CAT(T, v))(global T *{0}, int n) {{ }}"
+    choices = {"T": ["float"], "K": [1]}
+    assert list(effects(Problem(study(source=source.replace("{0}", "y"), choices=choices)))) == []
+    (line,) = effects(Problem(study(source=source.replace("{0}", "K"), choices=choices)))
+    assert line.startswith("choices.K: CAT has an argument of that name")
+
+
 def test_one_value_for_all_components_is_told() -> None:
     arguments = {**table()["arguments"], "alpha": {"type": "float3", "value": "2.5"}}
     assert list(effects(Problem(study(arguments=arguments)))) == ["arguments.alpha: every component of float3 is 2.5"]

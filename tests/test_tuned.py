@@ -190,6 +190,11 @@ def test_a_scalar_takes_what_its_type_holds_however_it_is_given() -> None:
         with pytest.raises(UsageError, match="is no value of half"):
             slot.take(None, value)
     assert slot.take(None, -0.0) == np.float16(-0.0).tobytes()
+    three = ScalarSlot(Scalar("a", "float3", (1.0, 2.0, 3.0, 0.0)))
+    for value in ((1, 2, 3), np.arange(1, 4), [1, 2, 3, 0]):
+        assert three.take(None, value) == np.array([1, 2, 3, 0], np.float32).tobytes()
+    with pytest.raises(UsageError, match="is no value of float3: 3 numbers, or one for all"):
+        three.take(None, (1, 2))
     assert slot.take(None, True) == np.float16(1).tobytes()
 
 

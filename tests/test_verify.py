@@ -602,7 +602,7 @@ def test_limits_are_known_before_the_launch(run: Callable[[Plan], Report]) -> No
     assert group.reason.startswith("work-group of 1000000 is too large: add allows ")
     missing = run(sum_plan(launches=(Launch("nobody", (1,), None, ()),)))
     assert missing.outcome is Outcome.COMPILE_ERROR
-    assert "no kernel 'nobody': clCreateKernel failed: CL_INVALID_KERNEL_NAME (-46)" in missing.reason
+    assert missing.reason == "no kernel 'nobody': the program has add, twice"
     assert run(sum_plan()).outcome is Outcome.OK
 
 

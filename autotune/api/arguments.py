@@ -113,7 +113,8 @@ class MemorySlot:
         buffer = self.buffer
         said = f"{_by(buffer.allocate)} {buffer.type}"
         padded = f", {_by(buffer.shape)} of them used, the rest zeros" if buffer.allocate != buffer.shape else ""
-        return said + padded
+        four = ", each of which has the room of four" if buffer.type.endswith("3") else ""
+        return said + padded + four
 
     def _is_none(self, value: object) -> UsageError:
         if isinstance(value, np.ndarray):
@@ -135,6 +136,7 @@ class ScalarSlot:
         self.scalar = scalar
         self._dtype, self._width = numpy_type(scalar.type)
         self._fields = self._dtype.names is not None
+        self._numbers = 3 if scalar.type.endswith("3") else self._width
         if not self._fields:
             self._pack = struct.Struct(f"={self._width}{_FORMATS[self._dtype.str[1:]]}").pack
         self._plain = _NUMBERS if self._dtype.kind == "f" else _WHOLE
@@ -153,6 +155,8 @@ class ScalarSlot:
         one = self._width == 1
         try:
             found = _components(np.asarray(value))
+            if found.shape == (3,) == (self._numbers,):  # they take the room of four
+                found = np.append(found, found.dtype.type(0))
             if found.dtype.kind not in "biuf" or found.shape not in ((), () if one else (self._width,)):
                 raise ValueError
             with np.errstate(all="ignore"):  # what does not fit is said below
@@ -162,7 +166,7 @@ class ScalarSlot:
             if not np.array_equal(np.isinf(cast), np.isinf(found)):
                 raise ValueError
         except (ValueError, TypeError, OverflowError):
-            takes = self.scalar.type if one else f"{self.scalar.type}: {self._width} numbers, or one for all"
+            takes = self.scalar.type if one else f"{self.scalar.type}: {self._numbers} numbers, or one for all"
             raise UsageError(line(f"{value!r:.40} is no value of {takes}"), where=self.scalar.name) from None
         return np.broadcast_to(cast, () if one else (self._width,)).tobytes()
 

@@ -138,7 +138,9 @@ def _hints(plan: Plan, launch: Launch, told: Sequence[KernelArgument]) -> Iterat
             theirs = numpy_type(element)[0]
         except StudyError:
             continue
-        if is_struct(given.type) or numpy_type(given.type)[0] != theirs:
+        ours, width = numpy_type(given.type)
+        short = element.endswith("3") and width < 4  # `float3 *` over floats, of which each takes four, not three
+        if is_struct(given.type) or ours != theirs or short:
             yield f"{launch.entry} takes {name} as `{_declared(taken)}`, the study has it of {struct_name(given.type)}"
 
 

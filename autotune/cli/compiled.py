@@ -62,10 +62,16 @@ def compiled(kernel: Path, source: str, names: Sequence[str], compiler: Compiler
     return told
 
 
+_PORTING = {
+    "CUDA": "write kernel void, global and local pointers, get_global_id(0) and barrier(CLK_LOCAL_MEM_FENCE)",
+    "C++": "write a kernel for each type",
+}
+
+
 def _cure(error: WorkerError, source: str, compiler: Compiler) -> str:
     """What to do about a compiler's message: names without a meaning may be parameters of the host program's."""
-    if foreign := unknown(f"{error.what}\n{error.detail}", source).foreign:
-        return f"{_listed(foreign)}: of C++, which OpenCL C is not; write a kernel for each type, in a copy"
+    for language, words in unknown(f"{error.what}\n{error.detail}", source).foreign.items():
+        return f"{_listed(words)}: of {language}, which OpenCL C is not; {_PORTING[language]}, in a copy"
     names, structs, functions, samplers, left = _lacking(error, source, compiler)
     said = []
     if structs:

@@ -61,7 +61,7 @@ def history(
         of = (f" of {name}" if name else "") + (f" on {device}" if device else "")
         say(f"no {'failed ' if failed else ''}trial is stored{of}" + f"; {search} makes some" * (not failed))
         return
-    orders = {name: _order_of(name) for name in {row.key.study for row in rows}}
+    orders = {name: _order_of(study or name) for name in {row.key.study for row in rows}}
     heads = [tuple(map(line, _history_head(row, orders[row.key.study]))) for row in rows]
     widths = [max(map(len, column)) for column in zip(*heads, strict=True)]
     for row, head in zip(rows, heads, strict=True):

@@ -71,13 +71,13 @@ def new_study(
         if device is not None:
             raise
         say(f"no device here, so the text is read, which is a guess: {error}")
-        sketch.guessed = True
+        sketch.guessed, sketch.extensions = True, re.findall(r"\bcl_khr_\w+", source)
     if not sketch.guessed:
         words = ["autotune", "new", *map(str, filter(None, (kernel, file))), *(["--entry", entry] if entry else [])]
         words += [word for folder in folders for word in ("-I", folder)]
         asked = [name for name in found if name.isidentifier()]
         told = compiled(kernel, source, asked, Compiler(info, options, words))
-        sketch.signatures, sketch.macros = told.signatures, told.macros
+        sketch.signatures, sketch.macros, sketch.extensions = told.signatures, told.macros, info.extensions
         sketch.guessed = not told.signatures
     if sketch.guessed:
         sketch.signatures = scanned(source)

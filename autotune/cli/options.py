@@ -198,6 +198,11 @@ def parse_sizes(texts: Sequence[str] | None, study: Study) -> list[dict[str, int
 
 def _sizes(item: str, study: Study) -> list[dict[str, int]]:
     if "=" in item or item[0] in "-0123456789":
+        for name in study.sizes:
+            same = [part for part in item.replace(" ", "").split(",") if part.startswith(f"{name}=")]
+            if len(same) > 1:
+                hint = f"put a semicolon between sizes: --sizes '{';'.join(same)}'"
+                raise UsageError(f"{name} is given twice for one size", where="--sizes", hint=hint)
         try:
             return [parse_size(item, study.sizes)]
         except UsageError as error:

@@ -173,6 +173,10 @@ class OpenCLProgram:
         try:
             with reported():
                 return cl.Kernel(self._program, entry)
+        except BackendError as error:
+            if error.name != "CL_INVALID_KERNEL_NAME":
+                raise
+            raise BackendError(f"the program has {', '.join(self.entries) or 'none'}", name=error.name) from None
         except OSError as error:  # of pyopencl, which keeps what it generates where a program lets it
             what = f"pyopencl cannot write its cache: {error}; set XDG_CACHE_HOME to a folder that takes files"
             raise BackendError(what) from None

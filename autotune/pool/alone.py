@@ -11,7 +11,7 @@ import json
 import os
 import sys
 import sysconfig
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -77,11 +77,14 @@ def main(request: Path) -> NoReturn:
     watch = _Watch(path.parent, [path.parent / name for name in asked["files"]])
     sys.addaudithook(watch)
     try:
-        found = {str(name): np.asarray(array) for name, array in call_file(path, asked["name"], names).items()}
-        answer: dict[str, Any] = {"outputs": {}}
-        for number, (name, array) in enumerate(found.items()):
-            np.save(place / f"found-{number}.npy", array, allow_pickle=False)
-            answer["outputs"][name] = f"found-{number}.npy"
+        outputs: dict[str, Any] = {}
+        for name, found in call_file(path, asked["name"], names).items():
+            members = found if isinstance(found, Mapping) else {"": found}
+            files = {str(member): f"found-{len(outputs)}-{number}.npy" for number, member in enumerate(members)}
+            for file, array in zip(files.values(), members.values(), strict=True):
+                np.save(place / file, np.asarray(array), allow_pickle=False)
+            outputs[str(name)] = files if isinstance(found, Mapping) else files[""]
+        answer: dict[str, Any] = {"outputs": outputs}
     except StudyError as error:
         answer = {"error": [error.what, error.where, error.hint]}
     except ValueError as error:

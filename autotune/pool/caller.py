@@ -103,8 +103,15 @@ def _answer(place: Path, path: Path, code: int) -> Mapping[str, Any]:
         if "error" in answer:
             what, where, hint = map(str, answer["error"])
             raise StudyError(what, where=where, hint=hint)
-        return {name: np.load(place / Path(file).name) for name, file in answer["outputs"].items()}
+        return {name: _loaded(place, file) for name, file in answer["outputs"].items()}
     except StudyError:
         raise
     except Exception as error:
         raise StudyError(f"the function left no answer ({ended})", where=path.name) from error
+
+
+def _loaded(place: Path, file: str | Mapping[str, str]) -> Any:
+    """The array of a file, or of the members of a struct those of theirs."""
+    if isinstance(file, Mapping):
+        return {member: np.load(place / Path(one).name) for member, one in file.items()}
+    return np.load(place / Path(file).name)

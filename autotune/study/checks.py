@@ -66,8 +66,11 @@ def effects(problem: Problem) -> Iterator[str]:
 def _replaced(study: Study) -> Iterator[str]:
     """Yield a line for each argument of a kernel in whose place a `-D` puts its value, as no compiler says plainly."""
     source = without_comments(study.text.source)
+    macros = set(_DEFINE.findall(source))
     for found in KERNEL.finditer(source):
         header = re.split("[{;]", source[found.end() : found.end() + 4000], maxsplit=1)[0]
+        if found[1] in macros:  # void NAME(op, T)(arguments): it puts a name together
+            header = re.split(r"\)\s*\(", header, maxsplit=1)[-1]
         named = set(_ARGUMENT.findall(header))
         for table in ("choices", "parameters", "defines"):
             for name in sorted(named & (study.text.table.get(table) or {}).keys()):

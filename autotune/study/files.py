@@ -211,6 +211,10 @@ def _matrix_header(matrix: Matrix, part: str | None) -> Header:
 
 
 def _raw_header(path: Path, kind: str | None) -> Header:
+    if path.suffix.lower() in (".csv", ".tsv", ".txt"):
+        between = ", delimiter=','" if path.suffix.lower() == ".csv" else ""
+        made = f"np.save({path.stem + '.npy'!r}, np.loadtxt({path.name!r}{between}))"
+        raise StudyError("is text, not numbers as they lie in memory", hint=f"{made} makes an array of it")
     if kind not in _BYTES:
         what = f"unknown type {kind!r:.40}{did_you_mean(kind, _BYTES)}" if kind else "is no .npy, .npz or .mtx file"
         raise StudyError(what, hint='plain numbers need their type: type = "float"')

@@ -23,11 +23,15 @@ ALONE = ""
 def call(function: Callable[..., Mapping[str, Any]], names: Mapping[str, Any], label: str = "") -> dict[str, Any]:
     """Call the author's function with those of the names that it takes, and return its arrays by name.
 
-    An array by itself has the name ALONE. `label` is what the function is called in messages: its own name, if none is
-    given. Whatever it raises is the study's error, with the line of it.
+    An array of structs is given as a record array, `p.mass` as in other references. An array by itself has the name
+    ALONE; what is returned of structs may be a mapping of their members. `label` is what the function is called in
+    messages: its own name, if none is given. Whatever it raises is the study's error, with the line of it.
     """
     label = label or getattr(function, "__name__", type(function).__name__)
-    taken = _taken(function, names, label)
+    taken = {
+        name: value.view(np.recarray) if isinstance(value, np.ndarray) and value.dtype.names else value
+        for name, value in _taken(function, names, label).items()
+    }
     try:
         found = function(**taken)
     except (Exception, SystemExit) as error:

@@ -150,6 +150,16 @@ def _record(buffer: Buffer, dtype: np.dtype[Any], found: NDArray[Any], where: st
     return record
 
 
+def _of_members(buffer: Buffer, found: Mapping[str, Any]) -> NDArray[Any]:
+    """Return structs of the arrays of their members, in whatever types these are. Raises ValueError."""
+    parts = {str(name): np.asarray(part) for name, part in found.items()}
+    own = [(name, part.dtype, part.shape[len(buffer.shape) :]) for name, part in parts.items()]
+    record: NDArray[Any] = np.zeros(buffer.shape, own)
+    for name, part in parts.items():
+        record[name] = part
+    return record
+
+
 def shaped(found: tuple[int, ...], buffer: Buffer) -> tuple[int, ...]:
     """The shape that a file's contents take: numbers one after the other fill any shape of as many."""
     flat = len(found) == 1 and found[0] == int(np.prod(buffer.data_shape, dtype=object))
@@ -238,7 +248,7 @@ class _Inputs:
                 "the function returned nothing for it", where=where, hint="return a dict of arrays by name"
             )
         try:
-            return np.asarray(array)
+            return _of_members(buffer, array) if isinstance(array, Mapping) else np.asarray(array)
         except ValueError as error:
             raise StudyError(f"the function returned no numbers: {error}", where=where) from None
 

@@ -248,7 +248,7 @@ def _record(buffer: Buffer, found: Any, given: NDArray[Any] | None, where: str) 
     record: NDArray[Any] = np.zeros(buffer.shape, dtype) if given is None else given.copy()
     for name, part in found.items():
         array = np.asarray(part)
-        require_shape(fields[name], array.shape, where, "output")
+        require_shape(fields[name], array.shape, f"{where}.{name}", "output")
         if array.dtype.kind not in "biufV":
             raise StudyError(f"{name} holds {array.dtype}, not numbers", where=where)
         kind = record[name].dtype

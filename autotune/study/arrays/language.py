@@ -44,9 +44,9 @@ _SHARED: dict[Callable[..., Size], str] = {
 }
 _OWN: tuple[Callable[..., Size], ...] = (
     sizes.where, sizes.clip, sizes.astype, sizes.trace, sizes.roll, sizes.diff, sizes.take, sizes.repeat, sizes.tile,
-    sizes.pad, sizes.concatenate, sizes.stack, sizes.arange, sizes.full, sizes.reshape, sizes.swapaxes, sizes.rot90,
-    products.outer, products.kron, products.inner, products.dot, products.vdot, products.matmul, products.tensordot,
-    products.convolve, products.cross, products.einsum,
+    sizes.pad, sizes.concatenate, sizes.stack, sizes.arange, sizes.eye, sizes.full, sizes.reshape, sizes.swapaxes,
+    sizes.rot90, products.outer, products.kron, products.inner, products.dot, products.vdot, products.matmul,
+    products.tensordot, products.convolve, products.cross, products.einsum,
 )  # fmt: skip
 FUNCTIONS = {name: rule for rule, names in _SHARED.items() for name in names.split()}
 FUNCTIONS |= {rule.__name__: rule for rule in _OWN}

@@ -194,6 +194,11 @@ def filled(shape: Any, *, dtype: Any = None) -> Size:
     return sized(extents(shape))
 
 
+def eye(N: Any, M: Any = None, k: Any = 0, *, dtype: Any = None) -> Size:
+    """Ones on a diagonal, of N rows and as many columns where M says nothing else."""
+    return filled((N, N if M is None else M), dtype=dtype)
+
+
 def full(shape: Any, fill_value: Any, *, dtype: Any = None) -> Size:
     """One value everywhere."""
     size = filled(shape, dtype=dtype)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from autotune.errors import UsageError
 from autotune.expression import Expression
-from autotune.study.drafting.reading import Function, Reading, reached
+from autotune.study.drafting.reading import Reading, reached
 from autotune.study.drafting.scanning import number_of
 from autotune.study.drafting.syntax import NotRead, closing, split, tokens_of
 from autotune.study.drafting.terms import Sum
@@ -128,8 +128,12 @@ def is_of_group(name: str) -> bool:
     return any(pattern.search(name) for pattern in (EXTENT_NAME, _NEAR, _COUNTED))
 
 
-def is_alone(functions: Mapping[str, Function], entry: str) -> bool:
+def is_alone(of: Proposal, entry: str) -> bool:
     """Whether nothing in a kernel, or in what it calls, asks which work-item it is: one does all the work."""
+    try:
+        functions = of.code.functions(of.kept(tuned=True))
+    except (NotRead, RecursionError):
+        return False
     seen, due = set[str](), [entry]
     while due:
         seen.add(name := due.pop())

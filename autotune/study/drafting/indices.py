@@ -70,6 +70,8 @@ class Indices:
             stride = index.factor_of(name)
             if not stride.known or len(stride.terms) < 2 or min(stride.terms.values()) < 0 or not self._sized(stride):
                 continue
+            if stride.terms.get(()) == 1:  # `i * N + i`, a diagonal: of rows of N + 1 is written `i * (N + 1)`
+                continue
             rest = index - Sum.of(name).expanded(stride)
             skipped = next(filter(None, (self._whole(rest.fixed, stride, of) for of in stride.terms)), Sum())
             index = rest - skipped.expanded(stride) + (Sum.of(name) + skipped) * stride.as_factor()

@@ -77,6 +77,13 @@ class Launches(Indices, ABC):
     def upper(self, value: Sum, depth: int = 0) -> Sum | None:
         """Return what a sum stays below; None where nothing says so."""
 
+    def strides(self, name: str) -> set[str]:
+        """Return the names by which what counts a buffer's places is multiplied, or steps in loops."""
+        places = [place for mention in self.reading.of(name) for place in mention.places]
+        steps = [self.reading.loops[each][1] for place in places for each in place.names & self.reading.loops.keys()]
+        products = [product for place in places for product in self._started(place).varying]
+        return {each for product in products for each in product} | {n for step in steps if step for n in step.names}
+
     def each_with_each(self) -> bool:
         """Whether every work-item walks over what the launch counts."""
         alone = [limit for varying, limit in self.reading.guards if not self._ids(self._started(varying))]

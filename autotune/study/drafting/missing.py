@@ -23,8 +23,11 @@ _UNDECLARED = re.compile(
     r"(?:implicit declaration of function|[Cc]annot find symbol|[Uu]nresolved extern(?:al reference to| function))"
     r" ['\"]?(\w+)"
 )
-_OF_CPP = frozenset({"template", "typename", "class", "namespace", "operator", "virtual", "constexpr", "nullptr"})
-"""Words of C++ that a compiler of OpenCL C takes for names."""
+_FOREIGN = {
+    "CUDA": {"__global__", "__device__", "__shared__", "__syncthreads", "threadIdx", "blockIdx", "blockDim", "gridDim"},
+    "C++": {"template", "typename", "class", "namespace", "operator", "virtual", "constexpr", "nullptr"},
+}
+"""Words of other languages that a compiler of OpenCL C takes for names."""
 _OF_OPENCL = re.compile(
     r"((read|write)_image(f|i|ui|h)|(convert_|as_)?(half|double)\d*(_\w+)?"
     r"|(sub_group_|get_.*sub_group|atom_|atomic_|memory_(order|scope)_|intel_|cl_|CLK_|dot_\w*4x8packed)\w*)"
@@ -53,14 +56,14 @@ class Unknown(NamedTuple):
     """What a build log says has no meaning.
 
     `names`: each with what it might stand for, a type or a number; `structs`: types of which the text asks for members,
-    and `functions`: for these no name can stand; `foreign`: words of C++, for which nothing can; `samplers`: names by
-    which images are read, no macros.
+    and `functions`: for these no name can stand; `foreign`: words for which nothing can, by the language that has them;
+    `samplers`: names by which images are read, no macros.
     """
 
     names: dict[str, str]
     structs: list[str]
     functions: list[str]
-    foreign: list[str]
+    foreign: dict[str, list[str]]
     samplers: list[str]
 
 
@@ -98,13 +101,15 @@ def unknown(log: str, source: str) -> Unknown:
             functions[name] = None
         elif name not in roles.declared:
             names.setdefault(name, _number(name))
-    foreign = [name for name in (*names, *structs, *functions) if name in _OF_CPP]
+    met = [*names, *structs, *functions]
+    foreign = {of: found for of, their in _FOREIGN.items() if (found := [name for name in met if name in their])}
     called = sorted(_own(functions), key=source.find)  # compilers differ in which they name first
     return Unknown({name: names[name] for name in _own(names)}, _own(structs), called, foreign, [*samplers])
 
 
 def _own(names: Iterable[str]) -> list[str]:
-    return [name for name in names if name not in _OF_CPP and not _OF_OPENCL.fullmatch(name)]
+    others = set[str]().union(*_FOREIGN.values())
+    return [name for name in names if name not in others and not _OF_OPENCL.fullmatch(name)]
 
 
 def of_opencl(log: str) -> str:

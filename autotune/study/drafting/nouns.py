@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-TASK_NAME = re.compile(r"^(r|.*radius|taps|.*halo|degree|(filter|mask|stencil)_?(size|width|height))$", re.IGNORECASE)
+TASK_NAME = re.compile(
+    r"^(r|.*radius|taps|.*halo|degree|max_?iter(ation)?s?|(filter|mask|stencil)_?(size|width|height))$", re.IGNORECASE
+)
 """Macros that hardly are tuned, by their names: with another value the kernel computes something else."""
 COUNT_NAME = re.compile(
     r"^([nmk]|n_?[xyz]|width|height|(n|num)_?(queens|bodies|particles|points|elements)"

@@ -14,7 +14,7 @@ from autotune.study.drafting.groups import MADE, by_default, is_alone, is_of_gro
 from autotune.study.drafting.nouns import COUNT_NAME, SMALL_NAME, TASK_NAME
 from autotune.study.drafting.preprocessing import Preprocessed
 from autotune.study.drafting.reading import Reading, reached
-from autotune.study.drafting.repeats import operands, repeats
+from autotune.study.drafting.repeats import lengths, operands, repeats
 from autotune.study.drafting.scanning import DEFINE, candidates, number_of, struct_bodies
 from autotune.study.drafting.shapes import Shapes
 from autotune.study.drafting.sketch import Sketch
@@ -22,7 +22,7 @@ from autotune.study.drafting.statements import read
 from autotune.study.drafting.syntax import NotRead
 from autotune.study.drafting.terms import Sum
 from autotune.study.drafting.touching import components
-from autotune.study.drafting.typedefs import as_written, members_spelt_out
+from autotune.study.drafting.typedefs import as_written, cast_to, members_spelt_out
 from autotune.study.drafting.vectors import of_components, pointer, widths_of
 from autotune.study.includes import defined_anyway, names_asked, without_comments
 from autotune.study.scope import DEVICE_FACTS
@@ -49,9 +49,8 @@ class Proposal:
         """The words that a parameter may be, in the place of numbers."""
         self.made: dict[str, str] = {}
         """Sizes that the kernel is not given, with what is said of them."""
-        self.cast: dict[str, str] = {}
-        """What arguments that are `void *` are cast to."""
-        stated = {name: sketch.macros.get(name, text) for name, text in given.items()}
+        stated = dict.fromkeys(sketch.extensions, "1")
+        stated |= {name: sketch.macros.get(name, text) for name, text in given.items()}
         self._readings: dict[tuple[object, ...], Reading | None] = {}
         self.code = Preprocessed(sketch.source, stated)
         """The text as the defaults leave it."""
@@ -71,6 +70,7 @@ class Proposal:
         self.locals = {entry: self._local(entry) for entry in launched}
         self._leave_out_idle()
         self.tuned = {entry: self._shapes(entry, tuned=True) for entry in launched}
+        self._set_apart_lengths()
         self.shapes = {entry: self._shapes(entry, tuned=False) for entry in launched}
         self.shifts = set[str]().union(*(each.reading.shifts for each in self.shapes.values()))
         """Numbers that are bytes by which a place is shifted."""
@@ -190,8 +190,20 @@ class Proposal:
             found = repeats(tokens, names, pointers) | operands(tokens, names, pointers)
         except (NotRead, RecursionError):
             return
-        for name in [name for name in self.parameters if name in found]:
-            self.tasks[name] = self.parameters.pop(name)
+        self._take_for(self.tasks, found)
+
+    def _set_apart_lengths(self) -> None:
+        """Take the macros that alone say how long inputs are for tasks: these are as long for every configuration."""
+        if found := lengths(self, self.parameters.keys() - self.words.keys() - self._extents()):
+            self._take_for(self.tasks, found)
+            self.tuned = {entry: self._shapes(entry, tuned=True) for entry in self.launched}
+
+    def _take_for(self, what: dict[str, int], names: set[str]) -> None:
+        what |= {name: self.parameters.pop(name) for name in [*self.parameters] if name in names}
+
+    def _extents(self) -> set[str]:
+        """The names in the extents of work-groups."""
+        return {word for extents in self.locals.values() for extent in extents for word in re.findall(r"\w+", extent)}
 
     def _set_apart_counts(self) -> None:
         """Take the macros that are sizes for such: by their names, or as the global ids of a kernel end at them."""
@@ -201,8 +213,7 @@ class Proposal:
                 if limit.names <= self.parameters.keys() and not any(map(is_of_group, limit.names)):
                     found |= limit.names
         found -= {*self.words, *widths_of(self, tuned=True).values()}
-        for name in [name for name in self.parameters if name in found and self.parameters[name] > 0]:
-            self.counts[name] = self.parameters.pop(name)
+        self._take_for(self.counts, {name for name in found if self.parameters[name] > 0})
 
     # -- arguments --------------------------------------------------------------------------------
 
@@ -222,13 +233,7 @@ class Proposal:
 
     def _type_untyped(self) -> None:
         """Take what is only said to be `void *` for what it is cast to where it is read and written, if that is one."""
-        untyped = {name for name, one in self.arguments.items() if one.type_name == "void*"}
-        readings = [self._reading(entry, tuned=False) for entry in self.launched] if untyped else []
-        for name in untyped:
-            seen = set[str]().union(*(reading.seen.get(name, ()) for reading in readings if reading is not None))
-            kinds = {self.kind(kind) for kind in seen}
-            if len(kinds) == 1 and is_plain(self.choices.get(kind := kinds.pop(), kind)) and kind != "void":
-                self.cast[name] = kind
+        self.cast = cast_to(self, (self._reading(entry, tuned=False) for entry in self.launched))
         signatures = {
             entry: [replace(one, type_name=f"{self.cast[one.name]}*") if one.name in self.cast else one for one in told]
             for entry, told in self.sketch.signatures.items()
@@ -245,7 +250,7 @@ class Proposal:
     def _local(self, entry: str) -> list[str]:
         """Return the extents of a kernel's work-group; adds parameters where none of the kernel's stands for them."""
         reading, dimensions = self._reading(entry, tuned=True), self._dimensions(entry)
-        if self._is_alone(entry):
+        if is_alone(self, entry):
             self.alone.add(entry)
             return ["1"]
         if (found := work_group(self, entry, reading, dimensions)) is not None:
@@ -257,12 +262,6 @@ class Proposal:
         for name in [each for each in group.extents if each in MADE and each not in self.own]:
             self.extra[name] = min(self.extra.get(name, 64), least)
         return [self.own.get(name, name) for name in group.extents]
-
-    def _is_alone(self, entry: str) -> bool:
-        try:
-            return is_alone(self.code.functions(self.kept(tuned=True)), entry)
-        except (NotRead, RecursionError):
-            return False
 
     def is_idle(self, name: str) -> bool:
         """Whether a macro has a default, and nothing in the text asks for its value: the host program does."""
@@ -282,7 +281,6 @@ class Proposal:
 
     def _leave_out_idle(self) -> None:
         """Forget the macros that only their own default names, or other kernels, but for extents of work-groups."""
-        used = {word for extents in self.locals.values() for extent in extents for word in re.findall(r"\w+", extent)}
         asked = {name for name in self.parameters if not self.is_idle(name)}
         try:  # words are put in as numbers, and so not met there
             words = reached(self.code.tokens(self.kept(tuned=True)), self.launched) | self.words.keys()
@@ -291,7 +289,7 @@ class Proposal:
             asked &= words | asked_by_directives(self.text) | asked_by_pragmas(self.text)
         except NotRead:
             pass
-        for name in [name for name in self.parameters if name not in asked | used]:
+        for name in [name for name in self.parameters if name not in asked | self._extents()]:
             self._set_apart(name)
 
     def _set_apart(self, name: str) -> None:

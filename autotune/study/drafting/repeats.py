@@ -1,5 +1,6 @@
 """Macros that decide what is computed: how often a value is taken on from itself (rounds of a hash, steps of an
-iteration), what a stored value is multiplied with, divided by or added to, or which of several kinds something is of.
+iteration), what a stored value is multiplied with, divided by or added to, how long an input is, or which of several
+kinds something is of.
 """
 
 from __future__ import annotations
@@ -7,9 +8,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING
 
+from autotune.study.drafting.groups import is_of_group
 from autotune.study.drafting.syntax import closing, split
 from autotune.study.drafting.touching import is_understood
+
+if TYPE_CHECKING:
+    from autotune.study.drafting.proposal import Proposal
 
 
 def repeats(tokens: Sequence[str], names: Collection[str], pointers: Collection[str]) -> set[str]:
@@ -32,6 +38,19 @@ def operands(tokens: Sequence[str], names: Collection[str], pointers: Collection
             value = ["=", *_without_indices(tokens[start + 1 : end]), ";"]
             around = zip(value, value[1:], value[2:], strict=False)
             found |= {name for before, name, after in around if name in names and {before, after} & _ARITHMETIC}
+    return found
+
+
+def lengths(of: Proposal, names: Collection[str]) -> set[str]:
+    """Return those of the names that alone are in the extents of an input: `QUERY` of `query[QUERY]`."""
+    found = set[str]()
+    inputs = [one.name for one in of.arguments.values() if one.const and one.address != "local"]
+    for shapes in of.tuned.values():
+        for one in inputs:
+            extents = shapes.shape(one, written=False) or []
+            met = set(re.findall(r"[A-Za-z_]\w*", " ".join(map(str, extents))))
+            if one not in shapes.doubts and met <= {*names} and not any(map(is_of_group, met)):
+                found |= met
     return found
 
 

@@ -79,10 +79,21 @@ class Shapes(Launches):
             factor, below = value.factor_of(name), self._of_variable(name, depth)
             if factor.known and all(each < 0 for each in factor.terms.values()) and self._from_zero(name):
                 continue
+            if factor != Sum.of(1) and (most := self._of_multiples(Sum.of(name) * factor)) is not None:
+                total += most
+                continue
             if below is None or not factor.known or any(each < 0 for each in factor.terms.values()):
                 return None
             total += factor * below - factor
         return undivided(self._named(total))
+
+    def _of_multiples(self, value: Sum) -> Sum | None:
+        """Return the largest that multiples of a variable are, `WPT * item`, where a guard ends just these."""
+        step = gcd(*value.terms.values())
+        limit = next((limit for varying, limit in self.reading.guards if varying == value), None)
+        if limit is None or not self._sized(limit):
+            return None
+        return limit - 1 if step == 1 else _ahead(value, limit, Sum.of(step - 1)) - step
 
     def _from_zero(self, name: str) -> bool:
         """Whether a variable is never negative: an id, or one that begins at such a sum."""

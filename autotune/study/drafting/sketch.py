@@ -28,6 +28,8 @@ class Sketch:
     """The kernel file as its author calls it, where the study names it otherwise."""
     called: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """What kernels call arguments that have another name here, by kernel."""
+    extensions: Sequence[str] = ()
+    """The device's extensions, each of which its compiler defines as a macro."""
     gaps: list[str] = field(default_factory=list)
     """What the author has to write, a line each."""
     guesses: list[str] = field(default_factory=list)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from autotune.devices import KernelArgument
 from autotune.study.drafting.scanning import opencl_name, scanned
 from autotune.study.includes import without_comments
 from autotune.study.types import is_plain
+
+if TYPE_CHECKING:
+    from autotune.study.drafting.proposal import Proposal
+    from autotune.study.drafting.reading import Reading
 
 _LONGEST = 8
 """So many typedefs and macros that stand for each other are followed."""
@@ -40,6 +45,17 @@ def as_written(
     written = spelt_out(scanned(source), source, choices)
     pairs = [(told, written[entry]) for entry, told in signatures.items() if len(told) == len(written.get(entry, ()))]
     return {one.name: text.type_name.removesuffix("*") for pair in pairs for one, text in zip(*pair, strict=True)}
+
+
+def cast_to(of: Proposal, readings: Iterable[Reading | None]) -> dict[str, str]:
+    """Return what arguments that are only said to be `void *` are cast to, where that is one type."""
+    untyped = [name for name, one in of.arguments.items() if one.type_name == "void*"]
+    read, found = list(filter(None, readings)) if untyped else [], dict[str, str]()
+    for name in untyped:
+        kinds = {of.kind(kind) for reading in read for kind in reading.seen.get(name, ())}
+        if len(kinds) == 1 and is_plain(of.choices.get(kind := kinds.pop(), kind)) and kind != "void":
+            found[name] = kind
+    return found
 
 
 def members_spelt_out(

@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from autotune.devices import KernelArgument
 from autotune.errors import StudyError
 from autotune.study.drafting.branches import asked_by_directives
+from autotune.study.drafting.groups import is_of_group
 from autotune.study.drafting.proposal import Proposal
 from autotune.study.drafting.repeats import codes
 from autotune.study.drafting.shapes import BEYOND
@@ -82,6 +83,8 @@ class Uses:
             by_default = f"as {depends} {'have' if ' and ' in depends else 'has'} it by default"
             if written:  # of every configuration the same is compared
                 self.by_default[one.name] = f'"{", ".join(map(str, shape))}" {by_default}'
+                if self.access(one) == "out" and any(map(is_of_group, words(depends))):  # one of each group
+                    self.by_default[one.name] += "; of parts that a [check] adds up, sum(...), it may"
                 return None
             self.doubts.setdefault(one.name, f"{by_default}: it may not depend on a parameter")
         return shape
@@ -116,7 +119,10 @@ class Uses:
         """
         of = self._of
         shape = self._told(name, written=written, tuned=True)[0]
+        strides = set[str]().union(*(shapes.strides(name) for shapes in of.tuned.values()))
         for width, default in of.parameters.items():
+            if width not in strides:  # a window, which slides
+                continue
             for axis, extent in enumerate(shape):
                 length = extent.with_value(width, Sum.of(1))
                 if length.names and extent - length == Sum.of(width) - 1:
