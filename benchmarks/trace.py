@@ -125,11 +125,11 @@ def _function(frame: FrameType) -> Function | None:
 
 
 class Brief(DeviceEvaluator):
-    """Times finalists for a second: they are no part of a trial."""
+    """Times finalists for a moment: they are no part of a trial."""
 
     def retime(self, configurations: Sequence[Any], budget_s: float = 1.0, stop: threading.Event | None = None) -> Any:
         """Time them, at the end of a search."""
-        return super().retime(configurations, min(budget_s, 1.0), stop)
+        return super().retime(configurations, min(budget_s, 0.2), stop)
 
 
 def trace_search(problem: Problem, database: str, traced: int) -> Calls:

@@ -15,7 +15,7 @@ kernel void scale(global const float *x, global float *y, float factor, int N)
 study = autotune.Study(
     name="scale",
     source=SOURCE,
-    sizes={"N": 1 << 20},
+    sizes={"N": 1 << 16},
     parameters={"WG": {"values": [32, 64, 128, 256]}, "WPT": {"values": [1, 2, 4, 8]}},
     arguments={
         "x": {"type": "float", "shape": ["N"], "access": "in"},

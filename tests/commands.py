@@ -40,16 +40,19 @@ def own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("AUTOTUNE_DB", str(tmp_path / "own.db"))
     monkeypatch.setenv("AUTOTUNE_LOCKS", str(tmp_path))  # wait for no search outside these tests
-    (tmp_path / "saxpy.toml").write_text(STUDY)
-    (tmp_path / "saxpy.cl").write_text(SOURCE)
+    write_study(tmp_path)
+
+
+def write_study(folder: Path) -> None:
+    (folder / "saxpy.toml").write_text(STUDY)
+    (folder / "saxpy.cl").write_text(SOURCE)
 
 
 @pytest.fixture(scope="module")
 def searched(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     """The database of a search of two trials, and what the search printed as JSON: one search for many tests."""
     folder = tmp_path_factory.mktemp("searched")
-    (folder / "saxpy.toml").write_text(STUDY)
-    (folder / "saxpy.cl").write_text(SOURCE)
+    write_study(folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setenv("AUTOTUNE_LOCKS", str(folder))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,17 @@ from tests import postgres
 from tests.studies import study
 
 SLOWEST_FIRST = ("cluster", "browser", "device")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is collected stays to the end: Python looks for no garbage in it, now or among the tests."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -43,13 +55,25 @@ def own_locks() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def shared_builds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The workers of these searches keep what they build for those of the next: most build the same few kernels."""
-    kept = tmp_path_factory.mktemp("builds")
+def shared_builds(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[None]:
+    """The workers of these searches keep what they build for those of the next, of all of pytest's processes: most
+    build the same few kernels."""
+    base = tmp_path_factory.getbasetemp()
+    kept = (base if worker_id == "master" else base.parent) / "builds"
+    kept.mkdir(exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             "autotune.pool.folder.environment", lambda device, _, worker: environment(device, kept, worker=worker)
         )
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def brief_finales() -> Iterator[None]:
+    """The finalists of these searches are timed for half a second: on a machine that is busy with other tests it stays
+    in doubt which is the fastest, and they would run for all the time that a search gives them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("autotune.tuner.loop.RETIME_S", 0.5)
         yield
 
 

@@ -38,6 +38,7 @@ kernel void count(global int *counts, global int *out) { out[0] = ++counts[0]; }
 def session(monkeypatch: pytest.MonkeyPatch) -> Session:
     """A session on a CPU that passes for a device with cores of its own."""
     monkeypatch.setattr(clock, "QUEUED_NS", 10**10)  # any run is short
+    monkeypatch.setattr(clock, "_MOST_LOST", 2)  # beside other tests the next batches are lost too
     return opened()
 
 
@@ -149,7 +150,7 @@ def test_a_clock_says_of_its_last_call_whether_outputs_were_poisoned() -> None:
 
 
 def test_finalists_are_timed_in_batches_too(session: Session) -> None:
-    fast, slow = bench_of(session, out=5).retime([spin(10_000), spin(1_000_000)], None, 5.0)
+    fast, slow = bench_of(session, out=5).retime([spin(10_000), spin(1_000_000)], None, 1.0)
     assert isinstance(fast, Measurement)
     assert isinstance(slow, Measurement)
     assert len(fast.samples_ns) == len(slow.samples_ns)  # pairs

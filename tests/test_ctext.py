@@ -85,24 +85,29 @@ def test_expressions_mean_in_c_what_they_mean_here(
 ) -> None:
     """Also that they mean nothing: beyond 2**62, or divided by zero."""
     folder, names = tmp_path_factory.mktemp("expressions"), {"M": "M_", "N": "N_"}
-    functions, rows, expected = [arithmetic("P")], list[str](), list[str]()
+    functions, expected = [arithmetic("P")], list[str]()
     for text_ in (*expressions, *LARGE):
         try:
             expression = Expression.parse(text_)
             c = whole(expression.tree, names, "P")
         except (ExpressionError, NoCError):
             continue  # text and the like
-        place = len(functions)
-        functions.append(f"static long long f{place}(long long M_, long long N_) {{ (void)M_; (void)N_; return {c}; }}")
+        name = f"f{len(functions)}"
+        functions.append(f"static long long {name}(long long M_, long long N_) {{ (void)M_; (void)N_; return {c}; }}")
         for m, n in itertools.product(SIZES, SIZES):
             try:
                 expected.append(str(int(expression.evaluate({"M": m, "N": n}))))
             except ExpressionError:
                 expected.append(str(-(2**63)))
-            rows.append(f'printf("%lld\\n", f{place}({m}LL, {n}LL));')
-    program = ["#include <stdio.h>", *functions, "int main(void) {", *rows, "return 0; }"]
+    all_, sizes = ", ".join(f"f{n}" for n in range(1, len(functions))), ", ".join(map(str, SIZES))
+    program = [
+        "#include <stdio.h>", *functions, f"static const long long sizes[] = {{ {sizes} }};",
+        f"static long long (*const all[])(long long, long long) = {{ {all_} }};",
+        f"int main(void) {{ const int f = {len(functions) - 1}, s = {len(SIZES)}; for (int n = 0; n < f * s * s; n++)",
+        'printf("%lld\\n", all[n / (s * s)](sizes[n / s % s], sizes[n % s]));', "return 0; }",
+    ]  # fmt: skip
     assert printed(compiled(folder, "\n".join(program), "sanitized")) == expected
-    assert 1000 < expected.count(str(-(2**63))) < len(rows) - 1000
+    assert 1000 < expected.count(str(-(2**63))) < len(expected) - 1000
 
 
 @pytest.mark.parametrize(

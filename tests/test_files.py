@@ -170,7 +170,7 @@ def test_a_pipe_is_not_waited_for(here: Path, command: str) -> None:
         ["export", "NAME"],
         ["export", "NAME", "--format", "csv", "--study", "sgemm"],
         ["export", "NAME", "--format", "optuna", "--study", "sgemm"],
-        ["check", "sgemm", "--no-run", "--save-build", "NAME"],
+        ["check", "matmul", "--no-run", "--save-build", "NAME"],
         ["compare", "sgemm", "--by", "VARIANT", "--no-search", "--chart", "NAME/x.svg"],
         ["report", "sgemm", "-o", "NAME.html"],
         ["import-study", "NAME"],

@@ -9,6 +9,7 @@ import sys
 import threading
 import tomllib
 from collections.abc import Mapping
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -28,6 +29,7 @@ HOMES = {
 """Third-party libraries that one room has to itself."""
 
 
+@cache
 def rooms() -> list[str]:
     """The rooms in the order of docs/architecture.md; a folder is one room."""
     page = (ROOT / "docs" / "architecture.md").read_text()
@@ -39,6 +41,7 @@ def room_of(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
+@cache
 def imported(path: Path) -> set[str]:
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):

@@ -255,7 +255,7 @@ def test_what_was_listed_belongs_to_who_asked() -> None:
 SEARCH = """
 import sys
 from autotune.__main__ import main
-sys.argv = ["autotune", "search", "matmul", "--size", "64", "--trials", "1", "--db", "DB"]
+sys.argv = ["autotune", "search", "matmul", "--size", "64", "--trials", "1", "--db", "DB", "--fix", "VARIANT=NAIVE"]
 try:
     main()
 finally:

@@ -21,7 +21,6 @@ from autotune.store import Store
 from autotune.study import GENERIC_DEVICE, Problem
 from autotune.text import time
 from autotune.tuner import Budget, Progress, ProgressCallback, ReplayEvaluator, Request, Result, loop, recall
-from autotune.tuner.loop import RETIME_S
 from autotune.tuner.result import SEARCH
 from autotune.tuner.start import within_budget
 from tests.studies import study
@@ -460,7 +459,7 @@ def test_finalists_have_what_is_left_of_the_time(problem: Problem, store: Store,
     evaluator = Timed(recorded(problem))
     result = run(problem, store, evaluator, budget=Budget(seconds=seconds))
     assert result.reason == "space exhausted"
-    assert evaluator.given_s == RETIME_S
+    assert evaluator.given_s == loop.RETIME_S
 
 
 def test_a_time_limit_alone_is_no_estimate_of_what_trials_take(problem: Problem, store: Store) -> None:

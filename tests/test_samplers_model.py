@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from statistics import NormalDist
 
 import numpy as np
 import optuna
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.integrate import quad
-from scipy.stats import norm
 
 from autotune.model import Configuration, Measurement, Outcome, Trial
 from autotune.samplers import Proposer
@@ -207,7 +206,10 @@ def test_fits_are_due_at_the_same_counts_however_one_gets_there() -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.floats(-4, 4), st.floats(0.1, 3))
 def test_expected_improvement_is_the_integral(mean: float, deviation: float) -> None:
-    wanted = quad(lambda t: (0.5 - t) * norm.pdf(t, mean, deviation), mean - 12 * deviation, 0.5, limit=200)[0]
+    from scipy.integrate import quad  # each of pytest's processes imports this file
+
+    normal = NormalDist(mean, deviation)
+    wanted = quad(lambda t: (0.5 - t) * normal.pdf(t), mean - 12 * deviation, 0.5, limit=200)[0]
     found = np.exp(log_expected_improvement(np.array([mean]), np.array([deviation]), 0.5)[0])
     assert found == pytest.approx(max(wanted, 0), rel=1e-4, abs=1e-7)
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autotune.bench import clock, tour, trial
+from autotune.bench import clock, finals, tour, trial
 from autotune.bench.finals import Finalist, Finals
 from autotune.bench.report import Fault, Report
 from autotune.bench.tour import Unsettled
@@ -44,6 +44,8 @@ def others(monkeypatch: pytest.MonkeyPatch) -> list[weakref.ref[Session]]:
 
     monkeypatch.setattr(trial, "open_session", open_another)
     monkeypatch.setattr(clock, "QUEUED_NS", 10**10)
+    monkeypatch.setattr(clock, "_MOST_LOST", 2)  # beside other tests the next batches are lost too
+    monkeypatch.setattr(finals, "_VERIFIED_RUNS", 20)
     monkeypatch.setattr(tour, "SAMPLES", 4)
     monkeypatch.setattr(tour, "MOST_VISITS", 4)
     return there
@@ -248,6 +250,7 @@ def test_another_process_goes_on_where_sessions_differ(
     known = (known[0], known[1], replace(known[2], failure=wrong))
     with monkeypatch.context() as patch:
         patch.setattr(tour, "_VERIFIED_S", 60.0)  # a process that started late
+        patch.setattr(finals, "_VERIFIED_RUNS", known[0].verified + 20)
         late, *_ = bench_of(opened(), out=5).retime(plans, NOTICED_NS, -1.0, known)
     assert isinstance(late, Measurement)
     assert late.verified_runs > known[0].verified + 2 + 1
