@@ -139,14 +139,14 @@ def test_values_of_which_the_reference_gives_nan_are_a_warning_and_have_to_be_wr
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "said", "hint"),
     [
-        ("if (alpha < 0) y[0] = x[0];", "the reference writes nothing to y"),
-        ("y[0] = missing;", "undeclared identifier"),
-        ("local float large[1 << 24]; large[get_local_id(0)] = 1; y[0] = large[1];", "local memory"),
+        ("if (alpha < 0) y[0] = x[0];", "the reference writes nothing to y", "give another reference"),
+        ("y[0] = missing;", "right.cl:1:", "it take sizes and other numbers as arguments"),
+        ("local float large[1 << 24]; large[get_local_id(0)] = 1; y[0] = large[1];", "local memory", "reference"),
     ],
 )
-def test_a_fault_of_the_reference_kernel_is_the_studys(body: str, said: str) -> None:
+def test_a_fault_of_the_reference_kernel_is_the_studys(body: str, said: str, hint: str) -> None:
     change('access = "inout"', 'access = "out"')
     change('numpy = { y = "alpha * x + y" }', 'kernel = "right.cl"')
     kernel = "kernel void right(const int N, const float alpha, global const float *x, global float *y)"
@@ -158,7 +158,7 @@ def test_a_fault_of_the_reference_kernel_is_the_studys(body: str, said: str) -> 
         error = one_error(run(command, "./saxpy.toml", code=2))
         assert error.startswith("error: ./saxpy.toml: reference: ")
         assert said in error
-        assert "give another reference" in error or "ended the worker" in error  # as PoCL 5 and 6 end it
+        assert hint in error or "ended the worker" in error  # as PoCL 5 and 6 end it
 
 
 def test_no_run_runs_nothing_of_the_files() -> None:

@@ -298,4 +298,6 @@ def unready(role: str, answer: Report) -> AutotuneError:
     if answer.outcome is Outcome.CRASH:
         return StudyError(f"its kernel ended the worker: {answer.reason}", where="reference", hint=_OUTSIDE)
     hint = 'mend its kernel or launch, or give another reference: numpy = { OUTPUT = "..." }'
+    if "undeclared identifier" in answer.reason:
+        hint = "its kernel is built with the choices alone: have it take sizes and other numbers as arguments"
     return StudyError(answer.reason, where="reference", hint=hint, detail=answer.build_log)

@@ -189,8 +189,7 @@ class Study:
     def _build(self, text: StudyText, function: ReferenceFunction | None) -> None:
         table = validate(text.table, str(text.file))
         self.text, self.path = text, str(text.file)
-        # The compiler's messages then name the author's file, as they do for its includes.
-        self.source = f'#line 1 "{text.kernel_path.name}"\n{text.source}'
+        self.source = _named(text.kernel_path, text.source)
         self.name = table.name
         self.about = table.about
         self.sizes = default_size(text)
@@ -265,9 +264,15 @@ class Study:
             return Reference(files={name: Data(**entry) for name, entry in stated.items()})
         if table.configuration is not None:
             return Reference(configuration=reference_configuration(table.configuration, self.parameters))
-        _, source = library.sources_of(table.kernel, self.text.table, self.text.file, "reference.kernel")
+        file, source = library.sources_of(table.kernel, self.text.table, self.text.file, "reference.kernel")
         declared = Declared(self.arguments, self.sizes, self.steps)
-        return Reference(source=source, launches=declared.launches(table.launch or (), "reference.launch", given))
+        own = _named(Path(file), source)
+        return Reference(source=own, launches=declared.launches(table.launch or (), "reference.launch", given))
+
+
+def _named(file: Path, source: str) -> str:
+    """Return a kernel's text so that a compiler's messages name the author's file, as they do for its includes."""
+    return f'#line 1 "{file.name}"\n{source}'
 
 
 def _given(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
