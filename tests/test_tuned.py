@@ -24,7 +24,7 @@ from pyopencl.tools import SVMAllocator
 import autotune
 from autotune.api import TunedKernel, binaries, questions, ready
 from autotune.api.arguments import ScalarSlot
-from autotune.devices import Step, attach, find_device, opencl_guest
+from autotune.devices import Step, attach, drivers, find_device, opencl_guest
 from autotune.devices.opencl_session import OpenCLSession
 from autotune.errors import AutotuneError, DeviceError, SetupError, UsageError
 from autotune.lookup import Match
@@ -484,6 +484,28 @@ def binary(folder: Path) -> Path:
     return found
 
 
+@pytest.fixture
+def tells(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
+    """Makes a driver's binaries be there for the asking, or not; PoCL gives them in any case."""
+    original = drivers.traits
+
+    def tell(tells: bool) -> None:
+        monkeypatch.setattr(drivers, "traits", lambda info: replace(original(info), tells_binaries=tells))
+
+    tell(True)
+    return tell
+
+
+def test_no_binary_is_kept_where_it_takes_another_compilation(
+    tmp_path: Path, queue: cl.CommandQueue, tells: Callable[[bool], None]
+) -> None:
+    tells(False)
+    x, y = vectors(queue)
+    quiet(study())(queue, x=x, y=y).wait()
+    assert not (tmp_path / "cache" / "binaries").exists()
+
+
+@pytest.mark.usefixtures("tells")
 def test_a_binary_is_kept_loaded_and_built_anew_where_it_is_damaged(
     tmp_path: Path, queue: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -510,6 +532,7 @@ def test_a_binary_is_kept_loaded_and_built_anew_where_it_is_damaged(
         assert len(built) == builds
 
 
+@pytest.mark.usefixtures("tells")
 def test_a_binary_that_others_can_write_is_not_loaded(tmp_path: Path, queue: cl.CommandQueue) -> None:
     x, y = vectors(queue)
     quiet(study())(queue, x=x, y=y).wait()
@@ -523,6 +546,7 @@ def test_a_binary_that_others_can_write_is_not_loaded(tmp_path: Path, queue: cl.
     assert binaries._read(place) is None
 
 
+@pytest.mark.usefixtures("tells")
 def test_a_folder_that_cannot_be_made_is_no_failure(
     tmp_path: Path, queue: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:

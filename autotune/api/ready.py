@@ -134,7 +134,8 @@ def _compiled(guest: Guest, plan: Plan, study: str) -> Compiled:
                     program = None
             if program is None:
                 compiled = compile_plan(guest, plan)
-                binaries.keep(compiled.program, key)
+                if guest.traits.tells_binaries:  # PoCL keeps its builds by itself
+                    binaries.keep(compiled.program, key)
         except Fault as fault:
             raise DeviceError(f"{fault}", where=f"{study} on {guest.info.name}", detail=fault.detail) from None
         if known is None:

@@ -77,8 +77,11 @@ class Traits:
     local_memory: int = 0
     """Bytes of local memory that a kernel may have where the driver understates its limits."""
 
+    tells_binaries: bool = True
+    """A program's binary is there for the asking; else to be asked takes another compilation."""
+
     hashes_binaries: bool = True
-    """A program's binary is there for the asking, and equal for equal code."""
+    """The binary is there for the asking, and equal for equal code."""
 
     checks_on_device: bool = True
     """It runs OpenCL C, in which outputs are checked where they lie; else they are read back and checked here."""

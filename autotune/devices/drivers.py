@@ -107,7 +107,8 @@ def traits(info: DeviceInfo) -> Traits:
         shares_cores=cpu,
         understates_limits=nvidia,
         local_memory=_MOST_ON_NVIDIA if nvidia else 0,
-        hashes_binaries=not cpu,  # PoCL would compile once more, and Intel's differ from build to build
+        tells_binaries=not pocl,
+        hashes_binaries=not cpu,  # Intel's differ from build to build
         ends_slowly=nvidia,
         builder_memory=2**31 if info.kind == "gpu" else 2**29,
     )
