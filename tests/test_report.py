@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from autotune.bench.report import Report, first_error, located
+from autotune.bench.report import Report, first_error, located, undeclared
 from autotune.model import Outcome
 from autotune.pool.blame import may_be_the_machines
 
@@ -44,3 +44,16 @@ def test_a_line_of_a_log_may_be_as_long_as_it_likes(part: str) -> None:
     log = part * 2**18
     assert first_error(log) == log.strip()
     assert may_be_the_machines(Report(Outcome.COMPILE_ERROR, build_log=log))
+
+
+@pytest.mark.parametrize(
+    ("log", "name"),
+    [
+        ("k.cl:2:16: error: use of undeclared identifier 'B'\nk.cl:3:1: error: use of undeclared identifier 'C'", "B"),
+        ('k.cl(2): error: identifier "B" is undefined', "B"),
+        ("k.cl:2:16: error: expected ';' after expression", ""),
+        ("", ""),
+    ],
+)
+def test_the_first_name_without_a_meaning(log: str, name: str) -> None:
+    assert undeclared(log) == name

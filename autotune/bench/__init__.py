@@ -25,7 +25,7 @@ from autotune.bench.messages import (
     Turn,
     Use,
 )
-from autotune.bench.report import Fault, Report, first_error, is_too_large
+from autotune.bench.report import Fault, Report, first_error, is_too_large, undeclared
 from autotune.bench.timing import BUILD_S, FIRST_S, Limits, Rules
 
 if TYPE_CHECKING:

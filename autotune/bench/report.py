@@ -70,6 +70,12 @@ def located(log: str, source: str) -> str:
     return re.sub(rf"({given}):(\d+)", place, log)
 
 
+def undeclared(log: str) -> str:
+    """Return the first name in a build log that has no meaning to the compiler where a value stands; "" without one."""
+    found = re.search(r"undeclared identifier '(\w+)'|identifier \"(\w+)\" is undefined", log)
+    return (found[1] or found[2]) if found else ""
+
+
 def first_error(log: str) -> str:
     """Return the first line of a build log that speaks of an error, else its first line; with the next, where it ends
     by a colon behind a word that is no `error`.

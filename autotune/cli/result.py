@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
-
 from autotune import text
+from autotune.bench import undeclared
 from autotune.cli.options import command
 from autotune.cli.output import facts, warn
 from autotune.model import BUSY_CORES, Outcome, Trial
@@ -45,8 +44,7 @@ def warn_of_unsteady(problem: Problem, trial: Trial | None) -> None:
 
 def hint_of_undefined(problem: Problem, log: str) -> str:
     """What to write where a kernel that does not build takes a size of its study for a macro; "" where it does not."""
-    found = re.search(r"undeclared identifier '(\w+)'|identifier \"(\w+)\" is undefined", log)
-    name = found[1] or found[2] if found else ""
+    name = undeclared(log)
     return f'{name} is a size, no macro: [defines] {name} = "{name}" makes it one' if name in problem.size else ""
 
 

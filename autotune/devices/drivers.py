@@ -108,7 +108,7 @@ def traits(info: DeviceInfo) -> Traits:
         understates_limits=nvidia,
         local_memory=_MOST_ON_NVIDIA if nvidia else 0,
         tells_binaries=not pocl,
-        hashes_binaries=not cpu,  # Intel's differ from build to build
+        hashes_binaries=not (pocl or cpu),  # Intel's differ from build to build
         ends_slowly=nvidia,
         builder_memory=2**31 if info.kind == "gpu" else 2**29,
     )

@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Protocol
 
-from autotune.bench import DOING, Phase, Report
+from autotune.bench import DOING, Phase, Report, undeclared
 from autotune.errors import AutotuneError, SetupError, StudyError, WorkerError
 from autotune.model import Outcome
 from autotune.pool.allowance import lacks_processes
@@ -298,6 +298,6 @@ def unready(role: str, answer: Report) -> AutotuneError:
     if answer.outcome is Outcome.CRASH:
         return StudyError(f"its kernel ended the worker: {answer.reason}", where="reference", hint=_OUTSIDE)
     hint = 'mend its kernel or launch, or give another reference: numpy = { OUTPUT = "..." }'
-    if "undeclared identifier" in answer.reason:
+    if undeclared(answer.build_log):
         hint = "its kernel is built with the choices alone: have it take sizes and other numbers as arguments"
     return StudyError(answer.reason, where="reference", hint=hint, detail=answer.build_log)

@@ -26,7 +26,7 @@ STORES_S = 75.0
 """What is to be stored is waited for longer: a server waits for its database for up to a minute before it refuses."""
 
 ANSWER_S = 120.0
-"""All of an answer, from its first byte: `TIMEOUT_S` bounds each silence, and a server that drips is never silent."""
+"""All of an answer, once it is waited for: `TIMEOUT_S` bounds each silence, and who drips is never silent."""
 
 _MOST = 64 * 2**20
 
