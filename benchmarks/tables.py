@@ -1,4 +1,4 @@
-"""The tables of docs/benchmarks.md, reliability.md and search.md, from the result files of benchmarks/results/.
+"""The tables of the pages of docs/, from the result files of benchmarks/results/.
 
     python benchmarks/tables.py            # writes them anew between their markers
     python benchmarks/tables.py --check    # exit code 1 where a page is not what the files say
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "docs" / f"{name}.md" for name in ("benchmarks", "reliability", "search")]
+PAGES = [ROOT / "docs" / f"{name}.md" for name in ("benchmarks", "benchmarks-more", "reliability", "search")]
 RESULTS = Path(__file__).parent / "results"
 _TABLE = re.compile(r"(<!-- table ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 

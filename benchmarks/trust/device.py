@@ -20,7 +20,7 @@ from benchmarks.tables import model, save, saved
 
 HERE = Path(__file__).parent
 STUDIES = sorted(path.stem for path in HERE.glob("*.toml"))
-LOOPS = 4  # processes
+LOOPS = 12  # processes
 COLUMNS = (
     "study", "default us", "spread of default", "to 400 queued runs", "pick us", "spread of pick", "worst loss",
     "within 2 %", "seconds",
