@@ -142,7 +142,7 @@ def test_values_of_which_the_reference_gives_nan_are_a_warning_and_have_to_be_wr
     ("body", "said", "hint"),
     [
         ("if (alpha < 0) y[0] = x[0];", "the reference writes nothing to y", "give another reference"),
-        ("y[0] = missing;", "right.cl:1:", "it take sizes and other numbers as arguments"),
+        ("y[0] = missing;", "right.cl:1:", "those of [defines] that no parameter decides"),
         ("local float large[1 << 24]; large[get_local_id(0)] = 1; y[0] = large[1];", "local memory", "reference"),
     ],
 )

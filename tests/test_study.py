@@ -336,6 +336,12 @@ def test_a_kernel_named_like_a_function_of_opencl_is_told() -> None:
     assert "distance is a function of OpenCL C too" in "".join(effects(Problem(hidden)))
 
 
+def test_a_parameter_named_like_a_qualifier_of_opencl_is_told() -> None:
+    parameters = {**table()["parameters"], "read_only": {"values": [0, 1]}}
+    (line,) = effects(Problem(study(parameters=parameters)))
+    assert line.startswith("parameters.read_only is a word of OpenCL C, and -Dread_only breaks the headers")
+
+
 def test_an_image_turned_around_is_told() -> None:
     image = {"type": "float", "image": ["N", "M"], "access": "out"}
     launch = [{"entry": "saxpy", "global": ["N", "M"], "local": [8, 8], "arguments": ["y"]}]
