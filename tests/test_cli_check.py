@@ -38,6 +38,7 @@ def test_check_groups_excluded_values_by_reason() -> None:
     assert shown.count("WPT < 5") == 2  # the constraint, and why
     assert "WPT=5, 6, 7," in shown
     assert "20 and more: WPT < 5\n" in shown
+    assert " 16 17 ... 39 (38 values)  " in shown  # of a long list its two ends
 
 
 def test_check_says_the_first_reasons() -> None:
