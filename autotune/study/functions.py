@@ -9,12 +9,18 @@ from autotune.study.includes import without_comments
 
 _DEFINE = re.compile(r"^[^\S\n]*#[^\S\n]*define[^\S\n]+(\w+)", re.MULTILINE)
 _KERNEL = re.compile(r"kernel\b[^;{}]{0,300}?\bvoid\s+(\w+)\s*\(")
+_ASSIGNED = re.compile(r"\b(\w++)\s*+=(?!=)")
 _ARGUMENT = re.compile(r"\b(\w++)\s*+[,)]")
 
 
 def macros_of(source: str) -> set[str]:
     """Return the names that a text `#define`s, wherever it does."""
     return set(_DEFINE.findall(without_comments(source)))
+
+
+def variables_of(source: str) -> set[str]:
+    """Return the names of a text's own: what it assigns to, and what its kernels' arguments may be called."""
+    return set(_ASSIGNED.findall(without_comments(source))).union(*(names for _, names in kernels_of(source)))
 
 
 def kernels_of(source: str) -> Iterator[tuple[str, set[str]]]:

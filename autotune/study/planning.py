@@ -12,7 +12,7 @@ from autotune.identity import word_fault
 from autotune.model import Configuration
 from autotune.study.arguments import Argument, Buffer, Scalar, filled
 from autotune.study.arrays import names_of
-from autotune.study.functions import kernels_of
+from autotune.study.functions import variables_of
 from autotune.study.includes import check_options
 from autotune.study.plan import Check, Launch, Loop, Plan, Tolerance
 from autotune.study.sequence import Unrolled, exchanged
@@ -54,8 +54,7 @@ def reference_plan_of(problem: Problem) -> Plan | None:
     if reference.source is None:
         return None
     names = {**problem.constants, **problem.default}
-    # A kernel that takes such a number as an argument keeps it: the -D would stand in its place.
-    own = {name for _, arguments in kernels_of(reference.source) for name in arguments}
+    own = variables_of(reference.source)  # in whose place the -D would stand
     fixed = {
         name: value
         for name, value in problem.study.defines.items()
