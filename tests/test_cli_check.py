@@ -38,6 +38,7 @@ def test_check_groups_excluded_values_by_reason() -> None:
     assert shown.count("WPT < 5") == 2  # the constraint, and why
     assert "WPT=5, 6, 7," in shown
     assert "20 and more: WPT < 5\n" in shown
+    assert " 16 17 ... 39 (38 values)  " in shown  # of a long list its two ends
 
 
 def test_check_says_the_first_reasons() -> None:
@@ -142,7 +143,7 @@ def test_values_of_which_the_reference_gives_nan_are_a_warning_and_have_to_be_wr
     ("body", "said", "hint"),
     [
         ("if (alpha < 0) y[0] = x[0];", "the reference writes nothing to y", "give another reference"),
-        ("y[0] = missing;", "right.cl:1:", "it take sizes and other numbers as arguments"),
+        ("y[0] = missing;", "right.cl:1:", "those of [defines] that no parameter decides"),
         ("local float large[1 << 24]; large[get_local_id(0)] = 1; y[0] = large[1];", "local memory", "reference"),
     ],
 )

@@ -493,6 +493,21 @@ def test_a_macro_that_says_how_much_there_is_is_a_size(name: str) -> None:
     assert sketch.gaps == []
 
 
+def test_ids_counted_group_by_group_end_at_sizes_too_and_sizes_that_are_fixed_are_told() -> None:
+    body = """kernel void f(global float *a, global const float *b) {
+        const int x = get_group_id(0) * BX + get_local_id(0), y = get_group_id(1) * BY + get_local_id(1);
+        if (x > 0 && x < ACROSS - 1 && y > 0 && y < DOWN - 1) a[y * ACROSS + x] = b[y * ACROSS + x - 1]; }"""
+    _, lines = drafted(macros(ACROSS=4096, DOWN=2048, BX=32, BY=8) + body)
+    assert lines[lines.index("[defines]") + 1] == 'ACROSS = "ACROSS"'
+    assert 'global = ["round_up(ACROSS - 1, BX)", "round_up(DOWN - 1, BY)"]' in lines
+    sketch, _ = drafted(
+        macros(BX=32, BY=8) + f"#define WIDTH 8192\n#define DOWN 2048\n{body.replace('ACROSS', 'WIDTH')}"
+    )
+    assert [guess.partition(", ")[2] for guess in sketch.guesses if "the kernel fixes" in guess] == [
+        "#endif after it, make one tunable, or a size", "#endif after it, make one a size",
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "guard",
     ["get_local_id(0) < PART", "id % PART < 1", "id < n / PART", "get_group_id(0) < PART", "id < WG * NUM_GROUPS"],

@@ -200,10 +200,26 @@ def study_text() -> Any:
 
 
 def test_the_size_is_the_files_where_it_names_it(folder: Path) -> None:
-    assert "size N=4096, from the file" in typed("import", str(DATA / "clblast.json"), *HERE).stderr
+    for told in ("clblast", "kernel-tuner"):
+        assert "size N=4096, from the file" in typed("import", str(DATA / f"{told}.json"), *HERE).stderr
     assert "size N=1000, from the study's default" in typed("import", str(DATA / "cltune.json"), *HERE).stderr
     told = typed("import", str(DATA / "clblast.json"), *HERE, "--size", "64").stderr
     assert "size N=64, from --size" in told
+
+
+def test_what_a_cache_has_throughout_may_be_a_size_or_a_choice_of_the_study(folder: Path) -> None:
+    cache = json.loads((DATA / "kernel-tuner.json").read_text())
+    cache["tune_params_keys"] += ["N", "T"]
+    for entry in cache["cache"].values():
+        entry |= {"N": 64, "T": "double"}
+    (folder / "sized.json").write_text(json.dumps(cache))
+    told = typed("import", "sized.json", *HERE).stderr
+    assert "size N=64, from the file\nchoices T=double\n" in told
+    assert "autotune search ./saxpy.toml --size N=64 --choice T=double -d " in told
+    assert "\nchoices" not in typed("import", "sized.json", *HERE, "--choice", "T=float").stderr
+    (folder / "other.json").write_text(json.dumps(cache).replace("double", "half"))
+    said = typed("import", "other.json", *HERE).stderr
+    assert said == "error: other.json: what it has throughout: T cannot be 'half'; say --choice\n"
 
 
 @pytest.mark.parametrize(

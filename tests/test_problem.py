@@ -159,12 +159,14 @@ def test_padding_is_allocated_and_never_less_than_the_data() -> None:
 
 
 def test_a_reference_kernel_has_a_plan_of_its_own(tmp_path: Any) -> None:
-    (tmp_path / "ref.cl").write_text("kernel void f(global const T *x, global T *y) {}")
+    (tmp_path / "ref.cl").write_text("kernel void f(global const T *data, global T *y) { int rest = N; }")
     launch = {"entry": "f", "global": ["N"], "arguments": ["x", "y"]}
-    problem = Problem(study(reference={"kernel": str(tmp_path / "ref.cl"), "launch": [launch]}))
+    defines = {"N": "N", "HALF": "TWICE // 4", "TWICE": "2 * N", "TILE": "2 * WG", "data": "N", "rest": "N"}
+    problem = Problem(study(reference={"kernel": str(tmp_path / "ref.cl"), "launch": [launch]}, defines=defines))
     plan = problem.reference_plan()
     assert plan is not None
-    assert plan.options == ("-DT=float",)
+    # No parameter has a part in it, and no -D stands in the place of an argument or a variable.
+    assert plan.options == ("-DT=float", "-DN=1000", "-DHALF=500", "-DTWICE=2000")
     assert plan.launches[0].global_size == (1000,)
     assert Problem(study()).reference_plan() is None
 

@@ -56,6 +56,10 @@ def test_a_good_table_passes() -> None:
         ({"launch": {"entry": "f"}}, r"launch: .*; write \[\[launch\]\]"),
         ({"reference": {"kernel": "k.cl", "launch": {}}}, r"reference.launch: .*; write \[\[reference.launch\]\]"),
         ({"sizes": {"N": 1.5}}, "sizes.N: needs a whole number, got 1.5"),
+        (
+            {"arguments": {"x": {"type": "int", "shape": [1], "access": "in", "constant": 1}}},
+            "arguments.x.constant: needs true or false or text in quotes, got 1",
+        ),
     ],
 )
 def test_each_error_names_its_place(changes: dict[str, Any], message: str) -> None:

@@ -366,6 +366,14 @@ def test_exclusions_say_why() -> None:
     ]
 
 
+def test_a_reason_is_of_constraints_of_few_parameters() -> None:
+    values = list(range(1, 9))
+    sets = ["8 % T == 0", "T % W == 0", "C % W == 0 and A > 0", "8 % C == 0 and A + B > 0"]
+    built = Space.build(dict.fromkeys("WTABC", values), [constraint(text, text) for text in sets])
+    (reason,) = {str(each).partition(": ")[2] for each in built.exclusions() if each.name == "W"}
+    assert reason == "8 % T == 0 and T % W == 0"
+
+
 def test_reasons_look_at_little_of_what_is_there() -> None:
     pairs = [constraint(f"A{number} <= B{number}", "") for number in range(12)]
     both = [constraint("Q < 2 or A0 == 3", "Q needs A0"), constraint("B0 < 3", "B0 is small")]

@@ -297,6 +297,15 @@ def test_an_entry_that_a_macro_may_make_is_left_to_the_compiler() -> None:
     check_entries(study(source="kernel void ENTRY() {}", options=[{"flag": "-DENTRY=f"}], **entry("f")))
 
 
+def test_tables_from_python_may_hold_numbers_of_numpy() -> None:
+    parameters = {**table()["parameters"], "WPT": {"values": 2 ** np.arange(3), "default": np.int32(2)}}
+    found = study(parameters=parameters, sizes={"N": np.int32(1000)}, tolerance={"relative": np.float32(0.5)})
+    assert found.parameters["WPT"].values == (1, 2, 4)
+    assert (found.parameters["WPT"].default, found.sizes) == (2, {"N": 1000})
+    with pytest.raises(StudyError, match=r"sizes.N: needs a whole number, got 0.5"):
+        study(sizes={"N": np.float64(0.5)})
+
+
 def test_a_size_that_the_kernel_defines_itself_is_told() -> None:
     assert list(effects(Problem(study()))) == []
     (line,) = effects(Problem(study(source=f"#define N 8\n{SOURCE}")))
@@ -334,6 +343,12 @@ def test_a_kernel_named_like_a_function_of_opencl_is_told() -> None:
     assert [is_builtin(name) for name in ("distance", "as_float4", "half_sum", "saxpy")] == [True, True, False, False]
     hidden = study(source="kernel void distance(int N) {}", **entry("distance"))
     assert "distance is a function of OpenCL C too" in "".join(effects(Problem(hidden)))
+
+
+def test_a_parameter_named_like_a_qualifier_of_opencl_is_told() -> None:
+    parameters = {**table()["parameters"], "read_only": {"values": [0, 1]}}
+    (line,) = effects(Problem(study(parameters=parameters)))
+    assert line.startswith("parameters.read_only is a word of OpenCL C, and -Dread_only breaks the headers")
 
 
 def test_an_image_turned_around_is_told() -> None:

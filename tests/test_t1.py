@@ -125,7 +125,7 @@ def test_arguments_launch_and_tolerance_are_carried() -> None:
     extra = {
         "Arguments": arguments,
         "ReferenceArguments": reference,
-        "CompilerOptions": ["-cl-fast-relaxed-math", "-O3"],
+        "CompilerOptions": ["-cl-fast-relaxed-math", "-O3", ""],
     }
     found = imported(described(FIVE, ["block_size_x & 8"], size=[100, 50], **extra))
     tables = found.tables

@@ -6,7 +6,7 @@ import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 from unittest.mock import Mock
 
 import numpy as np
@@ -273,6 +273,13 @@ def test_a_reference_is_checked_by_what_checks_the_kernels_then(
     Bench(session, inputs, expected, Rules(), Limits(), lambda name, limit_s: None)
     assert len(built) == 2
     assert built[0] == built[1]
+
+
+def test_a_reference_may_have_in_global_memory_what_is_constant_for_the_kernel(session: Session) -> None:
+    inputs, plan = {"a": np.arange(64, dtype=np.int32)}, sum_plan()
+    constant = replace(cast("Buffer", plan.arguments["a"]), constant=True)
+    found = references(session, inputs).reference(sum_plan(arguments={**plan.arguments, "a": constant}))
+    assert found["out"].tolist() == [2 * 3 * 2016]
 
 
 def test_a_reference_kernel_that_has_no_number_for_the_inputs_is_told_of_them(session: Session) -> None:

@@ -42,8 +42,11 @@ _C_NAMES = {
 _BYTES = ("void", "char", "uchar")
 
 
-def check_signatures(opened: Session | Guest, plan: Plan) -> list[str]:
-    """Return what may be amiss, to be said where the result is wrong. Raises Fault for what surely is."""
+def check_signatures(opened: Session | Guest, plan: Plan, *, placed: bool = True) -> list[str]:
+    """Return what may be amiss, to be said where the result is wrong. Raises Fault for what surely is.
+
+    `placed`: whether buffers lie where the study says; a reference's kernel may have them elsewhere.
+    """
     if not hasattr(opened, "signatures"):  # a program's own queue
         return []
     session = cast("Session", opened)
@@ -67,7 +70,8 @@ def check_signatures(opened: Session | Guest, plan: Plan) -> list[str]:
                 raise Fault(Outcome.COMPILE_ERROR, f"{launch.entry}: argument {position}, {label}, {what}{cure}")
         hints += _hints(plan, launch, told)
     hints += _orders(plan, known)
-    for problem in (*_spaces(plan, known), *_layouts(session, plan, known)):
+    spaces = _spaces(plan, known) if placed else ()
+    for problem in (*spaces, *_layouts(session, plan, known)):
         raise Fault(Outcome.COMPILE_ERROR, problem)
     return hints + list(_unwritable(plan, known))
 
@@ -169,7 +173,8 @@ def _spaces(plan: Plan, known: Mapping[str, Sequence[KernelArgument]]) -> Iterat
         }
         place = f"[arguments.{given.name}]"
         if "constant" in spaces and given.access == "in" and not given.constant:
-            yield f"{spaces['constant']}, which has to fit the constant memory: write constant = true in {place}"
+            cure = f"write constant = true in {place}, or the condition where only some configurations do"
+            yield f"{spaces['constant']}, which has to fit the constant memory: {cure}"
         if "global" in spaces and given.constant and not written:
             yield f"{spaces['global']}, which is not in constant memory: leave constant out in {place}"
 

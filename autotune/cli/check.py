@@ -15,6 +15,7 @@ from autotune.cli.files import require_spare
 from autotune.cli.output import facts, say, table, write_json
 from autotune.cli.result import hint_of_undefined, rates_text, timing_text, warn_of_unsteady, warn_of_unverified
 from autotune.errors import AutotuneError, StudyError
+from autotune.identity import Value
 from autotune.model import UNVERIFIED, Configuration, Outcome, Trial
 from autotune.pool import DeviceEvaluator, Settings
 from autotune.reports import BUILD_FILES, save_build, trial_json
@@ -117,9 +118,7 @@ def _print_written(problem: Problem, written: dict[str, Any]) -> None:
         ]
     )
     print()
-    rows = [
-        (p.name, " ".join(map(str, p.values)), str(problem.default[p.name]), p.about) for p in study.parameters.values()
-    ]
+    rows = [(p.name, _listed(p.values), str(problem.default[p.name]), p.about) for p in study.parameters.values()]
     table(("parameter", "values", "default", "about"), rows)
     print()
     rules = [constraint.reason for constraint in problem.constraints]
@@ -131,6 +130,13 @@ def _print_written(problem: Problem, written: dict[str, Any]) -> None:
             ("excluded", "\n".join(_excluded_rows(written["exclusions"]))),
         ]
     )
+
+
+def _listed(values: Sequence[Value]) -> str:
+    """The values of a parameter; of a long list its beginning and its end, and how many there are."""
+    if len(values) <= 2 * _MOST_VALUES:
+        return " ".join(map(str, values))
+    return f"{' '.join(map(str, values[:_MOST_VALUES]))} ... {values[-1]} ({text.count(len(values), 'value')})"
 
 
 def _excluded_rows(exclusions: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -21,6 +21,7 @@ from autotune.exchange import (
     UNPACKING,
     Document,
     adopt,
+    choices_of,
     device_of,
     element_of,
     is_foreign,
@@ -31,7 +32,7 @@ from autotune.exchange import (
 )
 from autotune.store import Store, checked_lines
 from autotune.study import offered_choices, problem_key
-from autotune.text import parse_choices, require_known
+from autotune.text import require_known
 
 _BEGINNING = 2**16
 MOST_HEADER = 2**20
@@ -91,12 +92,12 @@ def import_trials(
         what = f"holds {READERS[name].about}{_of(document)}"
         raise UsageError(what, where=where, hint="say which study they are of: --study STUDY; nothing was imported")
     tuned = options.load_study(study)
-    choices = parse_choices(choice, offered_choices(tuned.text))
     renamed = {theirs: _one(theirs, ours) for theirs, ours in options.assignments(rename, "--rename")}
     parameters = {known: parameter.values for known, parameter in tuned.parameters.items()}
     with placed(where, UsageError):
         meant = device_of(document, device, database)
         meant_size, source = size_of(document, size or (), tuned.sizes)
+        choices = choices_of(document, choice or (), offered_choices(tuned.text))
         require_element(document, element_of(tuned, choices))
         wanted = dict(options.assignments(fix, "--fix"))
         adopted = adopt(document, parameters, format=name, file=where, rename=renamed, fix=wanted)
@@ -111,11 +112,14 @@ def import_trials(
         warn(f"the file is of {document.device}; its trials are kept for {meant.fingerprint}")
     say(f"{where}: {READERS[name].about}{_of(document)}, kept for {meant.fingerprint}")
     say(f"size {text.pairs(meant_size)}, from {source}")
+    if named := tuned.chosen(choices):
+        say(f"choices {text.pairs(named)}")
     for note in adopted.notes:
         say(note)
     say_left_out(adopted.left_out)
     say(f"{text.count(count, 'new trial')} imported, none of them a result before it is measured here")
-    again = options.command("search", study, None, meant_size if size else {}, choices if choice else {}, database)
+    other = {} if meant_size == tuned.sizes else meant_size
+    again = options.command("search", study, None, other, tuned.chosen(choices), database)
     say(f"to measure the fastest of them first: {again} -d {meant.fingerprint}")
 
 

@@ -15,7 +15,7 @@ is measured here before it counts, and is nobody's best until then.
 """
 
 from autotune.exchange.adopt import adopt
-from autotune.exchange.belonging import device_of, require_element, size_of
+from autotune.exchange.belonging import choices_of, device_of, require_element, size_of
 from autotune.exchange.document import Document
 from autotune.exchange.gathering import HEADER, element_of, gather, one
 from autotune.exchange.reading import READERS, UNPACKING, is_foreign, is_packed, read

@@ -10,7 +10,8 @@ from autotune.errors import DeviceError, SetupError, UsageError
 from autotune.exchange.clblast import PRECISIONS
 from autotune.exchange.document import Document
 from autotune.lookup import Meant, device_meant, stored_devices
-from autotune.text import parse_size
+from autotune.model import Value
+from autotune.text import parse_choices, parse_size
 
 HINT = "say --device: an index, a name that is stored, or a fingerprint such as nvidia-h200-132cu-140g"
 
@@ -49,6 +50,20 @@ def require_element(document: Document, own: str) -> None:
         raise UsageError(f"is of {document.element}, and the study is of {own}", hint=hint)
 
 
+def choices_of(document: Document, given: Sequence[str], offered: Mapping[str, Sequence[Value]]) -> dict[str, Value]:
+    """Return the choices that a file is of: what is given, what the file has throughout, the study's first values.
+
+    Raises UsageError for a value that is not offered.
+    """
+    named = {item.partition("=")[0].strip() for text in given for item in text.split(",")}
+    told = [f"{name}={value}" for name, value in document.throughout.items() if name in offered.keys() - named]
+    chosen = parse_choices(given, offered)
+    try:
+        return chosen | {name: parse_choices(told, offered)[name] for name in offered.keys() - named}
+    except UsageError as error:
+        raise UsageError(error.what, where="what it has throughout", hint="say --choice") from None
+
+
 def size_of(document: Document, given: Sequence[str], sizes: Mapping[str, int]) -> tuple[dict[str, int], str]:
     """Return the size that a file is of, and where it is from: what is given, what the file says, the study's default.
 
@@ -56,7 +71,9 @@ def size_of(document: Document, given: Sequence[str], sizes: Mapping[str, int]) 
     """
     if given:
         return parse_size(given, sizes), "--size"
-    told = {name.lower(): value for name, value in document.size.items()}
+    told = {name.lower(): value for name, value in {**document.throughout, **document.size}.items()}
+    if len(sizes) == 1 and "" in told:
+        told.setdefault(next(iter(sizes)).lower(), told[""])
     if sizes and all(name.lower() in told for name in sizes):
         said = [f"{name}={told[name.lower()]}" for name in sizes]
         try:

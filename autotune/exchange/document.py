@@ -34,8 +34,8 @@ class Entry:
 class Document:
     """A file: its trials, the device and kernel that they are of ("" where it does not say), and `header`, all else.
 
-    `size` holds the sizes that it names, `element` is the OpenCL type of its numbers ("" likewise). `left_out` counts
-    what is no trial, by reason.
+    `size` holds the sizes that it names, one without a name under ""; `element` is the OpenCL type of its numbers (""
+    where it does not say). `left_out` counts what is no trial, by reason.
     """
 
     entries: list[Entry] = field(default_factory=list)
@@ -45,6 +45,16 @@ class Document:
     element: str = ""
     header: Mapping[str, Any] = field(default_factory=dict)
     left_out: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def throughout(self) -> dict[str, Any]:
+        """The parameters that have one value in all trials: a tool that knows no sizes has them there."""
+        first = self.entries[0].configuration if self.entries else {}
+        return {
+            name: value
+            for name, value in first.items()
+            if all(entry.configuration.get(name) == value for entry in self.entries)
+        }
 
     def add(self, entry: Entry) -> None:
         """Take in a trial, or count it as left out where it passed in a time that no kernel takes."""

@@ -48,6 +48,10 @@ class KernelTuner:
             kernel=text(document.get("kernel_name"), "kernel_name"),
             header=unknown(document, ["cache"]),
         )
+        problem = document.get("problem_size")
+        number = problem[0] if isinstance(problem, list) and len(problem) == 1 else problem
+        if type(number) is int:
+            found.size = {"": number}
         for key, told in table(document.get("cache"), "cache").items():
             _take(found, names, table(told, f"cache.{key:.80}"), f"cache.{key:.80}")
         return found

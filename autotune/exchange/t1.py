@@ -115,7 +115,7 @@ class _Description:
     def _options(self) -> list[dict[str, str]]:
         options = self._kernel.get("CompilerOptions") or []
         found = []
-        for option in map(str, listed(options, "CompilerOptions")):
+        for option in filter(None, map(str, listed(options, "CompilerOptions"))):  # KTT's own files have an empty one
             if re.fullmatch(r"-cl-[\w=.-]+|-D\w+(=\w+)?|-w|-Werror", option) and not option.startswith("-cl-std=C++"):
                 found.append({"flag": option})
             else:

@@ -48,6 +48,8 @@ _INSTEAD = {
     "Is": "use ==",
     "IsNot": "use !=",
     "Attribute": "names have no parts",
+    "Subscript": "a name stands by itself: `X`, not `p['X']`",
+    "Lambda": "write what stands behind its colon",
 }
 _C_HINT = "write `and`, `or`, `not` and `a if c else b`"
 _WORDS = {"and", "or", "not", "if", "else", "in"}
@@ -211,6 +213,8 @@ def _called(syntax: ast.Call) -> Node:
     if name not in FUNCTIONS:
         close = difflib.get_close_matches(name, _CALLABLE, n=3, cutoff=0.5)
         hint = f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(_CALLABLE)}"
+        if name in ("int", "floor"):
+            hint = "whole quotients are written `a // b`"
         raise _NotAllowedError(f"calls {name}, which is no function of the language", hint)
     function = FUNCTIONS[name]
     if not function.least <= len(syntax.args) <= function.most:

@@ -299,5 +299,5 @@ def unready(role: str, answer: Report) -> AutotuneError:
         return StudyError(f"its kernel ended the worker: {answer.reason}", where="reference", hint=_OUTSIDE)
     hint = 'mend its kernel or launch, or give another reference: numpy = { OUTPUT = "..." }'
     if undeclared(answer.build_log):
-        hint = "its kernel is built with the choices alone: have it take sizes and other numbers as arguments"
+        hint = "its kernel is built with the choices and those of [defines] that no parameter decides: name it there"
     return StudyError(answer.reason, where="reference", hint=hint, detail=answer.build_log)

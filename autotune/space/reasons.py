@@ -52,7 +52,13 @@ def why_impossible(
     concerned = [each for each in constraints if not fixed or each.require.names & fixed.keys()]
     alone = next((constraint for constraint in concerned if not possible([constraint])), None)
     likely = [each for each in constraints if each in concerned or each in (known or ())]
-    needed = [alone] if alone else _needed(_near(likely, constraints, values.keys(), possible), possible)
+    if alone:
+        needed = [alone]
+    else:
+        near = _near(likely, constraints, values.keys(), possible)
+        # What stands late is looked to first: constraints of few parameters say more to a reader.
+        by_names = sorted(near, key=lambda each: len(each.require.names & values.keys()), reverse=True)
+        needed = sorted(_needed(by_names, possible), key=near.index)
     if known is not None:
         known += needed
     shown = " and ".join(_explained(constraint, constants, fixed) for constraint in needed[:MAX_SHOWN])

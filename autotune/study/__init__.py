@@ -12,7 +12,8 @@ needs none of them, the workers few.
     problem.py     Problem: a study at one size, on one device; limits.py: what the device asks of it
     arguments.py   the kinds of arguments, as a study declares them and as a plan holds them: argument.py, buffers.py,
                    scalars.py
-    types.py       their types; structs.py: C's layout; builtins.py: the functions of OpenCL C
+    types.py       their types; structs.py: C's layout; builtins.py: the functions of OpenCL C; functions.py: a
+                   kernel's own
     loops.py       launches and the loops around them, as a study declares them; sequence.py: one run, unrolled
     writing.py     a study as TOML; drafting/: one to start from
     plan.py        Plan: what a worker builds and runs; planning.py: a configuration made concrete as one

@@ -26,7 +26,8 @@ class Buffer(Argument):
 
     `access` is `in`, `out`, `inout` (restored before each verified run), `scratch` or `zeroed` (before each
     run). What lies in `allocate` and not in `shape` is zero. `filled` names the input whose contents it begins with,
-    where that is another's: the two have changed places when the run ends. `constant`: in constant memory.
+    where that is another's: the two have changed places when the run ends. `constant`: in constant memory; in a study
+    an expression where that depends on the configuration.
     """
 
     shape: tuple[Extent, ...]
@@ -34,7 +35,7 @@ class Buffer(Argument):
     access: str = "in"
     data: Data = _UNIFORM
     filled: str = ""
-    constant: bool = False
+    constant: bool | Expression = False
 
     key: ClassVar[str] = "shape"
     kind: ClassVar[str] = "a buffer"
@@ -67,7 +68,9 @@ class Buffer(Argument):
         kind = declared_type(table.type, where, shaped, tuned)
         allocate = shape if table.allocate is None else tuned.expressions(table.allocate, f"{where}.allocate")
         data = Data.declare(dict(table.data or {}), f"{where}.data", given)
-        return cls(name, kind, shape, allocate, access, data, constant=table.constant)
+        placed = table.constant
+        constant = tuned.expression(placed, f"{where}.constant") if isinstance(placed, str) else placed
+        return cls(name, kind, shape, allocate, access, data, constant=constant)
 
     def concrete(self, names: Mapping[str, Any], *, padded: bool = True) -> Self:
         where = f"arguments.{self.name}"
@@ -76,7 +79,10 @@ class Buffer(Argument):
         if tuple(map(max, allocate, shape)) != allocate:
             raise StudyError(f"allocates {allocate}, less than its shape {shape}", where=where)
         data = self.data.concrete(names, f"{where}.data")
-        return replace(self, type=kind, shape=shape, allocate=allocate, data=data)
+        placed = self.constant
+        # Where no configuration is at hand, nothing asks where the kernel has it.
+        constant = placed if isinstance(placed, bool) else padded and bool(placed.evaluate(names))
+        return replace(self, type=kind, shape=shape, allocate=allocate, data=data, constant=constant)
 
     def create(self, session: Session) -> Any:
         return session.allocate(self.nbytes)

@@ -38,6 +38,11 @@ def is_word(name: str) -> bool:
     return name in _WORDS_OF_C or name.removeprefix("__").removesuffix("__") in _QUALIFIERS
 
 
+def is_access(name: str) -> bool:
+    """Whether a name is one of OpenCL C's that few kernels use, and headers of drivers do: how images are accessed."""
+    return name in ("read_only", "write_only", "read_write")
+
+
 def is_builtin(name: str) -> bool:
     """Whether OpenCL C has a function of that name."""
     return name in _NAMES or _FAMILIES.fullmatch(name) is not None

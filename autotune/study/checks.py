@@ -8,17 +8,13 @@ from collections.abc import Iterator
 
 from autotune.errors import StudyError, UsageError
 from autotune.study.arguments import Image
-from autotune.study.builtins import is_builtin
+from autotune.study.builtins import is_access, is_builtin
+from autotune.study.functions import kernels_of, macros_of
 from autotune.study.includes import without_comments
 from autotune.study.loops import leaves
 from autotune.study.problem import Problem
 from autotune.study.study import Study, words_of
 from autotune.text import did_you_mean
-
-_DEFINE = re.compile(r"^[^\S\n]*#[^\S\n]*define[^\S\n]+(\w+)", re.MULTILINE)
-KERNEL = re.compile(r"kernel\b[^;{}]{0,300}?\bvoid\s+(\w+)\s*\(")
-
-_ARGUMENT = re.compile(r"\b(\w++)\s*+[,)]")
 
 
 def check_entries(study: Study) -> None:
@@ -28,10 +24,8 @@ def check_entries(study: Study) -> None:
         raise StudyError("the file is empty", where=str(study.text.kernel_path), hint="write kernel void name(...)")
     if "##" in source:  # a macro may put the name together
         return
-    words, kernels = (
-        words_of(source, study.text, "options", "defines", "choices", "parameters"),
-        KERNEL.findall(source),
-    )
+    words = words_of(source, study.text, "options", "defines", "choices", "parameters")
+    kernels = [name for name, _ in kernels_of(source)]
     for number, launch, _ in leaves(study.launches):
         if launch.entry not in words:
             raise StudyError(
@@ -44,7 +38,7 @@ def check_entries(study: Study) -> None:
 def effects(problem: Problem) -> Iterator[str]:
     """Yield a line for each thing that the author may not have meant."""
     study = problem.study
-    defined = set(_DEFINE.findall(without_comments(study.text.source)))
+    defined = macros_of(study.text.source)
     for name in study.sizes:
         if name in defined and name not in study.defines:
             yield f"the kernel defines {name} itself: what --size gives reaches it as an argument at most"
@@ -58,6 +52,10 @@ def effects(problem: Problem) -> Iterator[str]:
             yield f"arguments.{name}: no launch takes it"
     for name in filter(is_builtin, study.entries):
         yield f"{name} is a function of OpenCL C too, and hides the kernel on some devices (PoCL's): rename it"
+    for table in ("choices", "parameters", "defines"):
+        for name in filter(is_access, study.text.table.get(table) or ()):
+            what = f"a word of OpenCL C, and -D{name} breaks the headers of some drivers (PoCL's)"
+            yield f"{table}.{name} is {what}: rename it"
     yield from _replaced(study)
     yield from _transposed(problem)
     yield from filter(None, (argument.effect for argument in study.arguments.values()))
@@ -65,17 +63,11 @@ def effects(problem: Problem) -> Iterator[str]:
 
 def _replaced(study: Study) -> Iterator[str]:
     """Yield a line for each argument of a kernel in whose place a `-D` puts its value, as no compiler says plainly."""
-    source = without_comments(study.text.source)
-    macros = set(_DEFINE.findall(source))
-    for found in KERNEL.finditer(source):
-        header = re.split("[{;]", source[found.end() : found.end() + 4000], maxsplit=1)[0]
-        if found[1] in macros:  # void NAME(op, T)(arguments): it puts a name together
-            header = re.split(r"\)\s*\(", header, maxsplit=1)[-1]
-        named = set(_ARGUMENT.findall(header))
+    for kernel, named in kernels_of(study.text.source):
         for table in ("choices", "parameters", "defines"):
             for name in sorted(named & (study.text.table.get(table) or {}).keys()):
                 yield (
-                    f"{table}.{name}: {found[1]} has an argument of that name in the kernel's text, in whose place "
+                    f"{table}.{name}: {kernel} has an argument of that name in the kernel's text, in whose place "
                     f"-D{name} puts its value: rename one of them"
                 )
 

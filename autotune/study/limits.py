@@ -51,7 +51,9 @@ def limits_of(problem: Problem, number: str, launch: Launch, above: Sequence[Loo
         limits.append((f"{' + '.join(needed)} <= local_memory", "local memory fits the device"))
     constant = [argument for argument in arguments if isinstance(argument, Buffer) and argument.constant]
     needed = [
-        " * ".join(f"({extent.text})" for extent in buffer.allocate) + f" * {_element_bytes(problem, buffer)}"
+        " * ".join(f"({extent.text})" for extent in buffer.allocate)
+        + f" * {_element_bytes(problem, buffer)}"
+        + ("" if isinstance(buffer.constant, bool) else f" * (1 if {buffer.constant.text} else 0)")
         for buffer in constant
     ]
     if needed:

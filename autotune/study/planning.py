@@ -12,11 +12,13 @@ from autotune.identity import word_fault
 from autotune.model import Configuration
 from autotune.study.arguments import Argument, Buffer, Scalar, filled
 from autotune.study.arrays import names_of
+from autotune.study.functions import variables_of
 from autotune.study.includes import check_options
 from autotune.study.plan import Check, Launch, Loop, Plan, Tolerance
 from autotune.study.sequence import Unrolled, exchanged
 
 if TYPE_CHECKING:
+    from autotune.expression import Expression
     from autotune.study.problem import Problem
 
 
@@ -51,26 +53,39 @@ def reference_plan_of(problem: Problem) -> Plan | None:
         return replace(plan, outputs=dict.fromkeys(problem.outputs, Tolerance()))
     if reference.source is None:
         return None
-    options = tuple(f"-D{name}={value}" for name, value in problem.choices.items())
     names = {**problem.constants, **problem.default}
+    own = variables_of(reference.source)  # in whose place the -D would stand
+    fixed = {
+        name: value
+        for name, value in problem.study.defines.items()
+        if value.names <= problem.constants.keys() and name not in own
+    }
+    options = tuple(_defines(problem, problem.choices, fixed, names))
     launches, arguments, order = _concrete(problem, reference.launches, names, padded=False)
     outputs, checks = dict.fromkeys(problem.outputs, Tolerance()), _checks(problem, arguments, problem.default)
     return Plan(reference.source, options, launches, arguments, outputs, order=order, checks=checks)
 
 
 def _options(problem: Problem, configuration: Configuration, names: Mapping[str, Any]) -> tuple[str, ...]:
-    defined: dict[str, Any] = {**problem.choices, **configuration}
-    for name, expression in problem.study.defines.items():
-        value = expression.evaluate(names)
-        defined[name] = int(value) if isinstance(value, bool) else value
-        if fault := word_fault(value):
-            raise StudyError(fault, where=f"{problem.study.path}: defines.{name}")
-    options = [f"-D{name}={value}" for name, value in defined.items()]
+    options = _defines(problem, {**problem.choices, **configuration}, problem.study.defines, names)
     for option in problem.study.options:
         if option.when.evaluate(names):
             options.append(filled(option.flag, names))
     check_options(options, f"{problem.study.path}: options")
     return tuple(options)
+
+
+def _defines(
+    problem: Problem, given: Mapping[str, Any], computed: Mapping[str, Expression], names: Mapping[str, Any]
+) -> list[str]:
+    """Return a -D for each name and its value, and for those of `[defines]`."""
+    defined = dict(given)
+    for name, expression in computed.items():
+        value = expression.evaluate(names)
+        defined[name] = int(value) if isinstance(value, bool) else value
+        if fault := word_fault(value):
+            raise StudyError(fault, where=f"{problem.study.path}: defines.{name}")
+    return [f"-D{name}={value}" for name, value in defined.items()]
 
 
 def _concrete(

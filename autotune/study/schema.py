@@ -12,6 +12,7 @@ from pydantic import (
     ConfigDict,
     Discriminator,
     Field,
+    StrictBool,
     StrictInt,
     StrictStr,
     Tag,
@@ -149,7 +150,7 @@ class ArgumentTable(Table):
     allocate: Annotated[list[Text], Field(min_length=1, max_length=6)] | None = None
     access: Literal["in", "out", "inout", "scratch", "zeroed"] | None = None
     data: DataTable | None = None
-    constant: bool = False
+    constant: StrictBool | Annotated[StrictStr, Field(min_length=1)] = False
     image: Dimensions | None = None
     channels: Literal["R", "A", "RG", "RA", "RGBA", "BGRA", "ARGB", "INTENSITY", "LUMINANCE"] | None = None
     normalized: bool | None = None

@@ -46,8 +46,8 @@ class Study:
     """A validated study.
 
     `Study.load("sgemm")` or `Study.load("./blur.toml")` reads a file. From Python, give the same tables as
-    keywords; `source` may replace the kernel file, `reference` may be a function, `data` of an argument an array or a
-    function of sizes and scalars:
+    keywords, with NumPy's numbers too; `source` may replace the kernel file, `reference` may be a function, `data` of
+    an argument an array or a function of sizes and scalars:
 
         Study(name="scale", source=CL, sizes={"N": 1024}, parameters={"WG": {"values": [64, 128]}},
               arguments={"x": {"type": "float", "shape": ["N"], "access": "inout"}},
@@ -71,6 +71,7 @@ class Study:
         tables.setdefault("kernel", f"{tables.get('name', 'study')}.cl")
         path = f"{tables.get('name', 'study')}.toml"
         library.require_plain(tables, path)
+        tables = _without_numpy(tables)
         if source is None:
             kernel, text = library.sources_of(tables["kernel"], tables, path, "kernel")
         elif not isinstance(source, str):
@@ -273,6 +274,15 @@ class Study:
 def _named(file: Path, source: str) -> str:
     """Return a kernel's text so that a compiler's messages name the author's file, as they do for its includes."""
     return f'#line 1 "{file.name}"\n{source}'
+
+
+def _without_numpy(part: Any) -> Any:
+    """Return tables with plain numbers and lists in the place of NumPy's."""
+    if isinstance(part, np.generic | np.ndarray):
+        return part.tolist()
+    if isinstance(part, Mapping):
+        return {name: _without_numpy(inner) for name, inner in part.items()}
+    return [*map(_without_numpy, part)] if isinstance(part, list | tuple) else part
 
 
 def _given(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

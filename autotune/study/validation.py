@@ -106,7 +106,7 @@ _REPEATED = ("constraints", "launch", "options", "turn")
 """Lists of tables."""
 
 _BRANCHES = frozenset(
-    {"int", "float", "str", "constrained-str", "function-after", "list", "one of them", "several", "a table"}
+    {"bool", "int", "float", "str", "constrained-str", "function-after", "list", "one of them", "several", "a table"}
 )
 
 

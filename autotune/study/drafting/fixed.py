@@ -1,4 +1,4 @@
-"""The numbers that a kernel fixes by itself, and which of them a tuner might set, had they an #ifndef around them."""
+"""The numbers that a kernel fixes by itself, and which of them a study might set, had they an #ifndef around them."""
 
 from __future__ import annotations
 
@@ -20,9 +20,22 @@ _MOST = 4096
 
 def own_to_tune(of: Proposal) -> list[str]:
     """Return those of a kernel's own numbers that may say how the work is shared out: not what it is, nor how much."""
+    named = [name for name in _own(of, _MOST) if not TASK_NAME.match(name) and not COUNT_NAME.match(name)]
+    return _met(of, named)
+
+
+def own_sizes(of: Proposal) -> list[str]:
+    """Return those of a kernel's own numbers that say by their names how much there is to compute."""
+    return _met(of, [name for name in _own(of, 2**31) if COUNT_NAME.match(name)])
+
+
+def _own(of: Proposal, most: int) -> list[str]:
     counts = {name: number_of(value) or 0 for name, value in of.own.items()}
-    named = [name for name, count in counts.items() if 1 < count <= _MOST and not of.is_idle(name)]
-    named = [name for name in named if not TASK_NAME.match(name) and not COUNT_NAME.match(name)]
+    return [name for name, count in counts.items() if 1 < count <= most and not of.is_idle(name)]
+
+
+def _met(of: Proposal, named: list[str]) -> list[str]:
+    """Return those that the kernels come upon."""
     try:
         tokens = of.code.tokens(named)
     except NotRead:

@@ -197,9 +197,11 @@ class Reading:
     def ends(self) -> list[Sum]:
         """Return what global ids, or variables that begin at one, stay below, and where conditions let them begin."""
         found = [*self.starts]
+        ids = [{f"gid#{axis}"} for axis in range(3)] + [{f"wid#{axis}", f"lid#{axis}"} for axis in self.groups()]
         for varying, limit in self.guards:
             begun = (self.loops[name][0].names for name in varying.names & self.loops.keys())
-            if varying.names.union(*begun) & {"gid#0", "gid#1", "gid#2"}:
+            names = varying.names.union(*begun)
+            if any(each <= names for each in ids):
                 found.append(limit)
         return found
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from autotune.devices import KernelArgument
 from autotune.study.drafting.branches import AROUND, undefined
-from autotune.study.drafting.fixed import own_to_tune
+from autotune.study.drafting.fixed import own_sizes, own_to_tune
 from autotune.study.drafting.naming import nameable, told_apart
 from autotune.study.drafting.proposal import Proposal
 from autotune.study.drafting.scanning import candidates
@@ -154,8 +154,11 @@ class _Writer:
             self._gap(f"[parameters.{GAP}]", f"what to tune: {what}")
             self._add("values = []")
         elif own:
-            cure = f"#ifndef {own[0]} before its #define, #endif after it, make one tunable"
+            cure = f"#ifndef {own[0]} before its #define, #endif after it, make one tunable, or a size"
             self._hint(f"the kernel fixes {_some(own)}: {cure}")
+        if sizes := own_sizes(of):
+            cure = f"#ifndef {sizes[0]} before its #define, #endif after it, make one a size"
+            self._hint(f"the kernel fixes {_some(sizes)}: {cure}")
         if unset := [name for name in undefined(self._sketch.source) if name not in of.given]:
             what = f"an #if asks for {_some(unset)}, which nothing defines, so 0"
             self._hint(f"{what}: autotune new ... -D {unset[0]}=0 makes it tunable")
