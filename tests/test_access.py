@@ -348,13 +348,15 @@ def test_who_holds_a_lock_for_good_is_told_and_what_was_to_be_stored_is_tried_ag
     import psycopg
 
     Store.open(postgres_url).close()
-    monkeypatch.setattr(database, "BUSY_S", 0.05)
+    monkeypatch.setattr(database, "BUSY_S", 0.3)  # psycopg looks every tenth whether there is an answer
+    monkeypatch.setattr("autotune.store.waits.SILENT_S", 0.01)
     monkeypatch.setattr(access, "PAUSE_S", 0)
     with psycopg.connect(postgres_url) as other, Store.open(postgres_url) as store:
         search = put(store, [])
         other.execute("LOCK TABLE trials IN ACCESS EXCLUSIVE MODE")
-        with pytest.raises(ConnectionLost, match=r"is locked by another session, for 0\.05 s"):
+        with pytest.raises(ConnectionLost, match=r"is locked by another session, for 0\.3 s"):
             store.trials(KEY)
+        assert capsys.readouterr().err == f"autotune: {store.where}: has not answered for 0.01 s, and is waited for\n"
 
         def unlock(*_: object) -> None:
             other.commit()
@@ -394,6 +396,10 @@ def test_a_server_that_stayed_away_is_waited_for_once_until_it_is_back(
         assert capsys.readouterr().err.count("trying again") == 1
         put(store, [])  # it is back
         assert tried(store) == 3
+        put(store, [])
+        with pytest.raises(KeyboardInterrupt):  # while it is waited for
+            store._written(lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+        assert tried(store) == 1
 
 
 @pytest.mark.slow

@@ -450,20 +450,33 @@ def test_a_study_goes_along_with_all_that_it_reads(tmp_path: Path) -> None:
     assert body["upload"]["study"] == study.read_text()
 
 
-@pytest.mark.parametrize(("target", "said"), [("secret", "it is a link to"), ("kernels/real.cl", "")])
-def test_a_link_leads_nothing_but_the_study_s_folder_to_a_server(tmp_path: Path, target: str, said: str) -> None:
+@pytest.mark.parametrize(
+    ("kernel", "said"),
+    [
+        ("real.cl", ""),
+        ("out.cl", ": it is a link to "),
+        ("folder/secret", ": it is a link to "),
+        ("../secret", "$"),
+        ("{0}/secret", "$"),
+    ],
+)
+def test_nothing_but_what_lies_in_the_study_s_folder_goes_to_a_server(tmp_path: Path, kernel: str, said: str) -> None:
     (tmp_path / "own" / "kernels").mkdir(parents=True)
     study = tmp_path / "own" / "saxpy.toml"
-    study.write_text('name = "saxpy"\nkernel = "saxpy.cl"\n[parameters.WPT]\nvalues = [1]\n')
+    kernel = kernel.format(tmp_path)
+    study.write_text(f'name = "saxpy"\nkernel = "{kernel}"\n[parameters.WPT]\nvalues = [1]\n')
     (tmp_path / "secret").write_text(SOURCE)
-    (tmp_path / "own" / "kernels" / "real.cl").write_text(SOURCE)
-    (tmp_path / "own" / "saxpy.cl").symlink_to(tmp_path / target if target == "secret" else target)
+    (tmp_path / "own" / "kernels" / "there.cl").write_text(SOURCE)
+    (tmp_path / "own" / "real.cl").symlink_to("kernels/there.cl")
+    (tmp_path / "own" / "out.cl").symlink_to(tmp_path / "secret")
+    (tmp_path / "own" / "folder").symlink_to(tmp_path)
     if said:
-        with pytest.raises(UsageError, match="lies outside of the study's folder: it is a link to") as raised:
+        with pytest.raises(UsageError) as raised:
             upload_of(study)
+        assert re.search(f"lies outside of the study's folder{said}", raised.value.what)
         assert raised.value.hint == "a server takes what lies beside the study: copy it there"
     else:
-        assert upload_of(study)["upload"]["files"] == {"saxpy.cl": SOURCE}
+        assert upload_of(study)["upload"]["files"] == {"real.cl": SOURCE}
 
 
 @pytest.mark.parametrize(

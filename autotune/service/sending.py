@@ -30,13 +30,13 @@ def is_path(study: str | Path) -> bool:
 
 def upload_of(path: Path) -> dict[str, Any]:
     """Return a study as it is uploaded: its text, and each file that it reads by the name it has there."""
-    from autotune.study import find_study, watched
+    from autotune.study import find_study, kernel_folders, watched
 
     with watched() as looked_for:
         text = find_study(str(path) if "/" in str(path) or path.suffix == ".toml" else f"./{path}")
         code = set(map(Path, looked_for)) - {text.path}
         _ = text.study_hash
-    roots = [text.path.parent, text.kernel_path.parent, text.path.parent.parent / "kernels"]
+    roots = list(map(Path, kernel_folders(text.file)))
     files: dict[str, Path] = {}
     for file in map(Path, sorted(looked_for)):
         if not os.path.isfile(file) or file.resolve() == text.path.resolve():

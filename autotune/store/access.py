@@ -51,7 +51,8 @@ class Access:
         self._log: dict[Path, presence.Inode] = {}
         self._gone: StoreError | None = None
         self._waited = False
-        """Whether the server stayed away for PATIENCE_S and has not been back since: nobody waits for it again."""
+        """Whether the server stayed away for PATIENCE_S, or somebody waited no longer for its answer, and it has not
+        been back since: nobody waits for it again."""
 
     def close(self) -> None:
         """Give the connections back; a file that was removed is written anew before."""
@@ -104,6 +105,9 @@ class Access:
                 turns -= 1
                 if not turns:
                     raise
+            except KeyboardInterrupt:
+                self._waited = True  # who waits no longer for an answer has none of what is stored last waited for
+                raise
             except ConnectionLost as error:
                 if time.monotonic() >= deadline:
                     self._waited = True

@@ -39,7 +39,8 @@ CONNECT_S = 5
 
 _QUIET = "autotune"
 # What interrupts or fails as a connection is given back is raised, or matters no more: SQLAlchemy adds its traceback.
-logging.getLogger(f"{QueuePool.__module__}.{QueuePool.__name__}.{_QUIET}").setLevel(logging.CRITICAL)
+for _name in (f"{QueuePool.__module__}.{QueuePool.__name__}.{_QUIET}", "psycopg"):
+    logging.getLogger(_name).setLevel(logging.CRITICAL)
 
 READING, HASTILY = "reading", "hastily"
 """The option `autotune` of a connection whose transactions only read, and so wait for nobody, and of one whose need not
@@ -62,6 +63,7 @@ def open_engine(location: Location) -> Engine:
         asked = {"connect_timeout": CONNECT_S, **_KEEPALIVE}
         unasked = {name: asked[name] for name in asked.keys() - url.query.keys()}
         engine = create_engine(url, connect_args=unasked, pool_pre_ping=True, pool_logging_name=_QUIET)
+        event.listen(engine, "do_connect", lambda _dialect, _record, given, asked: _connect(location, *given, **asked))
         event.listen(engine, "connect", lambda connection, _record: _set_up_server(connection))
         return engine
     path = Path(location.path)
@@ -160,6 +162,15 @@ _TRY_AGAIN = ("40001", "40P01", "57P01", "57P02", "57P03")
 
 _KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 30_000}
 """A server that vanished without a word is noticed in half a minute."""
+
+
+def _connect(location: Location, *given: Any, **asked: Any) -> Any:
+    """Return a connection to a server that says so where it is waited for."""
+    from autotune.store.waits import Waiting
+
+    connection = Waiting.connect(*given, **asked)
+    connection.where = str(location)
+    return connection
 
 
 def _set_up_server(connection: Any) -> None:

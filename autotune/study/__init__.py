@@ -31,6 +31,7 @@ from autotune.study.library import (
     default_configuration,
     default_size,
     find_study,
+    kernel_folders,
     offered_choices,
     parameter_values,
     problem_key,

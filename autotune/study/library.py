@@ -289,20 +289,21 @@ def require_plain(table: Mapping[str, Any], where: str) -> None:
 
 
 def find_kernel(name: str, study: File, key: str) -> str:
-    """Return the file that a key of a study names: beside it, in the sibling `kernels/`, or bundled."""
-    folder = paths.dirname(study)
-    places: tuple[str, ...] = (
-        folder,
-        paths.join(paths.dirname(folder), "kernels"),
-        paths.join(bundled_folder(), "kernels"),
-    )
-    if CONFINED.get():
-        places = (folder,)
+    """Return the file that a key of a study names, in the first of `kernel_folders` that has it. Raises StudyError."""
+    places = kernel_folders(study)
     for place in places:
         if is_file(found := paths.join(place, name)):
             return found
     looked = " and ".join(dict.fromkeys(place or "." for place in places))
     raise StudyError(f"no file {name!r}", where=f"{study}: {key}", hint=f"looked in {looked}")
+
+
+def kernel_folders(study: File) -> Sequence[str]:
+    """Return where a study's kernels are: beside it, in the sibling `kernels/`, or bundled."""
+    folder = paths.dirname(study)
+    if CONFINED.get():
+        return (folder,)
+    return folder, paths.join(paths.dirname(folder), "kernels"), paths.join(bundled_folder(), "kernels")
 
 
 def default_size(text: StudyText) -> dict[str, int]:
