@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from autotune.errors import AutotuneError, DeviceError, SetupError
 from autotune.lookup.answer import LEFT_ASIDE, Best, Match, best_in, stored_devices
-from autotune.lookup.formats import FORMATS, WHOLE_FORMATS, flags, render
+from autotune.lookup.formats import FORMATS, WHOLE_FORMATS, flags
 from autotune.lookup.records import Records, open_records
 from autotune.store import locate, shown
 from autotune.study import StudyText, default_size, find_study, offered_choices
@@ -93,7 +93,8 @@ def run(asked: Asked, ask: Ask | None = None) -> int:
     try:
         require_known("format", [asked.format], FORMATS, where="--format")
         found, lines = best_of(asked, find_study(asked.study), ask)
-        text = render(found, asked.format)
+        # Not by `render`: a look-up pays for every call and file on its way (benchmarks/trace.py).
+        text: str = __import__(f"autotune.lookup.formats.{asked.format}", fromlist=["render"]).render(found)
     except AutotuneError as error:
         say_error(error)
         return error.exit_code
