@@ -13,7 +13,7 @@ import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from autotune.errors import UsageError
+from autotune.errors import AutotuneError, UsageError
 
 _SECONDS = {"w": 7 * 86400.0, "d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "": 1.0}
 _TIMES = (("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1.0))
@@ -123,6 +123,13 @@ def line(text: str) -> str:
 def say(text: str) -> None:
     """Print a line about the work, on stderr."""
     print(line(text), file=sys.stderr, flush=True)
+
+
+def say_error(error: AutotuneError) -> None:
+    """Print `error: ...` on stderr as one line, and its detail (a build log) below, indented."""
+    say(f"error: {error}")
+    for detail in error.detail.rstrip().splitlines():
+        say(f"  {detail}")
 
 
 def lines(text: str) -> str:

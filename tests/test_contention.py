@@ -397,7 +397,7 @@ def test_what_met_others_work_fills_up_the_least_disturbed_first(monkeypatch: py
     few.aside = [Taken(6, waited=0.9), Taken(5, waited=0.5), Taken(4, waited=0.4)]
     enough.aside = [Taken(8, waited=0.1)]
     Finals(bench, Rules(), bench)._count_all([few, enough])
-    assert (few.precise.samples, enough.precise.samples) == ([7, 4, 5], [1, 2, 3])
+    assert (few.turns_ns, enough.turns_ns) == ([7, 4, 5], [1, 2, 3])
     assert (few.throttled, enough.throttled) == (BUSY_CORES, "")
 
 
@@ -407,7 +407,7 @@ def test_where_there_were_no_gaps_all_that_met_others_work_counts(monkeypatch: p
     for finalist in both:
         finalist.aside = [Taken(ns, waited=0.5) for ns in (4, 5, 6, 7)]
     Finals(bench, Rules(), bench)._count_all(both)
-    assert [finalist.precise.samples for finalist in both] == [[4, 5, 6, 7]] * 2
+    assert [finalist.turns_ns for finalist in both] == [[4, 5, 6, 7]] * 2
 
 
 @pytest.mark.parametrize("contended", [False, True])
@@ -419,8 +419,8 @@ def test_an_anchor_that_met_others_work_says_nothing_of_turns_that_met_none(
     slow = Taken(round(100 * bench.anchor.pace.base_ns), waited=0.5 if contended else 0.0)
     anchor, other = Finalist(0, copying(), turn=slow), Finalist(1, replace(copying(), source="another"), turn=Taken(5))
     Finals(bench, Rules(), bench)._judge([anchor, other], math.inf)
-    assert anchor.precise.samples == []
-    assert other.precise.samples == ([5] if contended else [])
+    assert anchor.turns_ns == []
+    assert other.turns_ns == ([5] if contended else [])
 
 
 def test_where_all_rounds_are_contended_they_count(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -471,4 +471,4 @@ def test_a_round_counts_for_all_finalists_or_none(monkeypatch: pytest.MonkeyPatc
     finals._judge([first, second], deadline=1)  # which comes between the one and the other
     assert first.aside == second.aside == [Taken(5)]
     finals._judge([first, second], deadline=1)
-    assert first.precise.samples == second.precise.samples == [5]
+    assert first.turns_ns == second.turns_ns == [5]

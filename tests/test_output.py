@@ -9,6 +9,7 @@ from rich.console import Console
 
 from autotune.cli import output
 from autotune.errors import UsageError
+from autotune.text import say_error
 
 COMMAND = "autotune best ./some/where/blur.toml -d amd-epyc-2cu --format defines"
 
@@ -34,7 +35,7 @@ def test_nothing_printed_acts_on_a_terminal(capsys: pytest.CaptureFixture[str]) 
     output.say(f"{NASTY}\nerror: forged")
     output.warn(f"{NASTY}\nerror: forged")
     output.announce(f"{NASTY}\nerror: forged")
-    output.report(UsageError(NASTY, where="a\nb", hint="c  d", detail=f"one\ntwo {NASTY}\r"))
+    say_error(UsageError(NASTY, where="a\nb", hint="c  d", detail=f"one\ntwo {NASTY}\r"))
     output.write(f"{NASTY}\nline 2")
     output.table([NASTY], [[f"{NASTY}\nrow"]])
     output.facts([(NASTY, f"{NASTY}\nline 2")])

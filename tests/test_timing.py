@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autotune.bench.timing import Precise, Rules, Slower, Source, Steady, is_drifting, measure, relative_width
+from autotune.bench.timing import Rules, Source, is_drifting, measure, relative_width
 
 MS = 1_000_000
 RAMP = [5793, 3989, 3020, 1450, 1556, 1463, 1462, 1465, 1464, 1461, 1462, 1463]
@@ -104,11 +104,7 @@ def test_short_runs_are_sampled_for_as_long_as_a_disturbance_lasts() -> None:
 def test_seconds_bound_the_samples_but_three_are_taken() -> None:
     slow = measure(replay([1500 * MS, 1600 * MS, 1700 * MS] * 10), Rules(budget_s=2.0)).measurement
     assert len(slow.samples_ns) <= Rules().minimum
-    rule = Precise(Rules(budget_s=2.0))
-    rule.add(5000 * MS, 5000 * MS)
-    assert not rule.finished
-    rule.add(5000 * MS)
-    assert rule.finished
+    assert [Rules(budget_s=2.0).is_precise([5000 * MS] * count) for count in (2, 3)] == [False, True]
 
 
 def test_a_recording_that_runs_dry_ends_the_measurement() -> None:
@@ -134,25 +130,13 @@ def test_what_is_not_slower_than_the_bound_is_never_stopped(times: list[int]) ->
 
 
 def test_steady_needs_runs_without_a_new_minimum_and_a_millisecond() -> None:
-    rule = Steady(Rules())
-    for ns in (3 * MS, 2 * MS, MS):
-        rule.add(ns)
-        assert not rule.finished
-    rule.add(MS)
-    rule.add(MS)
-    assert rule.finished
-    short = Steady(Rules())
-    for _ in range(9):
-        short.add(1000)
-    assert not short.finished
+    runs = [3 * MS, 2 * MS, MS, MS, MS]
+    assert [Rules().is_steady(runs[:count]) for count in range(6)] == [False] * 5 + [True]
+    assert not Rules().is_steady([1000] * 9)
 
 
 def test_slower_waits_for_steady_runs() -> None:
-    rule = Slower(Rules(), 1.0 * MS)
-    rule.add(2 * MS, 2 * MS)
-    assert not rule.finished
-    rule.add(2 * MS)
-    assert rule.finished
+    assert [Rules().is_slower([2 * MS] * count, 1.0 * MS) for count in (2, 3)] == [False, True]
 
 
 def test_drift_is_a_later_half_of_another_distribution() -> None:

@@ -46,10 +46,10 @@ class Checks:
         names: dict[str, Any] = dict(check.numbers)
         for each in named - names.keys():
             if each in written:
-                names[each] = _widened(contents(self._session, written[each]))
+                names[each] = widened(contents(self._session, written[each]))
             elif each in self._inputs:
                 if each not in self._wide:
-                    self._wide[each] = _widened(np.asarray(self._inputs[each]))
+                    self._wide[each] = widened(np.asarray(self._inputs[each]))
                 names[each] = self._wide[each]
         return np.asarray(evaluate(check.text, names, f"check.{name}"))
 
@@ -89,7 +89,3 @@ def _judged(name: str, check: Check, found: NDArray[Any], expected: NDArray[Any]
         f"first [{where}] = {found[place]}, expected {expected[place]}{exact}",
         worst,
     )
-
-
-def _widened(array: NDArray[Any]) -> NDArray[Any]:
-    return array.astype(widened(array.dtype))

@@ -14,7 +14,7 @@ from autotune.bench.clock import BATCH_NS, Clock
 from autotune.bench.messages import Visited
 from autotune.bench.pace import CONTENDED, LONG_NS
 from autotune.bench.report import Fault, Report
-from autotune.bench.timing import Precise, Rules, relative_width
+from autotune.bench.timing import Rules, relative_width
 from autotune.model import AT_FIRST, BUSY_CORES, Measurement, Outcome
 from autotune.ranking import median, speedup
 from autotune.study import Plan
@@ -71,16 +71,17 @@ class Taken(NamedTuple):
 class Finalist:
     """A plan that is timed again: its times, the runs verified, and what went wrong.
 
-    `visits` are its times on each bench, in nanoseconds of one run; `precise` and `clock` those of the bench at work,
-    `usual` the clock of the one before. `first_ns` is the time of its first run, `turn` its last turn; `aside` are
-    those that count where there are no others, `throttled` what slowed down any that count. `run_s` is what a verified
-    run takes, launches and checks included; 0 while that is not known.
+    `visits` are its times on each bench, in nanoseconds of one run; `turns_ns` those that count on the bench at work by
+    its `clock` and `rules`, `usual` the clock of the one before. `first_ns` is the time of its first run, `turn` its
+    last turn; `aside` are those that count where there are no others, `throttled` what slowed down any that count.
+    `run_s` is what a verified run takes, launches and checks included; 0 while that is not known.
     """
 
     place: int
     plan: Plan
     visits: list[tuple[int, ...]] = field(default_factory=list)
-    precise: Precise = field(default_factory=lambda: Precise(Rules()))
+    turns_ns: list[int] = field(default_factory=list)
+    rules: Rules = field(default_factory=Rules)
     clock: Clock | None = None
     usual: Clock | None = None
     first_ns: int = 0
@@ -103,13 +104,13 @@ class Finalist:
     def take(self, turns: Sequence[Taken]) -> None:
         """Let turns count."""
         for turn in turns:
-            self.precise.add(turn.ns)
+            self.turns_ns.append(turn.ns)
             self.throttled = turn.slowed or self.throttled
 
     def times(self, count: int) -> tuple[int, ...]:
         """Return the first so many times of those taken on the bench at work."""
         runs = self.clock.runs if self.clock else 1
-        return tuple(max(1, round(ns / runs)) for ns in self.precise.samples[:count])
+        return tuple(max(1, round(ns / runs)) for ns in self.turns_ns[:count])
 
     def end(self, count: int) -> None:
         """Keep the first so many times of those taken on this bench, and let that go."""
@@ -132,13 +133,13 @@ class Finalist:
 
 def _known(finalists: Sequence[Finalist]) -> int:
     """How many samples there are of each at least."""
-    return min(len(finalist.precise.samples) for finalist in finalists)
+    return min(len(finalist.turns_ns) for finalist in finalists)
 
 
 def _met_others(finalists: Sequence[Finalist]) -> bool:
     """Say whether some turns do not count for others' work, and some do: there are gaps to wait for."""
     contended = any(turn.contended for one in finalists for turn in one.aside)
-    return contended and any(one.precise.samples for one in finalists)
+    return contended and any(one.turns_ns for one in finalists)
 
 
 def _in_doubt(finalists: Sequence[Finalist]) -> bool:
@@ -197,7 +198,7 @@ class Finals:
                 if all(map(self._is_precise, left)) or (now >= deadline and not patient):
                     break
             waited_s = max(0.0, min(now, patient_until) - deadline)
-            behind = [finalist for finalist in left if len(finalist.precise.samples) == _known(left)]
+            behind = [finalist for finalist in left if len(finalist.turns_ns) == _known(left)]
             for finalist in self._random.sample(behind, len(behind)):
                 self._attempt(finalist, self._turn)
             self._judge(behind, deadline)
@@ -216,17 +217,17 @@ class Finals:
         Where there were no gaps, all turns met the same.
         """
         self._alone = False
-        gaps = any(finalist.precise.samples for finalist in finalists)
+        gaps = any(finalist.turns_ns for finalist in finalists)
         for finalist in finalists:
-            missing = max(0, self.least - len(finalist.precise.samples)) if gaps else None
+            missing = max(0, self.least - len(finalist.turns_ns)) if gaps else None
             finalist.take(sorted(finalist.aside, key=attrgetter("waited"))[:missing])
             finalist.aside = []
 
     def _is_precise(self, finalist: Finalist) -> bool:
         """Say whether more turns are of no use; after many, where the machine is noisy, less will do."""
-        samples = finalist.precise.samples
+        samples = finalist.turns_ns
         many = len(samples) >= MANY
-        return finalist.precise.finished or (many and relative_width(samples) <= self.rules.trial_target)
+        return finalist.rules.is_precise(samples) or (many and relative_width(samples) <= self.rules.trial_target)
 
     def _attempt(self, finalist: Finalist, step: Callable[[Finalist], None]) -> None:
         self.home.place = finalist.place
@@ -247,7 +248,7 @@ class Finals:
         finalist.verified += 1
         finalist.clock = clock = self.bench.clocks.choose(built, finalist.first_ns, self.aim_ns, finalist.usual)
         # What wanders does so whether or not the device is held meanwhile.
-        finalist.precise = Precise(replace(self.rules, least_s=self.rules.least_s * clock.share))
+        finalist.turns_ns, finalist.rules = [], replace(self.rules, least_s=self.rules.least_s * clock.share)
 
     def _first_round(self, finalists: Sequence[Finalist], deadline: float) -> None:
         """Where first runs are long, let them be turns already, beside a turn of each of the others."""

@@ -1,11 +1,7 @@
 """When to start trusting run times, when there are enough of them, and what they say: pure rules, no device.
 
-A stopping rule is an object: `add(ns)` each run time, stop when `finished`. `measure` puts three of them to
-work on any source of run times (a device, a recording):
-
-    Steady    ends the warm-up
-    Precise   ends the sampling: the interval of the median is narrow, or the budget is spent
-    Slower    ends a configuration early that is clearly slower than the best
+`Rules` judges the samples taken so far: whether the warm-up is over, whether there are enough, whether a configuration
+is clearly slower than the best. `measure` goes by it on any source of run times (a device, a recording).
 """
 
 from __future__ import annotations
@@ -99,6 +95,50 @@ class Rules:
             sure=1 if seen else self.sure,
         )
 
+    def is_steady(self, runs: Sequence[int]) -> bool:
+        """Say whether the warm-up is over: the last `quiet` runs set no new minimum by more than 1 %, or it is spent.
+
+        A clock that ramps up sets a new minimum at almost every run; noise does not. Short kernels run for a
+        millisecond in all, or for all of the warm-up's runs; long ones until a clock has had the time to ramp up.
+        """
+        total, latest = sum(runs), range(len(runs) - self.quiet, len(runs))
+        quiet = latest.start > 0 and all(runs[at] >= 0.99 * min(runs[:at]) for at in latest)
+        return (quiet and total >= _LEAST_NS) or len(runs) >= self.warmup or total * 1e-9 >= self.ramp_s
+
+    def is_hopeless(self, runs: Sequence[int], bound_ns: float) -> bool:
+        """Say whether runs, steady or not, rule a configuration out: 50 ms of them or enough, all hopeless."""
+        seen = len(runs) >= self.sure or sum(runs) >= 50_000_000
+        return seen and min(runs) > bound_ns * self.hopeless
+
+    def is_slower(self, samples: Sequence[int], bound_ns: float) -> bool:
+        """Say whether steady runs are clearly slower than the best so far: even the fastest plausible median.
+
+        By a margin that covers the last of a clock's ramp: the recorded spaces show plateaus of four runs up to 26 %
+        above the final time. Where runs are long, fewer will do, by a wider margin: a busy machine may have met one.
+        """
+        count, seconds, enough = len(samples), sum(samples) * 1e-9, self.quiet + 1
+        if seconds < self.stop_s or (count < enough and seconds < self.ramp_s):
+            return False
+        if min(samples) > bound_ns * (1 + self.margin * max(1.0, enough / count)):
+            return True
+        if count < self.minimum or seconds < self.least_s:
+            return False
+        low, _ = median_interval(samples, self.confidence)
+        return low > bound_ns * (1 + self.fine_margin)
+
+    def is_precise(self, samples: Sequence[int]) -> bool:
+        """Say whether the median is known well enough, or no more may be spent on it; three are always allowed."""
+        count, seconds = len(samples), sum(samples) * 1e-9
+        if self.left(samples) <= 0 or (count >= 3 and seconds >= self.budget_s):
+            return True
+        enough = count >= self.minimum and seconds >= self.least_s
+        return enough and relative_width(samples, self.confidence) <= self.target
+
+    def left(self, samples: Sequence[int]) -> int:
+        """Return how many more samples are allowed: up to the maximum, or to what `least_s` takes."""
+        short = sum(samples) * 1e-9 < self.least_s
+        return (max(self.maximum, self.most) if short else self.maximum) - len(samples)
+
 
 def relative_width(samples: Sequence[float], confidence: float = 0.95) -> float:
     """Return the width of the interval of the median as a share of the median; infinite below two samples."""
@@ -120,99 +160,6 @@ def is_drifting(samples: Sequence[float], confidence: float = 0.95) -> bool:
     (low, high), (late_low, late_high) = median_interval(early, confidence), median_interval(late, confidence)
     apart = abs(median(late) - median(early))
     return (late_low > high or late_high < low) and apart > _DRIFT * median(early)
-
-
-class Steady:
-    """Finished once `quiet` runs in a row set no new minimum by more than 1 %, or after `rules.warmup` runs.
-
-    A clock that ramps up sets a new minimum at almost every run; noise does not. Short kernels run for a
-    millisecond in all, or for all of the warm-up's runs; long ones until a clock has had the time to ramp up.
-    """
-
-    def __init__(self, rules: Rules) -> None:
-        self._rules = rules
-        self._count = 0
-        self._since_minimum = 0
-        self._minimum = math.inf
-        self._total = 0
-
-    def add(self, ns: int) -> None:
-        """Take in one run time."""
-        self._count += 1
-        self._total += ns
-        self._since_minimum = 0 if ns < self._minimum * 0.99 else self._since_minimum + 1
-        self._minimum = min(self._minimum, ns)
-
-    @property
-    def finished(self) -> bool:
-        """True once the times are steady, or the runs allowed are used up."""
-        quiet = self._since_minimum >= self._rules.quiet and self._total >= _LEAST_NS
-        return quiet or self._count >= self._rules.warmup or self._total * 1e-9 >= self._rules.ramp_s
-
-
-class Precise:
-    """Finished once the interval of the median is narrower than the target, or runs or seconds are spent."""
-
-    def __init__(self, rules: Rules) -> None:
-        self._rules = rules
-        self.samples: list[int] = []
-
-    def add(self, *times: int) -> None:
-        """Take in run times."""
-        self.samples += times
-
-    @property
-    def left(self) -> int:
-        """How many more samples are allowed: up to the maximum, or to what `least_s` takes."""
-        count, rules = len(self.samples), self._rules
-        short = sum(self.samples) * 1e-9 < rules.least_s
-        return (max(rules.maximum, rules.most) if short else rules.maximum) - count
-
-    @property
-    def finished(self) -> bool:
-        """True once the median is known well enough, or no more may be spent on it; three runs are always allowed."""
-        count, seconds, rules = len(self.samples), sum(self.samples) * 1e-9, self._rules
-        if self.left <= 0 or (count >= 3 and seconds >= rules.budget_s):
-            return True
-        enough = count >= rules.minimum and seconds >= rules.least_s
-        return enough and relative_width(self.samples, rules.confidence) <= rules.target
-
-
-class Slower:
-    """Finished once the runs are clearly slower than `bound_ns`, the best so far; never without a bound.
-
-    Judged on steady runs only, with a margin that covers the last of a clock's ramp: the recorded spaces show
-    plateaus of four runs up to 26 % above the final time. Where runs are long, fewer will do, by a wider margin:
-    a busy machine may have met one.
-    """
-
-    def __init__(self, rules: Rules, bound_ns: float | None) -> None:
-        self._rules = rules
-        self._bound = math.inf if bound_ns is None else bound_ns
-        self._samples: list[int] = []
-
-    def is_hopeless(self, runs: Sequence[int]) -> bool:
-        """Say whether runs, steady or not, rule the configuration out: 50 ms of them or enough, all hopeless."""
-        seen = len(runs) >= self._rules.sure or sum(runs) >= 50_000_000
-        return seen and min(runs) > self._bound * self._rules.hopeless
-
-    def add(self, *times: int) -> None:
-        """Take in run times, taken when steady."""
-        self._samples += times
-
-    @property
-    def finished(self) -> bool:
-        """True where even the fastest plausible median is beyond the margin."""
-        count, total, rules = len(self._samples), sum(self._samples), self._rules
-        enough = rules.quiet + 1
-        if total * 1e-9 < rules.stop_s or (count < enough and total * 1e-9 < rules.ramp_s):
-            return False
-        if min(self._samples) > self._bound * (1 + rules.margin * max(1.0, enough / count)):
-            return True
-        if count < rules.minimum or total * 1e-9 < rules.least_s:
-            return False
-        low, _ = median_interval(self._samples, rules.confidence)
-        return low > self._bound * (1 + rules.fine_margin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,61 +185,54 @@ def measure(source: Source, rules: Rules, bound_ns: float | None = None, cache: 
     configuration keeps what is known of it. Where a sample of the source is the time of several `runs`, the rules
     see whole samples, since they count seconds of the device; bound and measurement are of one run.
     """
-    whole_ns = bound_ns * runs if bound_ns is not None else None
-    slower = Slower(rules, whole_ns)
+    whole_ns = math.inf if bound_ns is None else bound_ns * runs
 
     def timed(warmup: Sequence[int], samples: Sequence[int], *, stopped: bool = False) -> Timed:
-        reason = _slower_text(samples, whole_ns or math.nan, runs) if stopped else ""
+        reason = _slower_text(samples, whole_ns, runs) if stopped else ""
         taken, before = (tuple(max(1, round(ns / runs)) for ns in times) for times in (samples, warmup))
         return Timed(Measurement(taken, before, cache), stopped, reason)
 
-    warmup = _warm_up(source, rules, slower)
-    if slower.is_hopeless(warmup):
+    warmup = _warm_up(source, rules, whole_ns)
+    if rules.is_hopeless(warmup, whole_ns):
         return timed((), warmup, stopped=True)
     unsteady, steady = warmup[: -rules.quiet - 1], warmup[-rules.quiet - 1 :]
-    slower.add(*steady)
-    if slower.finished:
+    if rules.is_slower(steady, whole_ns):
         return timed(unsteady, steady, stopped=True)
-    unsteady, steady = [*unsteady, *steady[:1]], steady[1:]
+    first, samples = steady[:1], steady[1:]
+    unsteady += first
     run_ns = warmup[-1] if warmup else 0
-    precise = Precise(rules)
-    precise.add(*steady)
-    while not precise.finished:
-        times = source(_wanted(precise, rules, run_ns))
+    while not rules.is_precise(samples):
+        times = source(_wanted(samples, rules, run_ns))
         if not times:
             break
-        precise.add(*times)
-        slower.add(*times)
-        if slower.finished:
-            return timed(unsteady, precise.samples, stopped=True)
-    return timed(unsteady, precise.samples)
+        samples += times
+        if rules.is_slower([*first, *samples], whole_ns):
+            return timed(unsteady, samples, stopped=True)
+    return timed(unsteady, samples)
 
 
-def _warm_up(source: Source, rules: Rules, slower: Slower) -> list[int]:
-    steady, warmup = Steady(rules), list[int]()
-    while not steady.finished:
+def _warm_up(source: Source, rules: Rules, bound_ns: float) -> list[int]:
+    runs: list[int] = []
+    while not (rules.is_steady(runs) or rules.is_hopeless(runs, bound_ns)):
         times = source(1)
         if not times:
             break
-        warmup.append(times[0])
-        steady.add(times[0])
-        if slower.is_hopeless(warmup):
-            break
-    return warmup
+        runs += times
+    return runs
 
 
-def _wanted(precise: Precise, rules: Rules, run_ns: int) -> int:
+def _wanted(samples: Sequence[int], rules: Rules, run_ns: int) -> int:
     """Return how many runs to ask for at once: up to the minimum first, then about half as many again.
 
     Long runs, by what one takes (`run_ns`), are asked for one by one: each may be the last.
     """
-    taken = len(precise.samples)
+    taken = len(samples)
     batch = _BATCH_NS // max(1, run_ns)
     if taken < rules.minimum:
         return max(1, min(rules.minimum - taken, batch))
-    seconds_left = rules.budget_s - sum(precise.samples) * 1e-9
+    seconds_left = rules.budget_s - sum(samples) * 1e-9
     affordable = int(seconds_left * 1e9 / max(1, run_ns))
-    return max(1, min(1 + taken // 2, precise.left, affordable, batch))
+    return max(1, min(1 + taken // 2, rules.left(samples), affordable, batch))
 
 
 def _slower_text(samples: Sequence[int], bound_ns: float, runs: int) -> str:

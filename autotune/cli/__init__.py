@@ -16,10 +16,10 @@ import typer
 from typer.core import TyperGroup
 
 from autotune import __version__
-from autotune.cli.output import report as tell  # this package's attribute `report` is a command's file
 from autotune.cli.output import say, write
 from autotune.cli.refusals import Refused, plain
 from autotune.errors import AutotuneError, OutputError, UsageError
+from autotune.text import say_error
 
 
 class Commands(TyperGroup):
@@ -40,7 +40,7 @@ class Commands(TyperGroup):
         except OutputError:  # for those who opened stdout: nothing more can be written there
             raise
         except AutotuneError as error:
-            tell(error)
+            say_error(error)
             raise typer.Exit(error.exit_code) from None
         except KeyboardInterrupt:
             say("interrupted")
@@ -53,7 +53,7 @@ class Commands(TyperGroup):
 def _end(error: Exception, command: str | None = None) -> None:
     """Tell of an error that is not of this package, and end; return where it is a fault of the program."""
     if (known := plain(error, command)) is not None:
-        tell(known)
+        say_error(known)
         raise typer.Exit(known.exit_code) from None
 
 

@@ -17,7 +17,7 @@ from autotune.lookup import device_meant
 from autotune.model import Outcome
 from autotune.ranking import median_interval
 from autotune.reports import row_json
-from autotune.store import Row, Store, shown
+from autotune.store import Store, StoredTrial, shown
 from autotune.study import default_size, find_study
 from autotune.text import line
 
@@ -40,7 +40,7 @@ def history(
       autotune history -d h200
       autotune history --json > trials.json
     """
-    name, rows = study, list[Row]()
+    name, rows = study, list[StoredTrial]()
     if server is not None:
         asked = remote.server_at(server, database)
         if limit > remote.MOST_TRIALS:
@@ -73,7 +73,7 @@ def history(
 
 def _stored(
     study: str | None, limit: int, failed: bool, selector: str | None, database: str | None
-) -> tuple[str | None, list[Row]]:
+) -> tuple[str | None, list[StoredTrial]]:
     """Return the study's name and its newest trials of a database here."""
     device = None if selector is None else device_meant(selector, database).fingerprint
     with Store.to_read(database) as store:
@@ -82,7 +82,7 @@ def _stored(
         return name, store.history(name, limit, failed=failed, device=device)
 
 
-def _history_head(row: Row, order: Iterable[str]) -> tuple[str, ...]:
+def _history_head(row: StoredTrial, order: Iterable[str]) -> tuple[str, ...]:
     """One stored trial but for its configuration and reason, which have lines of their own: they are long."""
     trial = row.trial
     return (
@@ -105,13 +105,13 @@ def _order_of(study: str) -> Iterable[str]:
         return ()
 
 
-def _bound(row: Row) -> str:
+def _bound(row: StoredTrial) -> str:
     """A stopped trial is known to be about this slow, not measured."""
     known = text.time(row.trial.time_ns)
     return f"~ {known}" if row.trial.outcome is Outcome.STOPPED and known != "-" else ""
 
 
-def _spread(row: Row) -> str:
+def _spread(row: StoredTrial) -> str:
     """Half the width of the median's 95 % interval, as a share of the median; nothing of a single time."""
     trial = row.trial
     if not trial.time_ns > 0 or trial.outcome is not Outcome.OK or len(trial.latest.samples_ns) < 2:

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from autotune.errors import AutotuneError, UsageError
+from autotune.errors import UsageError
 from autotune.text import in_quotes, line, lines, plain
 from autotune.text import say as say
 
@@ -46,13 +46,6 @@ def announce(text: str) -> None:
 def warn(text: str) -> None:
     """Print a warning line on stderr."""
     say(f"warning: {text}")
-
-
-def report(error: AutotuneError) -> None:
-    """Print `error: ...` on stderr as one line, and its detail (a build log) below, indented."""
-    say(f"error: {error}")
-    for detail in error.detail.rstrip().splitlines():
-        say(f"  {detail}")
 
 
 def write(text: str) -> None:

@@ -24,7 +24,7 @@ from autotune.model import Measurement, Outcome, Trial
 from autotune.ranking import confidence
 from autotune.service import MOST_TRIALS as MOST_TRIALS
 from autotune.service import Server, ServerAway, believed, search_id, sent_text
-from autotune.store import Row
+from autotune.store import StoredTrial
 from autotune.text import line
 from autotune.tuner import Progress
 
@@ -202,13 +202,13 @@ def _facts(ended: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(name, line(str(told))) for name, told in rows]
 
 
-def history(server: Server, told: Sequence[Mapping[str, Any]]) -> list[Row]:
+def history(server: Server, told: Sequence[Mapping[str, Any]]) -> list[StoredTrial]:
     """Return rows of a server's history as those of this machine's."""
     with believed(server.url):
         return [_row(entry) for entry in told]
 
 
-def _row(told: Mapping[str, Any]) -> Row:
+def _row(told: Mapping[str, Any]) -> StoredTrial:
     samples = tuple(map(int, told["samples_ns"]))
     if not all(0 <= ns < 2**63 for ns in samples):
         raise ValueError("samples_ns holds what is no time")
@@ -225,7 +225,7 @@ def _row(told: Mapping[str, Any]) -> Row:
         finished=ended,
         origin=None if told.get("origin") is None else {"format": str(told["origin"])},  # an older server does not tell
     )
-    return Row(key, trial, str(told["device_name"]), str(told["sampler"]))
+    return StoredTrial(key, trial, str(told["device_name"]), str(told["sampler"]))
 
 
 def _size_of(server: Server, study: str, texts: Sequence[str]) -> dict[str, int]:

@@ -115,6 +115,13 @@ class Depot:
         with _writing_to(self._folder), self._turn:
             return self._put(self._place(digest), begin, data, nbytes)
 
+    async def keep(self, piece: Mapping[str, Any]) -> dict[str, Any]:
+        """Keep a piece, and answer how many bytes are there of what it is of, or what is amiss."""
+        try:
+            return {"there": await asyncio.to_thread(self.put, **piece)}
+        except AutotuneError as error:
+            return refused(error)
+
     def keep_only(self, digests: Collection[str]) -> None:
         """Forget what is none of these."""
         with self._turn:
@@ -172,14 +179,6 @@ class Depot:
             self._place(digest).unlink(missing_ok=True)
             hint = "leave its files alone while it runs, and type the search again"
             raise SetupError("a file of the study is not the one that the search began with", hint=hint)
-
-
-async def keep(depot: Depot, piece: Mapping[str, Any]) -> dict[str, Any]:
-    """Have a depot keep a piece, and answer how many bytes are there of what it is of, or what is amiss."""
-    try:
-        return {"there": await asyncio.to_thread(depot.put, **piece)}
-    except AutotuneError as error:
-        return refused(error)
 
 
 @contextmanager

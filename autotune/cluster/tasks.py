@@ -42,9 +42,8 @@ async def retime(request: bytes) -> dict[str, Any]:
 
 async def keep(request: bytes, dask_worker: Worker) -> dict[str, Any]:
     """Keep a piece of what a search needs there. Run beside the tasks, without a place in a queue."""
-    from autotune.cluster.luggage import keep
-
-    return await keep(_post(dask_worker).depot, pickle.loads(request))
+    answer: dict[str, Any] = await _post(dask_worker).depot.keep(pickle.loads(request))
+    return answer
 
 
 async def withdraw(request: bytes, dask_worker: Worker) -> list[Any]:

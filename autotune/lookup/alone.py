@@ -42,4 +42,4 @@ def best_alone(records: Records, number: int, key: ProblemKey, driver: str) -> B
     strange = any(name_fault(name) or value_fault(value) for name, value in configuration.items())
     if strange or "space" not in table(told.environment):
         raise AutotuneError("the fastest was not searched and timed here, and is told only with its study")
-    return found(Alone(key, records, "", driver, []), number, key, Match.EXACT, configuration, told, ranking, 0)
+    return found(Alone(key, records, "", driver, []), number, key, Match.EXACT, configuration, told, ranking)

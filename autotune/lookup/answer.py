@@ -167,20 +167,20 @@ def _exact(asked: Question, whole: bool) -> Best | None:
     if problem is None:
         return None
     ranking = asked.records.ranking(problem, asked.driver)
-    for place, entry in enumerate(ranking.entries):
-        told = asked.records.told(problem, entry)
-        stored = table(told.configuration)
-        if misfit(asked.values, stored) or table(told.environment).get("space") != space_hash(asked.text):
-            return None
-        configuration = {name: stored[name] for name in asked.values}
-        options, flops = built(asked, configuration, told)
-        launches = _launches(asked.text.table, table(told.made))
-        counts = "flops" in (asked.text.table.get("work") or {})
-        if options is None or (whole and (not launches or (counts and flops is None))):
-            return None
-        best = found(asked, problem, asked.key, Match.EXACT, configuration, told, ranking, place)
-        return best._replace(options=options, flops=flops, launches=launches)
-    return None
+    if not ranking.entries:
+        return None
+    told = asked.records.told(problem, ranking.entries[0])
+    stored = table(told.configuration)
+    if misfit(asked.values, stored) or table(told.environment).get("space") != space_hash(asked.text):
+        return None
+    configuration = {name: stored[name] for name in asked.values}
+    options, flops = built(asked, configuration, told)
+    launches = _launches(asked.text.table, table(told.made))
+    counts = "flops" in (asked.text.table.get("work") or {})
+    if options is None or (whole and (not launches or (counts and flops is None))):
+        return None
+    best = found(asked, problem, asked.key, Match.EXACT, configuration, told, ranking)
+    return best._replace(options=options, flops=flops, launches=launches)
 
 
 def built(
@@ -265,9 +265,9 @@ def found(
     configuration: Mapping[str, Value],
     told: Told,
     ranking: Ranking,
-    place: int,
+    place: int = 0,
 ) -> Best:
-    """Return the answer that a ranked time is, stored for the problem `key` of this number."""
+    """Return the answer that the ranked time at a place is, stored for the problem `key` of this number."""
     ranked = ranking.entries[place:]
     entry, notes = ranked[0], []
     if digest(configuration) != entry.configuration:

@@ -17,7 +17,7 @@ from autotune.lookup.formats import FORMATS, WHOLE_FORMATS, flags
 from autotune.lookup.records import Records, open_records
 from autotune.store import locate, shown
 from autotune.study import StudyText, default_size, find_study, offered_choices
-from autotune.text import command, parse_choices, parse_size, require_known, say, typed
+from autotune.text import command, parse_choices, parse_size, require_known, say, say_error, typed
 
 if TYPE_CHECKING:
     from autotune.model import DeviceInfo
@@ -96,9 +96,7 @@ def run(asked: Asked, ask: Ask | None = None) -> int:
         # Not by `render`: a look-up pays for every call and file on its way (benchmarks/trace.py).
         text: str = __import__(f"autotune.lookup.formats.{asked.format}", fromlist=["render"]).render(found)
     except AutotuneError as error:
-        say(f"error: {error}")
-        for detail in error.detail.splitlines():
-            say(f"  {detail}")
+        say_error(error)
         return error.exit_code
     for said in lines:
         say(said)

@@ -11,7 +11,7 @@ from autotune.study import Problem
 from autotune.tuner import Result
 
 if TYPE_CHECKING:
-    from autotune.store import Row
+    from autotune.store import StoredTrial
 
 
 def result_json(result: Result) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def trial_json(problem: Problem, trial: Trial | None) -> dict[str, Any] | None:
     }
 
 
-def row_json(row: Row) -> dict[str, Any]:
+def row_json(row: StoredTrial) -> dict[str, Any]:
     """A stored trial with what it belongs to; times in nanoseconds."""
     trial = row.trial
     measurement = trial.retimed or trial.measurement

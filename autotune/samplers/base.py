@@ -22,9 +22,6 @@ from autotune.errors import SpaceError
 from autotune.samplers.registry import Donors
 from autotune.space import Space
 
-Fixed = Mapping[str, Any]
-"""Optuna parameters that a trial was enqueued with."""
-
 _KNOWN = 4096
 """Of so many parameter sets the rows are remembered."""
 
@@ -85,16 +82,6 @@ class Codec:
             self._known.clear()
         self._known[tuple(params[name] for name in self.distributions)] = row
 
-    def matching(self, rows: NDArray[np.int64], fixed: Fixed) -> NDArray[np.bool_]:
-        """Mask of the rows that agree with the given Optuna parameters, same shape as `rows`."""
-        table = self.space.indices(rows)
-        mask = np.ones(len(rows), dtype=np.bool_)
-        for column in self.columns:
-            name = self.space.names[column]
-            if name in fixed:
-                mask &= table[:, column] == (fixed[name] if self.ordered else self._position(name, fixed[name]))
-        return mask
-
     def _position(self, name: str, value: Any) -> int:
         return self.space.values[self.space.names.index(name)].index(value)
 
@@ -121,7 +108,7 @@ class History:
     def __init__(self, codec: Codec) -> None:
         self._codec = codec
         self._seen = 0  # trials of the study
-        self._unready: list[int] = []  # numbers of those that have no parameters yet: enqueued, or being asked for
+        self._unready: list[int] = []  # numbers of those that have no parameters yet: being asked for
         self._open: dict[int, int] = {}  # trial number -> position of a trial that still runs
         self.rows = np.zeros(0, np.int64)
         self.states = np.zeros(0, np.int64)
@@ -140,7 +127,7 @@ class History:
         new: list[tuple[int, FrozenTrial]] = []
         for number in unread:
             trial = trials[number]
-            row = -1 if trial.state == TrialState.WAITING else self._codec.row_of(trial.params)
+            row = self._codec.row_of(trial.params)
             if row < 0:
                 self._unready += [] if trial.state.is_finished() else [number]
             elif row not in self._tried:
@@ -172,13 +159,11 @@ class History:
         else:
             self.states[position] = State.FAILED
 
-    def allowed(self, rows: NDArray[np.int64], fixed: Fixed) -> NDArray[np.bool_]:
-        """Mask of the rows that may be proposed, same shape as `rows`: neither tried nor in flight, and as `fixed`."""
+    def allowed(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Mask of the rows that may be proposed, same shape as `rows`: neither tried nor in flight."""
         if self._mask is not None:
-            untried: NDArray[np.bool_] = ~self._mask[rows]
-        else:
-            untried = np.array([int(row) not in self._tried for row in rows], dtype=np.bool_)
-        return untried & self._codec.matching(rows, fixed) if fixed else untried
+            return np.asarray(~self._mask[rows])
+        return np.array([int(row) not in self._tried for row in rows], dtype=np.bool_)
 
 
 class RowSampler(BaseSampler):
@@ -198,8 +183,8 @@ class RowSampler(BaseSampler):
         self.history = History(self.codec)
 
     @abstractmethod
-    def choose(self, study: Study, trial: FrozenTrial, fixed: Fixed) -> int:
-        """Pick an untried row that agrees with the `fixed` Optuna parameters (mostly none)."""
+    def choose(self, study: Study, trial: FrozenTrial) -> int:
+        """Pick an untried row."""
 
     def expected_gain(self, trials: int) -> float | None:
         """Share of the best time that the next `trials` are expected to save; None: cannot be said."""
@@ -209,11 +194,11 @@ class RowSampler(BaseSampler):
         """The generator of one proposal."""
         return np.random.default_rng([self.seed, trial.number])
 
-    def candidates(self, rng: np.random.Generator, fixed: Fixed) -> NDArray[np.int64]:
+    def candidates(self, rng: np.random.Generator) -> NDArray[np.int64]:
         """All rows that may be proposed, or of a large space a random sample of them; never empty."""
         size = len(self.space)
         rows = np.arange(size) if size <= LISTED_ROWS else self.space.sample(rng, LISTED_ROWS)
-        found = rows[self.history.allowed(rows, fixed)]
+        found = rows[self.history.allowed(rows)]
         if not len(found):
             raise SpaceError("every valid configuration has been tried")
         return found
@@ -225,12 +210,9 @@ class RowSampler(BaseSampler):
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """The parameters of an untried row that agrees with whatever the trial was enqueued with."""
-        fixed = trial.system_attrs.get("fixed_params", {})
-        if all(name in fixed for name in self.codec.distributions):
-            return dict(fixed)
+        """The parameters of an untried row. A trial that was enqueued, with all of them, does not ask for any."""
         self.history.update(study)
-        return self.codec.params(self.choose(study, trial, fixed))
+        return self.codec.params(self.choose(study, trial))
 
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution

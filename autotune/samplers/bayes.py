@@ -12,7 +12,7 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial
 
 from autotune.model import Value
-from autotune.samplers.base import Fixed, RowSampler, State, one_thread
+from autotune.samplers.base import RowSampler, State, one_thread
 from autotune.samplers.features import Features
 from autotune.samplers.registry import Donors
 from autotune.space import Space
@@ -57,14 +57,14 @@ class BayesSampler(RowSampler):
         self._start: Rows | None = None
         self._table: NDArray[np.int16] | None = None
 
-    def choose(self, study: Study, trial: FrozenTrial, fixed: Fixed) -> int:
+    def choose(self, study: Study, trial: FrozenTrial) -> int:
         """The next row of the start, then the one with the most expected improvement."""
-        found = self._from_start(fixed)
+        found = self._from_start()
         if found is None and (self.history.states == State.TIMED).any():
             model = self._cold  # loads SciPy, whose threads are to be few as well
             with one_thread():
-                found = self._from_model(model, fixed, self.random(trial))
-        return self._farthest(trial, fixed) if found is None else found
+                found = self._from_model(model, self.random(trial))
+        return self._farthest(trial) if found is None else found
 
     @cached_property
     def _cold(self) -> Surrogate:
@@ -81,7 +81,7 @@ class BayesSampler(RowSampler):
             view = transfer_view(self.space, self._features, donors)
             return Surrogate(self.space, view, self.seed) if view else None
 
-    def _from_start(self, fixed: Fixed) -> int | None:
+    def _from_start(self) -> int | None:
         """What to try before a model can be asked: None where there is one or the start is used up."""
         in_flight = int((self.history.states == State.RUNNING).sum())
         blind = not (self.history.states == State.TIMED).any()
@@ -94,7 +94,7 @@ class BayesSampler(RowSampler):
             start = self._design()
         else:
             return None
-        start = start[self.history.allowed(start, fixed)]
+        start = start[self.history.allowed(start)]
         return int(start[0]) if len(start) else None
 
     def _design(self) -> Rows:
@@ -105,7 +105,7 @@ class BayesSampler(RowSampler):
             self._start = rows[maximin(self._features.of_rows(rows), BLIND)]
         return self._start
 
-    def _from_model(self, cold: Surrogate, fixed: Fixed, rng: np.random.Generator) -> int | None:
+    def _from_model(self, cold: Surrogate, rng: np.random.Generator) -> int | None:
         """The most promising row, every other time one near the best; of two models, by the one whose turn it is."""
         turn = len(self.history.rows)
         if self._informed is None:
@@ -117,8 +117,8 @@ class BayesSampler(RowSampler):
         else:
             model, near = self._informed, turn % 2 == 1
         model.update(self.history)
-        found = self._near(model, fixed, rng) if near else None
-        return self._promising(model, model.rows, fixed) if found is None else found
+        found = self._near(model, rng) if near else None
+        return self._promising(model, model.rows) if found is None else found
 
     def _misled(self) -> bool:
         """True where the donors' trials make the model foretell the trials here worse than without them."""
@@ -130,33 +130,33 @@ class BayesSampler(RowSampler):
             self._verdict = self._cold.due > 0 and self._cold.evidence > self._informed.evidence
         return self._verdict
 
-    def _near(self, model: Surrogate, fixed: Fixed, rng: np.random.Generator) -> int | None:
+    def _near(self, model: Surrogate, rng: np.random.Generator) -> int | None:
         """The most promising row among those that differ little from the best one."""
         history = self.history
         times = np.where(history.states == State.TIMED, history.times, np.inf)
         best = int(history.rows[times.argmin()])
         if len(model.rows) < len(self.space):
             rows = self.space.neighbours(best, NEAR)
-            rows = rng.permutation(rows[self.history.allowed(rows, fixed)])[:NEAR_POOL]
+            rows = rng.permutation(rows[self.history.allowed(rows)])[:NEAR_POOL]
         else:
             if self._table is None:
                 self._table = self.space.indices()
             rows = np.flatnonzero((self._table != self._table[best]).sum(axis=1) <= NEAR)
-        return self._promising(model, rows, fixed)
+        return self._promising(model, rows)
 
-    def _promising(self, model: Surrogate, rows: Rows, fixed: Fixed) -> int | None:
+    def _promising(self, model: Surrogate, rows: Rows) -> int | None:
         """Of these rows the allowed one with the most expected improvement; None where none is allowed."""
-        rows = rows[self.history.allowed(rows, fixed)]
+        rows = rows[self.history.allowed(rows)]
         if not len(rows):
             return None
         return int(rows[model.log_improvement(rows, model.to_beat).argmax()])
 
-    def _farthest(self, trial: FrozenTrial, fixed: Fixed) -> int:
+    def _farthest(self, trial: FrozenTrial) -> int:
         """While everything fails: as far as can be from what has failed."""
         rng = self.random(trial)
         drawn = self.space.sample(rng, 2 * START_POOL)  # of a large space hardly any has been tried
-        drawn = drawn[self.history.allowed(drawn, fixed)]
-        rows = drawn[:START_POOL] if len(drawn) else rng.permutation(self.candidates(rng, fixed))[:START_POOL]
+        drawn = drawn[self.history.allowed(drawn)]
+        rows = drawn[:START_POOL] if len(drawn) else rng.permutation(self.candidates(rng))[:START_POOL]
         tried = self._features.of_rows(self.history.rows[-START_POOL:])
         points = self._features.of_rows(rows)
         if not len(tried):
@@ -174,7 +174,7 @@ class BayesSampler(RowSampler):
             return None
         model = self._informed or self._cold
         model.update(self.history)
-        rows = model.rows[self.history.allowed(model.rows, {})]
+        rows = model.rows[self.history.allowed(model.rows)]
         if not len(rows):
             return 0.0
         chosen = rows[np.argsort(-model.log_improvement(rows, model.best))[:trials]]

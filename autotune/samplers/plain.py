@@ -11,29 +11,29 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial
 
 from autotune.errors import SpaceError
-from autotune.samplers.base import Fixed, RowSampler
+from autotune.samplers.base import RowSampler
 
 
 class RandomSampler(RowSampler):
     """Uniform over the untried valid configurations."""
 
-    def choose(self, study: Study, trial: FrozenTrial, fixed: Fixed) -> int:
+    def choose(self, study: Study, trial: FrozenTrial) -> int:
         """Try a few draws first: nearly all rows of a large space are untried."""
         rng = self.random(trial)
         rows = rng.integers(len(self.space), size=32)
-        drawn = rows[self.history.allowed(rows, fixed)]
-        return int(drawn[0] if len(drawn) else rng.choice(self.candidates(rng, fixed)))
+        drawn = rows[self.history.allowed(rows)]
+        return int(drawn[0] if len(drawn) else rng.choice(self.candidates(rng)))
 
 
 class GridSampler(RowSampler):
     """All valid configurations in the order of the space."""
 
-    def choose(self, study: Study, trial: FrozenTrial, fixed: Fixed) -> int:
+    def choose(self, study: Study, trial: FrozenTrial) -> int:
         """The first untried row, looked for in pieces: a search rarely gets far into a large space."""
         size, step = len(self.space), 1 << 16
         for start in range(0, size, step):
             rows = np.arange(start, min(start + step, size))
-            allowed = self.history.allowed(rows, fixed)
+            allowed = self.history.allowed(rows)
             if allowed.any():
                 return int(rows[allowed.argmax()])
         raise SpaceError("every valid configuration has been tried")
@@ -49,15 +49,15 @@ class StockSampler(RowSampler):
 
     stock: ClassVar[type]
 
-    def choose(self, study: Study, trial: FrozenTrial, fixed: Fixed) -> int:
+    def choose(self, study: Study, trial: FrozenTrial) -> int:
         """The stock sampler's proposal if it is allowed, else the nearest allowed row."""
         rng = self.random(trial)
         params = self._propose(study, trial, seed=int(rng.integers(2**31)))
-        wanted = self.codec.indices(params | dict(fixed))
+        wanted = self.codec.indices(params)
         row = self.space.rows(wanted[None, :])
-        if row[0] >= 0 and self.history.allowed(row, fixed)[0]:
+        if row[0] >= 0 and self.history.allowed(row)[0]:
             return int(row[0])
-        candidates = self.candidates(rng, fixed)
+        candidates = self.candidates(rng)
         return int(candidates[nearest(self.space.indices(candidates), wanted, rng)])
 
     def _propose(self, study: Study, trial: FrozenTrial, seed: int) -> dict[str, Any]:

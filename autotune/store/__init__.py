@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from autotune.store.interchange import entered
     from autotune.store.mounts import lacks_room, open_alone
     from autotune.store.moving import checked_lines
-    from autotune.store.queries import Row
+    from autotune.store.queries import StoredTrial
     from autotune.store.records import device_of, ordered
     from autotune.store.server import ServerStore
     from autotune.store.store import Store
@@ -51,7 +51,7 @@ else:
             "moving": "checked_lines",
             "records": "device_of ordered",
             "server": "ServerStore",
-            "queries": "Row",
+            "queries": "StoredTrial",
             "store": "Store",
             "submissions": "DONE FAILED OPEN QUEUED RUNNING STOPPED STOPPING Submission Uploaded",
             "tokens": "CONSOLE ROLES Token lasting lifetime new_token require_token",

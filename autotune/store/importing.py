@@ -29,7 +29,7 @@ MOST_LINE = 2**24
 """Characters of a line with one trial: thousands of samples and a build log are less."""
 
 
-class Search(NamedTuple):
+class Incoming(NamedTuple):
     """What the lines of one search agree on: its problem and devices, those as told and as columns; and its columns."""
 
     problem: dict[str, str]
@@ -65,12 +65,12 @@ class _Changed:
     finished: Counter[int] = field(default_factory=Counter)
 
 
-def check(lines: Iterable[str], waiting: IO[str], source: str = "") -> dict[str, Search]:
+def check(lines: Iterable[str], waiting: IO[str], source: str = "") -> dict[str, Incoming]:
     """Write the lines to `waiting` as columns and return their searches by uuid. Raises StoreError at the first misfit.
 
     `source` is the file that the lines are of, for messages.
     """
-    found: dict[str, Search] = {}
+    found: dict[str, Incoming] = {}
     for number, text in enumerate(_bounded(lines), 1):
         where = f"{source}:{number}" if source else f"line {number}"
         if len(text) > MOST_LINE:
@@ -94,7 +94,7 @@ def _bounded(lines: Iterable[str]) -> Iterator[str]:
         yield from lines
 
 
-def foreign(key: ProblemKey, device: DeviceInfo | None, told: Mapping[str, str]) -> tuple[str, Search]:
+def foreign(key: ProblemKey, device: DeviceInfo | None, told: Mapping[str, str]) -> tuple[str, Incoming]:
     """Return the search that a file of another tool is, by its uuid: the same for what goes on where that ended."""
     uuid = digest([IMPORTED, key_columns(key), *(told.get(name, "") for name in ("format", "device", "kernel"))])
     columns = {
@@ -108,10 +108,10 @@ def foreign(key: ProblemKey, device: DeviceInfo | None, told: Mapping[str, str])
         "reason": IMPORTED,
     }
     devices = [] if device is None else [device_columns(device)]
-    return uuid, Search(key_columns(key), [], devices, columns, told.get("file", ""))
+    return uuid, Incoming(key_columns(key), [], devices, columns, told.get("file", ""))
 
 
-def wait(search: tuple[str, Search], trials: Iterable[Trial], waiting: IO[str]) -> dict[str, Search]:
+def wait(search: tuple[str, Incoming], trials: Iterable[Trial], waiting: IO[str]) -> dict[str, Incoming]:
     """Write another tool's trials to `waiting` as columns. Equal ones of a file are as many trials, and stay so."""
     uuid, found = search
     seen: Counter[str] = Counter()
@@ -124,7 +124,7 @@ def wait(search: tuple[str, Search], trials: Iterable[Trial], waiting: IO[str]) 
     return {uuid: found}
 
 
-def store(connection: Connection, waiting: IO[str], found: Mapping[str, Search]) -> int:
+def store(connection: Connection, waiting: IO[str], found: Mapping[str, Incoming]) -> int:
     """Store what waits and is not here yet; return how many trials were new. Raises StoreError where one clashes."""
     waiting.seek(0)
     places: dict[str, _Place] = {}
@@ -136,14 +136,14 @@ def store(connection: Connection, waiting: IO[str], found: Mapping[str, Search])
     return new
 
 
-def _search(line: Line, where: str, known: Search | None) -> Search:
+def _search(line: Line, where: str, known: Incoming | None) -> Incoming:
     """Return the search of a line. Raises StoreError where lines before it put it elsewhere."""
     problem = key_columns(
         ProblemKey(line.study, line.kernel_hash, line.study_hash, line.device, line.size, line.choices)
     )
     if known is None:
         columns = line.search.model_dump(exclude={"devices"}) | {"environment": ordered(line.search.environment)}
-        known = Search(problem, line.search.devices, _devices(line, where), columns, where)
+        known = Incoming(problem, line.search.devices, _devices(line, where), columns, where)
     _require_one_problem(problem, known.problem, where, f"the same search in {known.where}")
     if known.facts != line.search.devices:
         _devices(line, where)  # says more where they are no devices at all
@@ -184,7 +184,7 @@ def _retiming(entry: Retiming) -> dict[str, Any]:
 def _store_page(
     connection: Connection,
     page: Sequence[_Waiting],
-    found: Mapping[str, Search],
+    found: Mapping[str, Incoming],
     places: dict[str, _Place],
     changed: dict[int, _Changed],
 ) -> int:
@@ -279,7 +279,7 @@ def _mark(connection: Connection, trial: Any, retimings: Sequence[str]) -> None:
         connection.execute(update(trials).where(trials.c.uuid == trial["uuid"]).values(environment=marked))
 
 
-def _store_search(connection: Connection, uuid: str, search: Search) -> _Place:
+def _store_search(connection: Connection, uuid: str, search: Incoming) -> _Place:
     """Return where a search and its devices are stored, now where they are new."""
     joined = select(searches, *(column for column in problems.c if column.name not in ("id", "trials"))).join(problems)
     known = connection.execute(joined.where(searches.c.uuid == uuid)).mappings().first()

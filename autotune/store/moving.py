@@ -16,14 +16,14 @@ from autotune.store.schema import problems, searches, trials
 from autotune.text import count
 
 if TYPE_CHECKING:
-    from autotune.store.importing import Search
+    from autotune.store.importing import Incoming
 
 _IN_MEMORY = 16 * 2**20
 """Bytes of an import that wait in memory; beyond, in a temporary file."""
 
 
 @contextmanager
-def checked_lines(lines: Iterable[str], source: str = "") -> Iterator[tuple[IO[str], dict[str, Search]]]:
+def checked_lines(lines: Iterable[str], source: str = "") -> Iterator[tuple[IO[str], dict[str, Incoming]]]:
     """Yield what `Moving.import_checked` takes; no database need be there. Raises StoreError as `import_lines` does."""
     from autotune.store import importing  # which no search needs, and its models take a while
 
@@ -85,7 +85,7 @@ class Moving(Access):
         with checked_lines(lines, source) as checked:
             return self.import_checked(*checked)
 
-    def import_checked(self, waiting: IO[str], found: Mapping[str, Search]) -> int:
+    def import_checked(self, waiting: IO[str], found: Mapping[str, Incoming]) -> int:
         """Add the trials of lines that were checked; return how many were new."""
         from autotune.store import importing
 

@@ -159,7 +159,7 @@ def imports(connection: Connection, problem_id: int) -> list[tuple[dict[str, Any
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class StoredTrial:
     """One stored trial with what it belongs to; `search` is the uuid of its search or, where it has one, submission."""
 
     key: ProblemKey
@@ -171,13 +171,13 @@ class Row:
     search: str = ""
 
 
-def rows(connection: Connection, query: Select[Any]) -> list[Row]:
+def rows(connection: Connection, query: Select[Any]) -> list[StoredTrial]:
     """Return the trials of a query of `everything`."""
     found = connection.execute(query).mappings().all()
     retimed = latest_retimings(connection, found)
     names = device_names(connection, [row["search_id"] for row in found])
     return [
-        Row(
+        StoredTrial(
             key_of(row),
             trial_of(row, retimed.get(row["id"])),
             names.get(row["search_id"], ""),

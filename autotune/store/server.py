@@ -36,7 +36,7 @@ class ServerStore(Store, Submissions, Tokens):
         searches_: Sequence[int] = (),
         before: int | None = None,
         limit: int = 50,
-    ) -> list[queries.Row]:
+    ) -> list[queries.StoredTrial]:
         """Return trials, newest first: of a study, a device model, with these outcomes, of these searches."""
         query = queries.everything(study, device)
         if outcomes:
@@ -49,7 +49,7 @@ class ServerStore(Store, Submissions, Tokens):
         with self._reading() as connection:
             return queries.rows(connection, query)
 
-    def trial(self, number: int) -> queries.Row | None:
+    def trial(self, number: int) -> queries.StoredTrial | None:
         """Return the trial of that number; None where there is none."""
         with self._reading() as connection:
             return next(iter(queries.rows(connection, queries.everything().where(trials.c.id == number))), None)

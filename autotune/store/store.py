@@ -233,7 +233,7 @@ class Store(Attempts, Moving):
 
     def history(
         self, study: str | None = None, limit: int | None = None, *, failed: bool = False, device: str | None = None
-    ) -> list[queries.Row]:
+    ) -> list[queries.StoredTrial]:
         """Return stored trials, pending and lost ones included, newest first.
 
         Of one study, one `device` (its fingerprint), `failed` ones only.

@@ -11,7 +11,7 @@ from autotune.study.arguments import Image
 from autotune.study.builtins import is_access, is_builtin
 from autotune.study.functions import kernels_of, macros_of
 from autotune.study.includes import without_comments
-from autotune.study.loops import leaves
+from autotune.study.loops import launches_of
 from autotune.study.problem import Problem
 from autotune.study.study import Study, words_of
 from autotune.text import did_you_mean
@@ -26,7 +26,7 @@ def check_entries(study: Study) -> None:
         return
     words = words_of(source, study.text, "options", "defines", "choices", "parameters")
     kernels = [name for name, _ in kernels_of(source)]
-    for number, launch, _ in leaves(study.launches):
+    for number, launch, _ in launches_of(study.launches):
         if launch.entry not in words:
             raise StudyError(
                 f"the kernel has no function {launch.entry!r}{did_you_mean(launch.entry, kernels)}",

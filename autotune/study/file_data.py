@@ -57,7 +57,7 @@ def _read(path: Path, file: Data, header: files.Header) -> NDArray[Any]:
             array: NDArray[Any] = np.load(path, mmap_mode=None if empty else "r", allow_pickle=False)
             return array
         case ".npz":
-            with zipfile.ZipFile(path) as archive, archive.open(f"{files.member_of(archive, file.part)}.npy") as member:
+            with zipfile.ZipFile(path) as archive, files.opened(archive, file.part) as member:
                 return np.lib.format.read_array(member, allow_pickle=False)
         case ".mtx":
             return _matrix_part(path, str(file.part))

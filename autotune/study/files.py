@@ -19,7 +19,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import IO, Any, BinaryIO, NamedTuple
 
 from autotune.errors import StudyError, placed
 from autotune.study.library import is_file
@@ -89,7 +89,7 @@ def find_data(name: str, study: Path, where: str) -> Path:
     return Path(real)
 
 
-def digest_of(path: Path) -> str:
+def file_digest(path: Path) -> str:
     """Return the SHA-256 of a file's contents. Raises StudyError where it cannot be read."""
     try:
         with path.open("rb") as file:
@@ -130,7 +130,7 @@ def header_of(path: Path, part: str | None, kind: str | None) -> Header:
                 _require_length(path, header, begins)
                 return header
             case ".npz":
-                with zipfile.ZipFile(path) as archive, archive.open(f"{member_of(archive, part)}.npy") as member:
+                with zipfile.ZipFile(path) as archive, opened(archive, part) as member:
                     return _numpy_header(member)[0]
             case ".mtx":
                 return _matrix_header(matrix_of(path), part)
@@ -143,15 +143,14 @@ def header_of(path: Path, part: str | None, kind: str | None) -> Header:
         raise StudyError(f"is damaged, or no {path.suffix} file: {error}", where=str(path)) from None
 
 
-def member_of(archive: zipfile.ZipFile, part: str | None) -> str:
-    """Return the name of the array that a part of a .npz means: the only one where none is named. Raises StudyError."""
+def opened(archive: zipfile.ZipFile, part: str | None) -> IO[bytes]:
+    """Open the array that a part of a .npz means: the only one where none is named. Raises StudyError."""
     members = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
-    if part is None and len(members) == 1:
-        return members[0]
-    if part not in members:
-        what = "holds several arrays" if part is None else f"holds no {part!r}{did_you_mean(str(part), members)}"
+    name = members[0] if part is None and len(members) == 1 else part
+    if name not in members:
+        what = "holds several arrays" if part is None else f"holds no {part!r}{did_you_mean(part, members)}"
         raise StudyError(what, hint=f"part is one of {', '.join(members)[:200]}" if members else "")
-    return str(part)
+    return archive.open(f"{name}.npy")
 
 
 def matrix_of(path: Path) -> Matrix:

@@ -80,7 +80,7 @@ def folders_of(table: Mapping[str, Any], study: File) -> list[str]:
     for number, entry in enumerate(entries, 1):
         where = f"{study}: options.{number}.flag"
         flag = str(entry.get("flag", ""))
-        for folder in _folders(words_of(flag, where), where):
+        for folder in _folders(option_words(flag, where), where):
             if "{" in folder or str(entry.get("when", "1")) != "1":
                 raise StudyError(
                     "a folder of includes cannot depend on anything",
@@ -96,7 +96,7 @@ def check_options(options: Iterable[str], where: str) -> None:
     """Raise StudyError where build options, filled in, bring files that no hash knows of, or define what is no name."""
     for option in options:
         if len(option.split()) > 1 or _READING.match(option):
-            list(_folders(words_of(option, where), where))
+            list(_folders(option_words(option, where), where))
         _require_define(option, option, where)
 
 
@@ -118,7 +118,7 @@ def _require_define(flag: str, option: str, where: str) -> None:
         raise StudyError(fault, where=where)
 
 
-def words_of(option: str, where: str) -> list[str]:
+def option_words(option: str, where: str) -> list[str]:
     """Return the words of one build option, as a compiler's command line has them."""
     import shlex
 

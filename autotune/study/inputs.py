@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.errors import StudyError, placed
-from autotune.study import structs
 from autotune.study.arguments import Buffer, Data, Scalar
 from autotune.study.arrays import check_names, evaluate, names_of, physical, shape_of
 from autotune.study.draw import check_drawn, draw
 from autotune.study.file_data import header_in, read_array
 from autotune.study.function import ALONE, call
 from autotune.study.places import python_place
+from autotune.study.structs import struct_name, wide_type, widened
 from autotune.study.types import numpy_type
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def outlines(problem: Problem) -> Arrays:
 
 def outline(buffer: Buffer) -> NDArray[Any]:
     """Return an array of a buffer's shape, and of its widest type, that takes no memory."""
-    dtype = structs.widened(numpy_type(buffer.type)[0])
+    dtype = wide_type(numpy_type(buffer.type)[0])
     return _outlined(buffer.data_shape, dtype, f"arguments.{buffer.name}.{buffer.key}")
 
 
@@ -93,11 +93,6 @@ def _outlined(shape: tuple[int, ...], dtype: np.dtype[Any], where: str) -> NDArr
         return np.broadcast_to(np.zeros((), dtype), shape)
     except ValueError:
         raise StudyError(f"{shape} is more than any memory holds", where=where) from None
-
-
-def widened(array: NDArray[Any]) -> NDArray[Any]:
-    """Return the array in the widest type of its kind, so that what is computed is better than the kernel."""
-    return array.astype(structs.widened(array.dtype))
 
 
 def require_shape(wanted: tuple[int, ...], found: tuple[int, ...], where: str, what: str = "argument") -> None:
@@ -139,7 +134,7 @@ def _record(buffer: Buffer, dtype: np.dtype[Any], found: NDArray[Any], where: st
     """Return structs by their members' names."""
     require_shape(buffer.shape, found.shape, where)
     if found.dtype.names is None or set(found.dtype.names) != set(dtype.names or ()):
-        what = f"holds {found.dtype!s:.80}, the argument is {structs.struct_name(buffer.type)}"
+        what = f"holds {found.dtype!s:.80}, the argument is {struct_name(buffer.type)}"
         raise StudyError(what, where=where, hint=f"its members are {', '.join(dtype.names or ())}")
     record: NDArray[Any] = np.zeros(buffer.shape, dtype)
     for name in found.dtype.names:

@@ -16,20 +16,19 @@ from autotune.text import did_you_mean
 if TYPE_CHECKING:
     from autotune.study.schema import LaunchTable
 
-Leaf = tuple[str, Launch, tuple[Loop, ...]]
-"""A launch with its place before it (`2`, or `2.turn.1`) and the loops around it after it."""
 
-
-def leaves(items: Iterable[Launch | Loop], number: str = "", above: tuple[Loop, ...] = ()) -> Iterator[Leaf]:
-    """Yield each launch of a study."""
+def launches_of(
+    items: Iterable[Launch | Loop], number: str = "", above: tuple[Loop, ...] = ()
+) -> Iterator[tuple[str, Launch, tuple[Loop, ...]]]:
+    """Yield each launch of a study: its place (`2`, or `2.turn.1`), itself, and the loops around it."""
     for n, item in enumerate(items, 1):
         place = f"{number}{n}"
         if isinstance(item, Launch):
             yield place, item, above
         elif item.alone:
-            yield from ((place, launch, loops) for _, launch, loops in leaves(item.body, "", (*above, item)))
+            yield from ((place, launch, loops) for _, launch, loops in launches_of(item.body, "", (*above, item)))
         else:
-            yield from leaves(item.body, f"{place}.turn.", (*above, item))
+            yield from launches_of(item.body, f"{place}.turn.", (*above, item))
 
 
 def loops_of(items: Iterable[Launch | Loop]) -> Iterator[Loop]:

@@ -16,7 +16,7 @@ from autotune.study import planning
 from autotune.study.arguments import Argument, Buffer, Scalar
 from autotune.study.library import problem_key
 from autotune.study.limits import limits_of, require_device
-from autotune.study.loops import leaves
+from autotune.study.loops import launches_of
 from autotune.study.plan import Plan, Tolerance
 from autotune.study.scope import DEVICE_FACTS
 from autotune.study.study import Study
@@ -101,7 +101,7 @@ class Problem:
     @cached_property
     def constraints(self) -> tuple[Constraint, ...]:
         """The study's constraints and those that the device's limits add for each launch."""
-        limits = [limit for found in leaves(self.study.launches) for limit in limits_of(self, *found)]
+        limits = [limit for found in launches_of(self.study.launches) for limit in limits_of(self, *found)]
         return (*self.study.constraints, *limits)
 
     @cached_property

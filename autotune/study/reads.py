@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from autotune.errors import StudyError
-from autotune.study.files import digest_of, find_data, size_of
+from autotune.study.files import file_digest, find_data, size_of
 from autotune.study.imports import files_of
 from autotune.study.library import File, find_kernel, sources_of
 
@@ -70,7 +70,7 @@ def _data(table: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _file(name: str, study: File, where: str) -> str:
-    return f"\0{name}\0{digest_of(find_data(name, Path(study), where))}"
+    return f"\0{name}\0{file_digest(find_data(name, Path(study), where))}"
 
 
 def _python(name: str, study: File, where: str) -> str:

@@ -26,9 +26,8 @@ from autotune.study.inputs import (
     require_real,
     require_shape,
     shaped,
-    widened,
 )
-from autotune.study.structs import struct_name
+from autotune.study.structs import struct_name, widened
 from autotune.study.types import numpy_type
 from autotune.text import did_you_mean
 

@@ -78,8 +78,7 @@ class Scalar(Argument):
         """What references see: the number that the kernel is given, or an array of the components in 64 bits."""
         if not isinstance(self.value, tuple):
             return numpy_type(self.type)[0].type(self.value).item()
-        found = self._filled()
-        return found.astype(widened(found.dtype))
+        return widened(self._filled())
 
     def _filled(self) -> Any:
         """Return the components in the argument's type. Raises StudyError where they are not as many."""

@@ -219,11 +219,16 @@ def member_of(record: np.ndarray[Any, Any], leaf: Leaf) -> np.ndarray[Any, Any]:
     return found
 
 
-def widened(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def widened(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return an array with its numbers in 64 bits, so that what is computed is better than the kernel."""
+    return array.astype(wide_type(array.dtype))
+
+
+def wide_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return a type with its numbers in 64 bits, nested as they are: only `ulong` stays unsigned, as 0 - 1 is -1."""
     if dtype.names is not None:
-        return np.dtype([(name, widened(dtype[name])) for name in dtype.names])
+        return np.dtype([(name, wide_type(dtype[name])) for name in dtype.names])
     if dtype.subdtype is not None:
         base, shape = dtype.subdtype
-        return np.dtype((widened(base), shape))
+        return np.dtype((wide_type(base), shape))
     return np.dtype(np.float64 if dtype.kind == "f" else np.uint64 if dtype == np.uint64 else np.int64)

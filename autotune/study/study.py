@@ -28,7 +28,7 @@ from autotune.study.crosschecks import (
 from autotune.study.imports import digest_of
 from autotune.study.includes import folders_of, inline, names_asked, without_comments
 from autotune.study.library import StudyText, default_size
-from autotune.study.loops import Declared, leaves, loops_of, steps_of
+from autotune.study.loops import Declared, launches_of, loops_of, steps_of
 from autotune.study.scope import DEVICE_FACTS, Scope, definitions
 from autotune.study.structs import struct_texts
 from autotune.study.tables import (
@@ -152,7 +152,7 @@ class Study:
     @property
     def entries(self) -> list[str]:
         """The kernel functions that its launches name, in order."""
-        return list(dict.fromkeys(launch.entry for _, launch, _ in leaves(self.launches)))
+        return list(dict.fromkeys(launch.entry for _, launch, _ in launches_of(self.launches)))
 
     @property
     def checked(self) -> frozenset[str]:
@@ -163,7 +163,7 @@ class Study:
     @property
     def launched(self) -> set[str]:
         """The names of the arguments and sizes that any launch takes."""
-        return {name for _, launch, _ in leaves(self.launches) for name in launch.arguments}
+        return {name for _, launch, _ in launches_of(self.launches) for name in launch.arguments}
 
     @property
     def swapped(self) -> set[str]:

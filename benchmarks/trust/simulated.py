@@ -19,7 +19,7 @@ from statistics import fmean, median
 
 from autotune.bench.finals import LEAST_TAKEN, MANY, TURN
 from autotune.bench.pace import Pace
-from autotune.bench.timing import Precise, Rules, Timed, measure, relative_width
+from autotune.bench.timing import Rules, Timed, measure, relative_width
 from autotune.bench.tour import LEAST_S
 from autotune.ranking import FINALISTS, median_interval, speedup
 from autotune.tuner.loop import RETIME_S
@@ -87,9 +87,9 @@ class Search:
     def _turns(self, chosen: set[int]) -> dict[int, list[float]]:
         rules = replace(self.rules, least_s=LEAST_S / TURN, maximum=self.rules.most)
         deadline = self.device.now + RETIME_S * 2 / 3
-        finalists = {index: Precise(rules) for index in chosen}
+        finalists: dict[int, list[int]] = {index: [] for index in chosen}
         aside: dict[int, list[int]] = {index: [] for index in chosen}
-        while not all(map(self._is_precise, finalists.values())):
+        while not all(self._is_precise(rules, samples) for samples in finalists.values()):
             order = self.device.random.sample(list(finalists), len(finalists))
             turns = {index: round(median(self._samples(index, 1 + TURN)[1:])) for index in order}
             slow = self.anchor in turns and self.pace.is_slow([turns[self.anchor] / RUNS])
@@ -97,17 +97,16 @@ class Search:
                 if slow:
                     aside[index].append(ns)
                 else:
-                    finalists[index].add(ns)
+                    finalists[index].append(ns)
             if self.device.now >= deadline:
                 break
-        for index, finalist in finalists.items():
-            for ns in aside[index] if len(finalist.samples) < LEAST_TAKEN else ():
-                finalist.add(ns)
-        return {index: [ns / RUNS for ns in one.samples] for index, one in finalists.items()}
+        for index, samples in finalists.items():
+            samples += aside[index] if len(samples) < LEAST_TAKEN else []
+        return {index: [ns / RUNS for ns in samples] for index, samples in finalists.items()}
 
-    def _is_precise(self, finalist: Precise) -> bool:
-        many = len(finalist.samples) >= MANY
-        return finalist.finished or (many and relative_width(finalist.samples) <= self.rules.trial_target)
+    def _is_precise(self, rules: Rules, samples: list[int]) -> bool:
+        many = len(samples) >= MANY
+        return rules.is_precise(samples) or (many and relative_width(samples) <= self.rules.trial_target)
 
     def _samples(self, index: int, count: int) -> list[int]:
         return [self.device.run(self.times[index], RUNS) for _ in range(count)]

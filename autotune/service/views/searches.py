@@ -9,10 +9,11 @@ from autotune.model import Outcome
 from autotune.ranking import median_interval
 from autotune.service.answers import Refused
 from autotune.service.views.queues import Queues
-from autotune.store import DONE, FAILED, OPEN, RUNNING, STOPPED, STOPPING, Row, Submission, Uploaded, listing, survey
+from autotune.store import DONE, FAILED, OPEN, RUNNING, STOPPED, STOPPING, Submission, Uploaded, listing, survey
 
 if TYPE_CHECKING:
     from autotune.service.state import Service
+    from autotune.store import StoredTrial
 
 Json = dict[str, Any]
 
@@ -223,7 +224,7 @@ def trial(service: Service, number: int) -> Json:
     }
 
 
-def _trial(service: Service, one: Row) -> Json:
+def _trial(service: Service, one: StoredTrial) -> Json:
     told = one.trial
     measured = told.retimed or told.measurement
     time_ns = told.time_ns
