@@ -143,6 +143,10 @@ def test_trials_are_a_whole_number(tmp_path: Path, trials: object) -> None:
         ({"budget": Budget(trials="x"), "trials": None}, "trials: 'x' is no whole number of at least 1"),
         ({"budget": Budget(until_stale=0), "trials": None}, "until_stale: 0 is no whole number of at least 1"),
         ({"budget": Budget(least_gain=1), "trials": None}, "least_gain: 1 is no share between 0 and 1"),
+        (
+            {"budget": Budget(least_gain=0.1), "trials": None, "sampler": "random"},
+            "least_gain: random estimates no gain; leave sampler= out",
+        ),
     ],
 )
 def test_how_to_search_is_looked_at_before_it_begins(tmp_path: Path, arguments: dict[str, object], said: str) -> None:

@@ -15,7 +15,7 @@ from autotune.errors import UsageError
 from autotune.lookup import DEFAULT_STUDY
 from autotune.model import Choices, Configuration, Size, Value
 from autotune.pool import Settings, prepared
-from autotune.samplers import DEFAULT_SAMPLER
+from autotune.samplers import DEFAULT_SAMPLER, entry_of
 from autotune.study import Problem, Study
 from autotune.tuner import DEFAULT_SECONDS, Budget, ProgressCallback, Request, Result
 
@@ -70,6 +70,8 @@ def search(
     told = on_progress is None or callable(on_progress)
     asked.of_kind("on_progress", on_progress, told, "function", "print")
     budget = _budget(budget, trials, seconds)
+    if budget.least_gain is not None and not entry_of(sampler, "sampler").has_model:
+        raise UsageError(f"{sampler} estimates no gain", where="least_gain", hint="leave sampler= out")
     run_limit, build_limit = asked.seconds("run_limit", run_limit), asked.seconds("build_limit", build_limit)
     with ExitStack() as opened:
         run: Callable[..., Result] = tuner.run

@@ -27,8 +27,6 @@ def searches(
 ) -> Response:
     """What is queued or runs, and what is stored, newest first."""
     told = views.searches(service, study=study or None, device=device or None, before=before, limit=PAGE)
-    open_ = {one["id"] for one in told["open"]}
-    told["searches"] = [one for one in told["searches"] if one["id"] not in open_]
     studies, devices = listing.names(service.store)
     return show(
         request, "searches.html", told | {"study": study, "chosen": device, "studies": studies, "devices": devices}

@@ -28,9 +28,12 @@ def searches(service: Service, *, study: str | None, device: str | None, before:
     after = found[-1].number if len(found) == limit else None
     early = service.store.unstored(study=study, after=after, before=before)
     queues = Queues(service)
+    opened = [submitted(service, one, queues) for one in _on(device, open_) if study in (None, one.study)]
+    told = {one["id"] for one in opened}  # one that ended between the two reads is stored as well
     rows = [*listed(service, found), *(submitted(service, one, queues) for one in _on(device, early))]
+    rows = [row for row in rows if row["id"] not in told]
     return {
-        "open": [submitted(service, one, queues) for one in _on(device, open_) if study in (None, one.study)],
+        "open": opened,
         "searches": sorted(rows, key=lambda row: str(row["started"] or row["created"]), reverse=True),
         "next": after,
     }
