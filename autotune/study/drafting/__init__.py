@@ -26,7 +26,7 @@ from autotune import lazily
 
 if TYPE_CHECKING:
     from autotune.study.drafting.branches import undefined
-    from autotune.study.drafting.missing import asked_by_error, hiding, lacking_extension, of_opencl, unknown
+    from autotune.study.drafting.missing import asked_by_error, brought, hiding, lacking_extension, of_opencl, unknown
     from autotune.study.drafting.scanning import candidates, scanned, struct_bodies
     from autotune.study.drafting.sketch import Sketch
     from autotune.study.drafting.writer import draft
@@ -35,7 +35,7 @@ else:  # a worker needs what scanning knows of structs, and none of the rest
         __name__,
         {
             "branches": "undefined",
-            "missing": "asked_by_error hiding lacking_extension of_opencl unknown",
+            "missing": "asked_by_error brought hiding lacking_extension of_opencl unknown",
             "sketch": "Sketch",
             "scanning": "candidates scanned struct_bodies",
             "writer": "draft",
