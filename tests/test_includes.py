@@ -126,6 +126,10 @@ def test_a_missing_file_is_left_to_the_compiler_where_an_if_decides(folder: Path
             "STRINGIFY (\nkernel void f() { g(1); }\n// )\n)\n",
             r"the argument .* take STRINGIFY \( from .* and \) ",
         ),
+        (
+            "#ifndef F\n#define F\nstatic const char* const f_cl = STRING(\nkernel void f() { g(1); }\n);\n\n#endif\n",
+            r"take static const char\* const f_cl = STRING\( from .* and \) ",
+        ),
         (f'#include "{"x" * 5000}"\n', "which is not there"),
     ],
 )

@@ -25,10 +25,10 @@ _SPLICE = re.compile(r"(?:\\|\?\?/)[ \t\v\f\r]*\n")  # what else Python takes fo
 _HIDDEN = re.compile(r"/\*.*?(?:\*/|\Z)|//[^\n]*|\"(?:\\.|[^\"\\\n])*\"?|'(?:\\.|[^'\\\n])*'?", re.DOTALL)
 _DIRECTIVE = re.compile(r"^[^\S\n]*(?:#|%:|\?\?=)[^\S\n]*(\w+)([^\n]*)", re.MULTILINE)
 _FILE = re.compile(r'\s*(?:"([^"\n]+)"|<([^>\n]+)>)\s*')
+_CHARS = r"(?:static\s+)?(?:const\s+)?char\b[^=;{}]{0,200}=\s*"
 _HELD = re.compile(
-    r"(?>\s+|/\*.*?\*/|//[^\n]*)*+(?:(?P<raw>(?:[\w:*&\[\]\s]{1,200}=\s*)?R\"(?P<mark>\w*)\()"
-    r"|(?P<string>(?:static\s+)?(?:const\s+)?char\b[^=;{}]{0,200}=\s*\")"
-    r"|(?P<macro>(?!__attribute__)[A-Za-z_]\w*[ \t]*\())",
+    r"(?>\s+|/\*.*?\*/|//[^\n]*|\#[^\n]*)*+(?:(?P<raw>(?:[\w:*&\[\]\s]{1,200}=\s*)?R\"(?P<mark>\w*)\()"
+    rf"|(?P<string>{_CHARS}\")|(?P<macro>(?:{_CHARS})?(?!__attribute__)[A-Za-z_]\w*[ \t]*\())",
     re.DOTALL,
 )
 """How a file begins that C++ programs include as a string, or as the argument of a macro that makes one of it."""
@@ -292,7 +292,7 @@ def _held(text: str) -> re.Match[str] | None:
 
 def _is_one_call(text: str, at: int) -> bool:
     """Whether a text with a kernel in it ends with the bracket that is open at a place."""
-    depth, plain = 1, without_comments(text).rstrip("\n\t ;")
+    depth, plain = 1, without_comments(text).rstrip().removesuffix("#endif").rstrip("\n\t ;")
     for bracket in re.finditer(r"[()]", plain[at:]):
         depth += 1 if bracket[0] == "(" else -1
         if depth == 0:
