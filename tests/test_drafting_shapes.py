@@ -556,3 +556,52 @@ def test_an_image_of_which_each_item_reads_several_pixels_is_as_much_larger() ->
         "for (int i = 0; i < shape.z; ++i) write_imagef(to, (int2)(x, y * shape.z + i), (float4)(i)); }"
     )
     assert "# guess: its extents, by the places that were understood; others may lie farther" in shape_of(lines, "to")
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        "get_global_id(1) * get_global_size(0) + get_global_id(0)",
+        "(get_group_id(0) + get_group_id(1) * get_num_groups(0)) * get_local_size(0) + get_local_id(0)",
+        "get_global_id(0) + get_global_size(0) * (get_global_id(1) + get_global_size(1) * get_global_id(2))",
+    ],
+)
+def test_items_that_are_counted_through_all_axes_lie_along_the_first(item: str) -> None:
+    sketch, lines = drafted(f"kernel void f(global float *x, const int n) {{ int i = {item}; if (i < n) x[i] = 1; }}")
+    more = item.count("get_global_id(2)") * ', "1"'
+    assert f'global = ["round_up(n, WX)", "1"{more}]' in lines
+    assert f'local = ["WX", "1"{more}]' in lines
+    assert len(sketch.guesses) == 1
+
+
+def test_items_of_which_each_axis_is_bounded_are_not_counted_through() -> None:
+    _, lines = drafted(
+        "kernel void f(global float *x, const int w, const int h) { int x0 = get_global_id(0), y = get_global_id(1);\n"
+        "if (x0 < w && y < h) x[y * get_global_size(0) + x0] = 1; }"
+    )
+    assert 'global = ["round_up(w, WX)", "round_up(h, WY)"]' in lines
+
+
+def test_an_item_that_is_taken_apart_is_bounded_as_it_is() -> None:
+    _, lines = drafted(
+        "kernel void f(global const float *x, global float *y, int n, int w, int h, int c)\n"
+        "{ int i = get_global_id(0); if (i >= n) return;\n"
+        "int left = i % w; i /= w; int row = i % h; i = i / h; int k = i % c; int b = i / c;\n"
+        "y[((b * c + k) * h + row) * w + left] = x[b * w + left]; }"
+    )
+    assert 'y = { type = "float", shape = ["n"], access = "out" }' in lines
+    assert 'shape = ["ceil_div(ceil_div(ceil_div(n, w), h), c)", "w"], access = "in"' in shape_of(lines, "x")
+    assert 'global = ["round_up(n, WG)"]' in lines
+
+
+def test_what_is_divided_again_and_again_or_perhaps_is_not_known() -> None:
+    for step in ("for (int s = n; s > 0; s /= 2) x[s] = 1;", "int s = n; if (n > 3) s /= 2; x[s] = 1;"):
+        sketch, _ = drafted(f"kernel void f(global float *x, int n) {{ {step} }}")
+        assert sketch.gaps[1].endswith("its shape, row by row"), step
+
+
+def test_what_is_multiplied_again_and_again_is_read_in_no_time() -> None:
+    """It would be a name of more characters than there is memory for."""
+    body = "int a = get_global_id(0) * m; " + "a = (a + 1) * (a + n); a %= a + 7; " * 40
+    _, lines = drafted(f"kernel void f(global int *x, int n, int m) {{ {body} x[a] = 1; }}")
+    assert shape_of(lines, "x").endswith("TODO: its shape, row by row")

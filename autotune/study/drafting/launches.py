@@ -37,7 +37,7 @@ def _rounded(count: str, local: str) -> str:
 def _in_groups(groups: str, local: str) -> str:
     if local == "1":
         return groups
-    return f"{groups} * {local if local.isidentifier() else f'({plain(local)})'}"
+    return f"{groups} * {local if local.isalnum() or local.isidentifier() else f'({plain(local)})'}"
 
 
 class Launches(Indices, ABC):

@@ -71,11 +71,13 @@ class Reading:
     the next, with its name.
     `spans`: below what variables of loops stay as counted from where they begin; `together`: of variables that one loop
     steps, which loop's.
+    `quotients`: what names of whole quotients divide, and by what.
     `either`: what a name stands for that is one of two, as a condition decides.
     `arrays`: the extents of local arrays; `cells`: where one is indexed, in which dimension, at which place.
     `axes`: whose ids are asked for; `items`: along which items differ; `within`: along which a kernel asks where in its
     group an item is; `spread`: along which groups differ; `lone`: along which a kernel asks whether an item or group is
-    the one of a certain number. `lost`: whether ids are used in a way that was not understood.
+    the one of a certain number; `through`: which are counted through with the first. `lost`: whether ids are used in a
+    way that was not understood.
     `shifts`: numbers that are bytes by which a place is shifted. `seen`: the types that each argument is read and
     written as.
     `unread`: arguments that are also used in a way that was not understood.
@@ -90,6 +92,7 @@ class Reading:
     between: dict[str, str] = field(default_factory=dict)
     spans: dict[str, Sum] = field(default_factory=dict)
     together: dict[str, str] = field(default_factory=dict)
+    quotients: dict[str, tuple[Sum, Sum]] = field(default_factory=dict)
     either: dict[str, tuple[Sum, Sum]] = field(default_factory=dict)
     arrays: dict[str, list[Sum | None]] = field(default_factory=dict)
     cells: list[tuple[str, int, Sum]] = field(default_factory=list)
@@ -98,6 +101,7 @@ class Reading:
     within: set[int] = field(default_factory=set)
     spread: set[int] = field(default_factory=set)
     lone: set[int] = field(default_factory=set)
+    through: set[int] = field(default_factory=set)
     lost: bool = False
     unread: set[str] = field(default_factory=set)
     shifts: set[str] = field(default_factory=set)
@@ -117,6 +121,17 @@ class Reading:
         """Note that nobody knows what ids are used for: groups may differ along each axis."""
         self.lost = True
         self.spread |= {0, 1, 2}
+
+    def leave_out_through(self) -> bool:
+        """Forget that items and groups differ along axes that are counted through with the first, as one is enough
+        along these; return whether anything else asks for such an axis.
+        """
+        sums = [*self.places, *(start for start, _ in self.loops.values()), *(varying for varying, _ in self.guards)]
+        asked = " ".join(name for each in sums for name in each.names)
+        for axes in (self.items, self.within, self.spread):
+            axes -= self.through
+        apart = "|".join(f"[gwl]id#{axis}" for axis in self.through)
+        return self.lost or re.search(rf"{apart}|gsz#|ngr#", asked) is not None
 
     def note_guard(self, varying: Sum, limit: Sum, turned_away: bool) -> None:
         """Note what a comparison with a limit tells where it lets variables pass, or where it turns them away."""
@@ -184,7 +199,8 @@ class Reading:
     def groups(self) -> dict[int, Sum]:
         """Return the extents of a work-group where places are counted group by group: `group * TILE + item`."""
         found: dict[int, Sum] = {}
-        sums = [start for start, _ in self.loops.values()] + [varying for varying, _ in self.guards]
+        sums = [start for start, step in self.loops.values() if not (step and "lsz#" in str(step))]  # as many as it has
+        sums += [varying for varying, _ in self.guards]
         for each in (self.started(value, shared=False) for value in (*sums, *self.places)):
             for axis in (0, 1, 2):
                 group, item = each.factor_of(f"wid#{axis}"), each.factor_of(f"lid#{axis}")
