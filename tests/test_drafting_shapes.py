@@ -605,3 +605,33 @@ def test_what_is_multiplied_again_and_again_is_read_in_no_time() -> None:
     body = "int a = get_global_id(0) * m; " + "a = (a + 1) * (a + n); a %= a + 7; " * 40
     _, lines = drafted(f"kernel void f(global int *x, int n, int m) {{ {body} x[a] = 1; }}")
     assert shape_of(lines, "x").endswith("TODO: its shape, row by row")
+
+
+@pytest.mark.parametrize(
+    ("place", "shape"),
+    [
+        ("*(global float *)(x + mad24(r, step, mad24(c, (int)sizeof(float), off)))", '"rows", "step"'),
+        ("((global float *)(x + r * step + off))[c]", '"rows", "step"'),
+        ("f[r * (step / sizeof(float)) + c + off]", '"rows", "step // 4"'),
+    ],
+)
+def test_rows_that_are_counted_in_bytes_are_as_long_as_that_takes(place: str, shape: str) -> None:
+    _, lines = drafted(
+        f"kernel void g({'global float *f' if place[0] == 'f' else 'global uchar *x'}, const int step, const int off,\n"
+        "const int rows, const int cols)\n"
+        "{ const int c = get_global_id(0), r = get_global_id(1); if (c < cols && r < rows) " + place + " = 1; }"
+    )
+    first = {line.split()[0]: int(line.split()[2]) for line in lines if line.startswith(("step = ", "cols = "))}
+    assert first["step"] == 4 * first["cols"]
+    assert f"shape = [{shape}]" in shape_of(lines, "f" if place[0] == "f" else "x")
+    assert 'off = { type = "int", value = "0" }  # guess: places before what is used' in lines
+
+
+def test_places_relative_to_an_item_stay_within_what_it_leaves() -> None:
+    _, lines = drafted(
+        "kernel void f(global const float *x, global float *y, global const int *near, int n, int rim, int off)\n"
+        "{ int i = get_global_id(0); if (i >= n) return; float s = x[i + rim + off];\n"
+        "for (int k = 0; k < 9; ++k) s += x[off + i + near[k]]; y[i] = s; }"
+    )
+    assert 'shape = ["9"]' in shape_of(lines, "near")
+    assert 'data = { low = 0, high = "rim" }' in shape_of(lines, "near")

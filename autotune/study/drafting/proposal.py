@@ -72,8 +72,10 @@ class Proposal:
         self.tuned = {entry: self._shapes(entry, tuned=True) for entry in launched}
         self._set_apart_lengths()
         self.shapes = {entry: self._shapes(entry, tuned=False) for entry in launched}
-        self.shifts = set[str]().union(*(each.reading.shifts for each in self.shapes.values()))
-        """Numbers that are bytes by which a place is shifted."""
+        shifts = set[str]().union(*(each.reading.added() for each in self.shapes.values()))
+        bytewise = set[str]().union(*(each.reading.shifts for each in self.shapes.values()))
+        self.shifts = dict.fromkeys(shifts & {*self.whole}, "places") | dict.fromkeys(bytewise, "bytes")
+        """Numbers by which a place is shifted, with what they count."""
 
     @property
     def whole(self) -> list[str]:

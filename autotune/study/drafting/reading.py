@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -228,10 +228,10 @@ class Reading:
         """Arrays that say where the rows of others begin."""
         return set(self.between.values())
 
-    def places_in(self, name: str, elements: Mapping[str, Sum]) -> Sum | None:
+    def places_in(self, name: str, elements: Mapping[str, Sum], upper: Callable[[Sum], Sum | None]) -> Sum | None:
         """Return the number of places that an array's contents index; None where they are no indices.
 
-        `elements`: how many each argument has.
+        `elements`: how many each argument has; `upper`: below what a sum stays, where that is known.
         """
         least: Sum | None = None
         for mention in self.mentions:
@@ -239,8 +239,10 @@ class Reading:
                 for variable in index.names & self.contents.keys():
                     factor = index.factor_of(variable)
                     if self.contents[variable][0] == name and mention.name in elements and factor.known:
+                        row, rest = self._row(index, variable), index - Sum.of(variable) * factor
                         ahead = index.fixed if min(index.fixed.terms.values(), default=0) > 0 else Sum()
-                        row = self._row(index, variable)
+                        if rest.varying and (most := upper(rest)) is not None and most.known:
+                            ahead = most - 1
                         places = quotient(elements[mention.name] - ahead if row is None else row, factor)
                         fewer = least is None or min((least - places).terms.values(), default=0) > 0
                         least = places if fewer else least
@@ -268,6 +270,16 @@ class Reading:
         read = self.contents.keys()
         places = [index for mention in self.of(name) for index in mention.places]
         return any(index.factor_of(variable).known for index in places for variable in index.names & read)
+
+    def added(self) -> set[str]:
+        """Return the names that are added to places as they are, or divided, and that bound nothing."""
+        terms = {(product, factor) for place in self.places for product, factor in place.fixed.terms.items()}
+        alone = {product[0] for product, factor in terms if len(product) == factor == 1}
+        told = {name: re.match(r"\(?(\w+)(?: // \d+\))?$", name) for name in alone}
+        bounds = " ".join(str(limit) for _, limit in self.guards)
+        within = {word for place in self.places for name in place.names - alone for word in re.findall(r"\w+", name)}
+        found = {match[1] for match in told.values() if match}
+        return found - within - {*re.findall(r"\w+", bounds)}
 
     def stencils_of(self, written: str) -> list[str]:
         """Return the buffers whose neighbours decide what is written where: a program may let them change places."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 from functools import cached_property
 from math import gcd
 from typing import Any
@@ -180,18 +181,28 @@ class Shapes(Launches):
         """Return the lengths of rows along which another size says how far to go: a `stride` is no small one then."""
         return {str(extent) for extent, limits in self._bounded_rows if limits - {str(extent)} - self._small}
 
-    @cached_property
-    def _bounded_rows(self) -> list[tuple[Sum, set[str]]]:
+    def row_lengths(self) -> Iterator[tuple[str, int, Sum]]:
+        """Yield sizes that say how long rows are, how many of each are a place (4, of bytes), and how far rows go."""
+        for extent, counted in self._along_rows:
+            told = re.fullmatch(r"([A-Za-z_]\w*)(?: // (\d+))?", str(extent))
+            most = self.upper(counted) if told and told[1] in self._sizes else None
+            if told and most is not None and most.known and told[1] not in words(str(most)):
+                yield told[1], int(told[2] or 1), most
+
+    @property
+    def _bounded_rows(self) -> Iterator[tuple[Sum, set[str]]]:
         """The lengths of rows, with the sizes that bound what counts along them."""
-        found = []
-        for mention in self.reading.mentions:
-            for extent, counted in self._levels(self._begun(mention.places[0]))[1:] if len(mention.places) == 1 else ():
-                limits = (
-                    limit for varying, limit in self.reading.guards if varying.names and varying.names <= counted.names
-                )
-                if self._sized(extent):
-                    found.append((extent, {str(limit) for limit in limits if str(limit) in self._sizes}))
-        return found
+        for extent, counted in self._along_rows:
+            limits = (
+                limit for varying, limit in self.reading.guards if varying.names and varying.names <= counted.names
+            )
+            yield extent, {str(limit) for limit in limits if str(limit) in self._sizes}
+
+    @cached_property
+    def _along_rows(self) -> list[tuple[Sum, Sum]]:
+        """The lengths of rows, with what counts along them."""
+        places = (mention.places[0] for mention in self.reading.mentions if len(mention.places) == 1)
+        return [level for place in places for level in self._levels(self._begun(place))[1:] if self._sized(level[0])]
 
     # -- shapes -----------------------------------------------------------------------------------
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 
+from autotune.errors import UsageError
+from autotune.expression import Expression
 from autotune.study.drafting.proposal import Proposal
 from autotune.study.drafting.uses import Uses, words
 
@@ -52,7 +55,11 @@ class Sizes:
         return {0: line, 1: line, 2: 512}.get(dimensions, 128)
 
     def first(self, name: str) -> int:
-        """What one of them is at first: more by a rim that nothing guards, so that whole work-groups fit within it."""
+        """What one of them is at first: as much as the rows take of which it is the length."""
+        return max(self._begun(name), self._longest.get(name, 0))
+
+    def _begun(self, name: str) -> int:
+        """More by a rim that nothing guards, so that whole work-groups fit within it."""
         if name.startswith("ENTRIES"):
             return self.each * _ENTRIES_EACH
         if self.is_small(name) and name not in self._of.made:
@@ -60,3 +67,17 @@ class Sizes:
         open_ends = (self._items[entry][axis] for entry, told in self._of.tuned.items() for axis in told.inferred)
         rims = (re.search(rf"\b{name} - (\d{{1,3}})\b", extent or "") for extent in open_ends)
         return self.each + max((int(rim[1]) for rim in rims if rim), default=0)
+
+    @cached_property
+    def _longest(self) -> dict[str, int]:
+        """How long the longest row is of which a size is the length, in as much as that counts."""
+        known = {name: int(name not in self._of.shifts) for name in self._of.whole} | self._of.tasks | self._of.counts
+        known |= {name: self._begun(name) for name in (*self.names, *self._of.made)}
+        found = dict[str, int]()
+        for name, part, most in (row for shapes in self._of.shapes.values() for row in shapes.row_lengths()):
+            try:
+                length = Expression.parse(str(most)).evaluate(known)
+            except (UsageError, ArithmeticError):
+                continue
+            found[name] = max(found.get(name, 0), int(length) * part)
+        return found

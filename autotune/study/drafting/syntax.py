@@ -197,8 +197,13 @@ class _Reader:
         self._depth += 1
         if self._depth > 60:
             raise NotRead
-        if operator := self._next("+", "-", "!", "~", "*", "&", "++", "--", "sizeof"):
-            tree: Tree = ("unary", operator, self._unary())
+        tree: Tree
+        if self._tokens[self.at : self.at + 2] == ["sizeof", "("]:
+            end = closing(self._tokens, self.at + 1)
+            tree = ("sizeof", " ".join(self._tokens[self.at + 2 : end]))
+            self.at = end + 1
+        elif operator := self._next("+", "-", "!", "~", "*", "&", "++", "--"):
+            tree = ("unary", operator, self._unary())
         elif (cast := self._cast()) is not None:
             tree = cast
         else:

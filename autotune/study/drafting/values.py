@@ -20,7 +20,7 @@ IDS = {
 }  # fmt: skip
 _EXTENTS = {"get_image_width": 0, "get_image_height": 1, "get_image_depth": 2}
 _ARITHMETIC = ("+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>")
-_METHODS = ("vector", "unary", "cond", "member", "index", "assign", "call", "cast")
+_METHODS = ("vector", "unary", "cond", "member", "index", "assign", "call", "cast", "sizeof")
 MOST_STEPS = 20_000
 _DEEPEST = 5
 
@@ -109,6 +109,9 @@ class Values(Scopes, ABC):
     def _of_cast(self, _: str, parts: Any, bound: bool) -> Any:
         value = self._of(parts[1])
         return self._seen_as(value, str(parts[0])) if isinstance(value, Pointer) else value
+
+    def _of_sizeof(self, _: str, parts: Any, bound: bool) -> Any:
+        return Sum.of(size) if (size := bytes_of(str(parts[0]))) else None
 
     def _seen_as(self, value: Pointer, kind: str) -> Pointer:
         """A pointer as one to another type: so many elements of the argument's are one of it, or the other way."""

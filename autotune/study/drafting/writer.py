@@ -202,7 +202,8 @@ class _Writer:
             self._untyped(one, kind)
         elif one.address == "private":
             value = self._uses.value(kind, one.name, self._sizes.names)
-            what = "bytes before what is used" if one.name in self._of.shifts else "its value"
+            shifts = self._of.shifts.get(one.name)
+            what = f"{shifts} before what is used" if shifts else "its value"
             self._guess(f'{one.name} = {{ type = "{_long(kind)}", value = {value} }}', what)
         else:
             self._buffer(one, kind)
@@ -247,7 +248,7 @@ class _Writer:
         if access in ("out", "inout"):
             self._outputs.append(one)
         extents = ", ".join(f'"{extent}"' for extent in shape or (GAP,))
-        data, said = self._uses.data(one, kind) if access in ("in", "inout") else ("", "")
+        data, said = self._uses.data(one, kind, self._sizes.names) if access in ("in", "inout") else ("", "")
         placed = ", constant = true" if one.address == "constant" else ""
         line = f'{one.name} = {{ type = "{kind}", shape = [{extents}], access = "{access}"{placed}{data} }}'
         if shape is None:
