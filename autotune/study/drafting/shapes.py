@@ -189,20 +189,23 @@ class Shapes(Launches):
             if told and most is not None and most.known and told[1] not in words(str(most)):
                 yield told[1], int(told[2] or 1), most
 
-    @property
-    def _bounded_rows(self) -> Iterator[tuple[Sum, set[str]]]:
+    @cached_property
+    def _bounded_rows(self) -> list[tuple[Sum, set[str]]]:
         """The lengths of rows, with the sizes that bound what counts along them."""
+        found = []
         for extent, counted in self._along_rows:
             limits = (
                 limit for varying, limit in self.reading.guards if varying.names and varying.names <= counted.names
             )
-            yield extent, {str(limit) for limit in limits if str(limit) in self._sizes}
+            found.append((extent, {str(limit) for limit in limits if str(limit) in self._sizes}))
+        return found
 
     @cached_property
     def _along_rows(self) -> list[tuple[Sum, Sum]]:
         """The lengths of rows, with what counts along them."""
         places = (mention.places[0] for mention in self.reading.mentions if len(mention.places) == 1)
-        return [level for place in places for level in self._levels(self._begun(place))[1:] if self._sized(level[0])]
+        levels = (level for place in dict.fromkeys(places) for level in self._levels(self._begun(place))[1:])
+        return [level for level in levels if self._sized(level[0])]
 
     # -- shapes -----------------------------------------------------------------------------------
 
