@@ -635,3 +635,21 @@ def test_places_relative_to_an_item_stay_within_what_it_leaves() -> None:
     )
     assert 'shape = ["9"]' in shape_of(lines, "near")
     assert 'data = { low = 0, high = "rim" }' in shape_of(lines, "near")
+
+
+@pytest.mark.parametrize(
+    "halves",
+    [
+        "if ({0}) b[y * w + x] = {1}; else b[y * w + x] = 0;",
+        "if (!({0})) b[y * w + x] = 0; else {{ b[y * w + x] = {1}; }}",
+    ],
+)
+def test_a_rim_that_is_set_to_something_else_is_part_of_the_launch(halves: str) -> None:
+    body = halves.format("x > 0 && x < w - 1 && y > 0 && y < h - 1", "a[(y - 1) * w + x] - a[(y + 1) * w + x]")
+    _, lines = drafted(
+        "kernel void edges(global const float *a, global float *b, int w, int h)\n"
+        f"{{ int x = get_global_id(0), y = get_global_id(1); {body} }}"
+    )
+    assert 'global = ["round_up(w, WX)", "round_up(h, WY)"]' in lines
+    assert 'shape = ["h", "w"]' in shape_of(lines, "a")
+    assert 'shape = ["h", "w"]' in shape_of(lines, "b")

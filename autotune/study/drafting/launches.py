@@ -94,7 +94,7 @@ class Launches(Indices, ABC):
     def _guards(self, axis: int) -> list[tuple[Sum, Sum]]:
         """The guards that bound what an axis of the launch counts, the plainest first."""
         found = [
-            (varying, limit)
+            (varying, self.reading.without_rim.get((varying, limit), limit))
             for varying, limit in self.reading.guards
             if self._ids(self._started(varying)) == {axis} and limit.names and not limit.names <= set(self._local)
         ]

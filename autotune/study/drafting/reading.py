@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from autotune.study.drafting.syntax import Tree, closing, split
+from autotune.study.drafting.syntax import Tree
 from autotune.study.drafting.terms import Sum, quotient, undivided
 
 _MOST_GUARDS = 200
@@ -80,6 +80,7 @@ class Reading:
     way that was not understood.
     `shifts`: numbers that are bytes by which a place is shifted. `seen`: the types that each argument is read and
     written as.
+    `without_rim`: guards beyond which others than within are written, with where there is no rim; `rimmed`: where.
     `unread`: arguments that are also used in a way that was not understood.
     """
 
@@ -103,6 +104,8 @@ class Reading:
     lone: set[int] = field(default_factory=set)
     through: set[int] = field(default_factory=set)
     lost: bool = False
+    without_rim: dict[tuple[Sum, Sum], Sum] = field(default_factory=dict)
+    rimmed: set[str] = field(default_factory=set)
     unread: set[str] = field(default_factory=set)
     shifts: set[str] = field(default_factory=set)
     seen: dict[str, set[str]] = field(default_factory=dict)
@@ -150,6 +153,19 @@ class Reading:
             if others and turned_away == both and (varying, limit) in self.guards:
                 self.guards.remove((varying, limit))
                 self.starts.append(limit)
+
+    def note_rim(self, told: Sequence[tuple[Sum, Sum]], branches: Sequence[int]) -> None:
+        """Note of a condition's guards that a launch goes beyond the rim that they leave, if its branches write the
+        same places: 0 within the rim. `branches`: how many mentions were there as each began.
+        """
+        ends = [*branches[1:], len(self.mentions)]
+        written = [
+            {(mention.name, mention.places) for mention in self.mentions[first:end] if mention.kind == "write"}
+            for first, end in zip(branches, ends, strict=True)
+        ]
+        if both := written[0] & set[Any]().union(*written[1:]):
+            self.rimmed |= {name for name, _ in both}
+            self.without_rim |= {(one, limit): limit - min(limit.terms.get((), 0), 0) for one, limit in told}
 
     def note_span(self, form: Sum) -> None:
         """Note of a sum that is less than 0 how far variables get from where they begin."""
@@ -293,53 +309,3 @@ class Reading:
     def kinds(self, name: str) -> set[str]:
         """How an argument is used: read, write, both."""
         return {mention.kind for mention in self.mentions if mention.name == name}
-
-
-class Function(NamedTuple):
-    """A function's arguments by name, and the tokens of its body."""
-
-    takes: tuple[str, ...]
-    body: Sequence[str]
-
-
-def functions_of(tokens: Sequence[str]) -> dict[str, Function]:
-    """Return the functions that a text defines."""
-    found, at = dict[str, Function](), 0
-    while at < len(tokens):
-        if tokens[at] != "{":
-            at += 1
-            continue
-        end = closing(tokens, at)
-        if at and tokens[at - 1] == ")":
-            start, depth = at - 1, 0
-            while start >= 0:
-                depth += (tokens[start] == ")") - (tokens[start] == "(")
-                if depth == 0:
-                    break
-                start -= 1
-            parts = split(tokens[start + 1 : at - 1])
-            takes = tuple(next((w for w in reversed(part) if re.fullmatch(r"[A-Za-z_]\w*", w)), "") for part in parts)
-            found.setdefault(tokens[start - 1], Function(takes, tokens[at + 1 : end]))
-        at = end + 1
-    return found
-
-
-def reached(tokens: Sequence[str], kernels: Collection[str]) -> set[str]:
-    """Return the words of a text but for those of functions, kernels too, that these kernels do not call."""
-    functions, called = functions_of(tokens), set[str]()
-    due = [*kernels]
-    while due:
-        if (name := due.pop()) not in called:
-            called.add(name)
-            due += [word for word in functions[name].body if word in functions] if name in functions else []
-    found, start, at = set[str](), 0, 0
-    while at < len(tokens):
-        if tokens[at] not in ("{", ";"):
-            at += 1
-            continue
-        end = closing(tokens, at) if tokens[at] == "{" else at
-        words = {*tokens[start : end + 1]}
-        if tokens[at] == ";" or tokens[at - 1] != ")" or words & called:
-            found |= words
-        start = at = end + 1
-    return found

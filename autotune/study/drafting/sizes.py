@@ -22,7 +22,7 @@ class Sizes:
     """
 
     def __init__(self, of: Proposal, uses: Uses, items: Mapping[str, Sequence[str | None]]) -> None:
-        self._of, self._shapes, self._items = of, uses.shapes, items
+        self._of, self._shapes, self._shifts, self._items = of, uses.shapes, uses.shifts, items
         counted = {extent or "" for extents in items.values() for extent in extents}
         used = {name for extents in uses.shapes.values() for extent in extents for name in words(str(extent))}
         used |= {name for extent in counted for name in words(extent)}
@@ -30,7 +30,7 @@ class Sizes:
         read = all(name in uses.shapes for name in buffers) and bool(used)
         self.idle = {*of.whole} - used
         asked = [] if read else [name for name in of.whole if not of.is_small(name)]
-        asked = [name for name in asked if name not in of.shifts]
+        asked = [name for name in asked if name not in uses.shifts]
         wanted = {*asked} - {*of.members.values()} - uses.codes()
         wanted |= set[str]().union(*(shapes.along_rows() for shapes in of.shapes.values()))
         self.names = [name for name in of.whole if name in used | wanted]
@@ -71,7 +71,7 @@ class Sizes:
     @cached_property
     def _longest(self) -> dict[str, int]:
         """How long the longest row is of which a size is the length, in as much as that counts."""
-        known = {name: int(name not in self._of.shifts) for name in self._of.whole} | self._of.tasks | self._of.counts
+        known = {name: int(name not in self._shifts) for name in self._of.whole} | self._of.tasks | self._of.counts
         known |= {name: self._begun(name) for name in (*self.names, *self._of.made)}
         found = dict[str, int]()
         for name, part, most in (row for shapes in self._of.shapes.values() for row in shapes.row_lengths()):

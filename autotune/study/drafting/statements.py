@@ -10,7 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from autotune.study.drafting.reading import Function, Pointer, Reading
+from autotune.study.drafting.functions import Function
+from autotune.study.drafting.reading import Pointer, Reading
 from autotune.study.drafting.syntax import QUALIFIERS, changes, changes_plainly, closing, is_type, split
 from autotune.study.drafting.terms import Sum
 from autotune.study.drafting.touching import bytes_of, components
@@ -82,11 +83,16 @@ class _Walk(Values):
                 return self._loop(inside, tokens, end + 1)
             if token == "while":
                 self._leave_behind(tokens[at : end + 1 + _FARTHEST], end + 1 - at)
+            told, before = len(self.found.guards), len(self.found.mentions)
             if token != "_Pragma":
                 self._value(inside, bound=token == "while")
+            asked, within = len(self.found.guards), [before]
             at = self._perhaps(tokens, end + 1)  # within the scope of a loop around it
             while tokens[at : at + 1] == ["else"]:
+                within.append(len(self.found.mentions))
                 at = self._perhaps(tokens, at + 1)
+            if len(within) > 1:
+                self.found.note_rim(self.found.guards[told:asked], within)
             return at
         if token in ("else", "do"):
             if token == "do":

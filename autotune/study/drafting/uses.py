@@ -29,6 +29,10 @@ class Uses:
         """Why the extents of an argument are a guess."""
         self.by_default: dict[str, str] = {}
         """The extents of outputs that depend on a parameter, which they may not: as its default has them."""
+        read = [each.reading for each in proposal.shapes.values()]
+        self.shifts = {name: "places" for each in read for name in each.added() & {*proposal.whole}}
+        self.shifts |= {name: "bytes" for each in read for name in each.shifts}
+        """Numbers that only shift places, with what they count."""
         self.untouched = self._untouched()
         """Buffers that no kernel reads or writes, whatever the parameters are."""
         for one in proposal.arguments.values():
@@ -240,7 +244,7 @@ class Uses:
             elements = {name: product(shape) for name, shape in self.shapes.items()}
             places = each.reading.places_in(one.name, elements, each.upper)
             for name in others:
-                places = places and places.with_value(name, Sum.of(int(name not in self._of.shifts)))
+                places = places and places.with_value(name, Sum.of(int(name not in self.shifts)))
             if places is not None and not words(str(places)) & {*self._of.parameters, *self._of.extra, *others}:
                 if each.reading.scatters(one.name) and self.shapes.get(one.name) == [places]:
                     return ', data = { distribution = "permutation" }', "places that are written, each once"
@@ -263,7 +267,7 @@ class Uses:
         """Return a scalar's value, or one for each member of a struct; those of an argument may be `sizes`."""
         bodies = self._of.structs
         if kind not in bodies:
-            return '"0"' if argument in self._of.shifts else '"1"'
+            return '"0"' if argument in self.shifts else '"1"'
         parts = (member.split() for member in bodies[kind])
         values = []
         for member in parts:

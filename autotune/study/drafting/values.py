@@ -7,7 +7,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from autotune.study.drafting.reading import EXTENT, Function, Mention, Pointer
+from autotune.study.drafting.functions import Function
+from autotune.study.drafting.reading import EXTENT, Mention, Pointer
 from autotune.study.drafting.scopes import Scopes
 from autotune.study.drafting.syntax import NotRead, Tree, expression, folded, whole
 from autotune.study.drafting.terms import Sum, counted_through, moved, put_together, quotient, remainder, with_ids

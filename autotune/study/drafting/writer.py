@@ -202,7 +202,7 @@ class _Writer:
             self._untyped(one, kind)
         elif one.address == "private":
             value = self._uses.value(kind, one.name, self._sizes.names)
-            shifts = self._of.shifts.get(one.name)
+            shifts = self._uses.shifts.get(one.name)
             what = f"{shifts} before what is used" if shifts else "its value"
             self._guess(f'{one.name} = {{ type = "{_long(kind)}", value = {value} }}', what)
         else:
