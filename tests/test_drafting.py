@@ -512,12 +512,14 @@ def test_members_of_structs_are_of_types_that_a_study_knows_or_a_gap() -> None:
 #else
 #define other half
 #endif
-typedef struct { REAL v[DIM]; unsigned int n; } Inner;
+typedef struct { REAL v[DIM]; unsigned int n, id[2 * (DIM + 1)][DIM]; } Inner;
 typedef struct { Inner in; other w; } P;
 kernel void f(const int n, global P *p) { int i = get_global_id(0); if (i < n) p[i].in.n = 0; }
 """
     sketch, lines = drafted(source)
-    assert 'Inner = ["float v[3]", "uint n"]' in lines
+    assert 'Inner = ["float v[3]", "uint n", "uint id[8][3]"]' in lines
+    unread, _ = drafted(source.replace("(DIM + 1)", "(NONE + 1)"))
+    assert unread.gaps[0] == "line 21: its members: what uint id[2 * (NONE + 1)][3] stands for was not read"
     assert sketch.gaps == ["line 22: its members: what other w stands for was not read"]
     sketch, lines = drafted(source.replace("#define other half\n", ""))
     assert 'P = ["Inner in", "double w"]' in lines

@@ -653,3 +653,19 @@ def test_a_rim_that_is_set_to_something_else_is_part_of_the_launch(halves: str) 
     assert 'global = ["round_up(w, WX)", "round_up(h, WY)"]' in lines
     assert 'shape = ["h", "w"]' in shape_of(lines, "a")
     assert 'shape = ["h", "w"]' in shape_of(lines, "b")
+
+
+def test_a_window_around_a_share_reaches_beyond_the_widest() -> None:
+    _, lines = drafted(
+        macros(WPT=4)
+        + """kernel void f(global const float *x, global float *y, const int n)
+        {
+            const int first = get_global_id(0) * WPT;
+            if (first >= n) return;
+            float w[WPT + 4];
+            for (int k = 0; k < WPT + 4; ++k) w[k] = x[first + k];
+            for (int k = 0; k < WPT; ++k) y[first + k] = w[k] + w[k + 4];
+        }"""
+    )
+    assert 'shape = ["round_up(n, 16) + 4"]' in shape_of(lines, "x")
+    assert 'shape = ["round_up(n, 16)"]' in shape_of(lines, "y")

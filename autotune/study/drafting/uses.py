@@ -130,7 +130,8 @@ class Uses:
             for axis, extent in enumerate(shape):
                 length = extent.with_value(width, Sum.of(1))
                 if length.names and extent - length == Sum.of(width) - 1:
-                    shape[axis] = Sum.of(f"round_up({length}, {max(of.values(width, default)[0])})")
+                    rim = max(length.terms.get((), 0), 0)  # of a window, beyond the last of the widest share
+                    shape[axis] = Sum.of(f"round_up({length - rim}, {max(of.values(width, default)[0])})") + rim
         return [] if words(" ".join(map(str, shape))) & {*of.parameters, *of.extra} else shape
 
     def codes(self) -> set[str]:
