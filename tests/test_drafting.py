@@ -581,8 +581,12 @@ def test_what_macros_put_together_and_take_over_lines_is_read() -> None:
 @pytest.mark.parametrize(
     ("body", "launched", "shape"),
     [
-        ("int i = get_global_id(0); if (i < n / W) y[i] = x[i];", "n // W", "n"),
-        ("int i = get_global_id(0); if (i * W < n) y[i] = x[i];", "ceil_div(n, W)", "round_up(n, 16)"),
+        ("int i = get_global_id(0); if (i < n / W) y[i] = x[i];", "round_up(n // W, WG)", "n"),
+        (
+            "int i = get_global_id(0); if (i * W < n) y[i] = x[i];",
+            "round_up(ceil_div(n, W), WG)",
+            "round_up(n, 16)",
+        ),
         ("y[get_global_id(0)] = x[get_global_id(0)];", "n // W", "n"),
         ("float v = 1; REP(W, v *= 2;) y[get_global_id(0)] = x[get_global_id(0)] * v;", "n // W", "n"),
         ("vec v = VLD(get_global_id(0), (global float *)x); y[get_global_id(0)] = v;", "n // W", "n"),
@@ -601,7 +605,7 @@ def test_vectors_whose_width_a_macro_decides_are_counted_by_components(body: str
         kernel void f(global const vec *x, global vec *y, int n) {{ {body} }}"""
     )
     assert sketch.gaps == []
-    assert any(line.startswith(f'global = ["round_up({launched}, WG)"]') for line in lines)
+    assert any(line.startswith(f'global = ["{launched}"]') for line in lines)
     assert f'y = {{ type = "float", shape = ["{shape}"], access = "out" }}' in shape_of(lines, "y")
     assert lines[lines.index("[parameters.W]") + 1].startswith("values = [2, 4, 8, 16]")
 
@@ -658,7 +662,7 @@ def test_a_row_is_shared_out_as_parameters_say() -> None:
         + """kernel void f(global float *y, int width)
         { for (int k = 0; k < W; ++k) y[get_global_id(1) * width + get_global_id(0) * W + k] = k; }"""
     )
-    assert 'global = ["round_up(width // W, WX)", "round_up(HEIGHT, WY)"]' in "\n".join(lines)
+    assert 'global = ["width // W", "HEIGHT"]' in "\n".join(lines)
 
 
 def test_places_that_nothing_bounds_are_shared_out_as_parameters_say() -> None:
@@ -667,7 +671,7 @@ def test_places_that_nothing_bounds_are_shared_out_as_parameters_say() -> None:
         + "kernel void f(global float *y) { for (int k = 0; k < WPT; ++k) y[get_global_id(0) * WPT + k] = k; }"
     )
     assert 'shape = ["N"], access = "out"' in shape_of(lines, "y")
-    assert any(line.startswith('global = ["round_up(N // WPT, WG)"]') for line in lines)
+    assert any(line.startswith('global = ["N // WPT"]') for line in lines)
 
 
 @pytest.mark.parametrize(
@@ -693,7 +697,7 @@ def test_a_rim_that_nothing_guards_is_left_out_by_the_launch() -> None:
             y[j * nx + i] = x[j * nx + i - 1] + x[j * nx + i + 1] + x[(j - 1) * nx + i] + x[(j + 1) * nx + i];
         }"""
     )
-    assert any(line.startswith('global = ["round_up(nx - 2, WX)", "round_up(ny, WY)"]') for line in lines)
+    assert any(line.startswith('global = ["nx - 2", "ny"]') for line in lines)
     assert 'shape = ["ny + 2", "nx"]' in shape_of(lines, "x")
     assert {"nx = 514", "ny = 512"} <= {*lines}
 
@@ -724,7 +728,7 @@ def test_a_mask_beyond_the_end_of_rows_is_left_out_by_the_launch() -> None:
             y[j * get_global_size(0) + i] = sum;
         }"""
     )
-    assert any(line.startswith('global = ["round_up(width - taps + 1, WX)", "round_up(HEIGHT, WY)"]') for line in lines)
+    assert any(line.startswith('global = ["width - taps + 1", "HEIGHT"]') for line in lines)
     assert 'shape = ["HEIGHT", "width - taps + 1"]' in shape_of(lines, "y")
     assert any(line.startswith("taps = 1 ") for line in lines)
 

@@ -241,8 +241,8 @@ class Launches(Indices, ABC):
                 return _in_groups(f"ceil_div({extent}, {groups})", local)
         if axis in self.tiles and self.tiles[axis] != group:
             return _in_groups(f"ceil_div({self.axes[axis]}, {self.tiles[axis]})", local)
-        if axis in self.axes:
-            return _rounded(str(self.axes[axis]), local)
+        if axis in self.axes:  # what nothing bounds takes no more items than there are places
+            return str(self.axes[axis]) if axis in self.inferred else _rounded(str(self.axes[axis]), local)
         if axis in self.rows:
             return str(self.rows[axis] if local == "1" else self.rows[axis] * group)
         alone = axis in self.reading.lone and not self.reading.lost and not self._used(axis)  # one item does it all
