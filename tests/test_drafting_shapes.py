@@ -589,6 +589,11 @@ def test_an_item_that_is_taken_apart_is_bounded_as_it_is() -> None:
     )
     assert 'y = { type = "float", shape = ["n"], access = "out" }' in lines
     assert 'shape = ["ceil_div(ceil_div(ceil_div(n, w), h), c)", "w"], access = "in"' in shape_of(lines, "x")
+    _, alone = drafted(
+        "kernel void f(global float *y, int n, int m) { int i = get_global_id(0), b = i / m;\n"
+        "if (i < n) y[b * m + i % m] = b; }"
+    )
+    assert any(line.startswith("m = 512  # guess: its value; no extent") for line in alone)
     assert 'global = ["round_up(n, WG)"]' in lines
 
 

@@ -177,6 +177,11 @@ class Shapes(Launches):
         rows = [limits for extent, limits in self._bounded_rows if not {*words(str(extent))} & self._small]
         return set[str]().union(*rows) - self._small
 
+    def divisors(self) -> set[str]:
+        """Return the sizes by which items are taken apart, whether or not an extent is left that depends on them."""
+        told = (by.names for _, by in self.reading.quotients.values())
+        return set[str]().union(*told) - self._small
+
     def padded(self) -> set[str]:
         """Return the lengths of rows along which another size says how far to go: a `stride` is no small one then."""
         return {str(extent) for extent, limits in self._bounded_rows if limits - {str(extent)} - self._small}

@@ -32,7 +32,7 @@ class Sizes:
         asked = [] if read else [name for name in of.whole if not of.is_small(name)]
         asked = [name for name in asked if name not in uses.shifts]
         wanted = {*asked} - {*of.members.values()} - uses.codes()
-        wanted |= set[str]().union(*(shapes.along_rows() for shapes in of.shapes.values()))
+        wanted |= set[str]().union(*(shapes.along_rows() | shapes.divisors() for shapes in of.shapes.values()))
         self.names = [name for name in of.whole if name in used | wanted]
         self._big = [name for name in (*self.names, *of.made) if not (self.is_small(name) or name[:7] == "ENTRIES")]
 
