@@ -287,16 +287,19 @@ def _held(text: str) -> re.Match[str] | None:
     held = _HELD.match(text)
     if held and held["string"] and re.match(r'(?:\\.|[^"\\\n])*"', text[held.end() :]):  # that ends on its line
         return None if re.search(r"\b(__)?kernel\b", _HIDDEN.sub(" ", text)) else held
-    return None if held and held["macro"] and not _is_one_call(text, held.end()) else held
+    if held and held["macro"]:  # one of the text's own takes what OpenCL C may be
+        own = re.search(rf"define[ \t]+{re.findall(r'[A-Za-z_][A-Za-z_0-9]*', held['macro'])[-1]}\b", text)
+        return held if own is None and _is_one_call(text, held.end()) else None
+    return held
 
 
 def _is_one_call(text: str, at: int) -> bool:
-    """Whether a text with a kernel in it ends with the bracket that is open at a place."""
+    """Whether a text ends with the bracket that is open at a place, with a kernel in it."""
     depth, plain = 1, without_comments(text).rstrip().removesuffix("#endif").rstrip("\n\t ;")
     for bracket in re.finditer(r"[()]", plain[at:]):
         depth += 1 if bracket[0] == "(" else -1
         if depth == 0:
-            return at + bracket.end() == len(plain) and re.search(r"\b(__)?kernel\b", plain) is not None
+            return at + bracket.end() == len(plain) and re.search(r"\b(__)?kernel\b", plain[at:]) is not None
     return False
 
 
