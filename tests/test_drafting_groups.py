@@ -367,3 +367,13 @@ def test_what_a_kernel_fixes_is_told_beside_what_is_tuned_and_nothing_is_made_up
     sketch, lines = drafted("".join(numbers.replace("16", "1")) + fixed)
     assert 'local = ["64"]' in lines
     assert any("what to tune: the kernel asks for no macro with a default" in gap for gap in sketch.gaps)
+
+
+@pytest.mark.parametrize(("group", "first"), [(64, 65_536), (192, 65_664), (0, 65_536), (10**6, 65_536)])
+def test_a_size_that_nothing_bounds_begins_with_whole_groups(group: int, first: int) -> None:
+    _, lines = drafted(
+        macros(WG=group)
+        + "kernel void f(global float *x) { local float t[WG]; const int l = get_local_id(0);\n"
+        + "t[l] = x[get_global_id(0)]; x[get_global_id(0)] = t[l] + 1; }"
+    )
+    assert any(line.startswith(f"N = {first}  # guess") for line in lines)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from math import lcm
 
 from autotune.errors import UsageError
 from autotune.expression import Expression
+from autotune.study.drafting.groups import by_default
 from autotune.study.drafting.proposal import Proposal
 from autotune.study.drafting.uses import Uses, words
 
@@ -59,14 +61,21 @@ class Sizes:
         return max(self._begun(name), self._longest.get(name, 0))
 
     def _begun(self, name: str) -> int:
-        """More by a rim that nothing guards, so that whole work-groups fit within it."""
+        """As much as takes whole work-groups, and more by a rim, where nothing guards either."""
         if name.startswith("ENTRIES"):
             return self.each * _ENTRIES_EACH
         if self.is_small(name) and name not in self._of.made:
             return 1
-        open_ends = (self._items[entry][axis] for entry, told in self._of.tuned.items() for axis in told.inferred)
-        rims = (re.search(rf"\b{name} - (\d{{1,3}})\b", extent or "") for extent in open_ends)
-        return self.each + max((int(rim[1]) for rim in rims if rim), default=0)
+        of, numbers = self._of, self._of.configuration()
+        defaults = {name: number for name, number in numbers.items() if isinstance(number, int)}
+        rims, whole = [0], 1
+        for entry, axis in ((entry, axis) for entry, told in of.tuned.items() for axis in told.inferred):
+            extent = self._items[entry][axis] or ""
+            rims += map(int, re.findall(rf"\b{name} - (\d{{1,3}})\b", extent))
+            if re.fullmatch(rf"{name}( - \d+)?", extent):
+                whole = lcm(whole, int(by_default(of.locals[entry][axis], defaults)) or 1)
+        whole = whole if whole <= self.each else 1
+        return -(-self.each // whole) * whole + max(rims)
 
     @cached_property
     def _longest(self) -> dict[str, int]:
