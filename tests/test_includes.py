@@ -126,6 +126,10 @@ def test_a_missing_file_is_left_to_the_compiler_where_an_if_decides(folder: Path
             "STRINGIFY (\nkernel void f() { g(1); }\n// )\n)\n",
             r"the argument .* take STRINGIFY \( from .* and \) ",
         ),
+        (
+            "#ifndef F\n#define F\nstatic const char* const f_cl = STRING(\nkernel void f() { g(1); }\n);\n\n#endif\n",
+            r"take static const char\* const f_cl = STRING\( from .* and \) ",
+        ),
         (f'#include "{"x" * 5000}"\n', "which is not there"),
     ],
 )
@@ -136,10 +140,11 @@ def test_what_cannot_be_followed_is_refused(folder: Path, kernel: str, message: 
 
 HELLO = 'const char hello[] = "a kernel";\nkernel void f() {}\n'
 """Of OpenCL C 2.0."""
+MADE = ("#define K(n) kernel void f_##n() {}\nK(x)\n", "#define ALL(x) x\nALL(kernel void f() {})\n")
 
 
 def test_a_file_of_calls_of_macros_is_none_of_cpp(folder: Path) -> None:
-    for text in ("KERNEL(add, +)\nKERNEL(sub, -)\n", "INIT(1)\nkernel void f() {}\n", "LIST(a)\n", HELLO):
+    for text in ("KERNEL(add, +)\nKERNEL(sub, -)\n", "INIT(1)\nkernel void f() {}\n", "LIST(a)\n", HELLO, *MADE):
         assert text_of(text) == text
     assert text_of('__attribute__((reqd_work_group_size(8, 1, 1))) kernel void f() {} LAST(")")\n').endswith('(")")\n')
 

@@ -265,6 +265,14 @@ def test_definitions_are_those_that_compilers_take(tmp_path: Path) -> None:
         ("const T y = 0; x[get_global_id(0)] = y;", "a type needs a default .*or give it with -D T=float"),
         ("x[get_global_id(0)] = 1", "expected ';' after expression; mend the kernel there"),
         ("x[0] = 1;\n#error No precision defined.\n", "; give what the kernel asks for there with -D NAME=1"),
+        (
+            "\n#if MODE == 2\n#define T float\n#define OP(a) a\n#endif\nconst T y = 0; x[0] = OP(y);",
+            "its #if defines T and OP where MODE is given; give it with -D MODE=2$",
+        ),
+        (
+            "\n#if defined(A) && 1\n#define T float\n#elif B\n#define T int\n#endif\nconst T y = 0; x[0] = y + STEP;",
+            "where A is given; a parameter needs a default .* stand for: autotune new .* -D STEP=1 -D A=1$",
+        ),
         ("x[0] = 1;\n#define SHARE (64 / LANES)\n#if SHARE % ROWS\n#endif\n", r"2 names .* -D LANES=1 -D ROWS=1$"),
         (
             "x[0] = 1;\n#if WIDTH == 1\n#elif WIDTH == 2\n#else\n#error\n#endif\n",

@@ -12,7 +12,7 @@ from autotune.bench import Inspected
 from autotune.errors import StudyError, WorkerError
 from autotune.model import DeviceInfo
 from autotune.reports import inspect
-from autotune.study import asked_by_error, hiding, lacking_extension, of_opencl, undefined, unknown
+from autotune.study import asked_by_error, brought, hiding, lacking_extension, of_opencl, undefined, unknown
 
 _ROUNDS = 8
 """So often a kernel is compiled with something in the place of what it lacks: more may be lacking behind that."""
@@ -72,29 +72,21 @@ def _cure(error: WorkerError, source: str, compiler: Compiler) -> str:
     """What to do about a compiler's message: names without a meaning may be parameters of the host program's."""
     for language, words in unknown(f"{error.what}\n{error.detail}", source).foreign.items():
         return f"{_listed(words)}: of {language}, which OpenCL C is not; {_PORTING[language]}, in a copy"
-    names, structs, functions, samplers, left = _lacking(error, source, compiler)
-    said = []
-    if structs:
+    names, structs, functions, samplers, brings, left = _lacking(error, source, compiler)
+    said = [f"its #if defines {_listed(those)} where {macro} is given" for macro, those in brings.items()]
+    for one in [*structs][:1]:
         what = "a struct that is not declared" if len(structs) == 1 else "structs that are not declared"
-        said.append(f"{_listed(structs)}: {what}, put typedef struct {{ ... }} {structs[0]}; or its #include before it")
-    if samplers:
+        said.append(f"{_listed(structs)}: {what}, put typedef struct {{ ... }} {one}; or its #include before it")
+    for one in [*samplers][:1]:
         what = f"{_listed(samplers)}: no sampler of that name is declared"
-        said.append(f"{what}, put constant sampler_t {samplers[0]} = CLK_FILTER_NEAREST; or its #include before it")
-    if len(names) == 1:
-        ((name, value),) = names.items()
-        kind = "parameter" if value.isdigit() else "type"
-        default = f"#ifndef {name}, #define {name} {value}, #endif"
-        said.append(f"a {kind} needs a default ({default}), or give it with -D {name}={value}")
-    elif len(names) > _MOST:
+        said.append(f"{what}, put constant sampler_t {one} = CLK_FILTER_NEAREST; or its #include before it")
+    if len(names) > _MOST:
         some = ", ".join([*names][:_FIRST])
         said.append(f"{len(names)} names have no meaning there ({some}, ...): include the files that define them")
     elif names:
-        first, value = next(iter(names.items()))
-        default = f"#ifndef {first}, #define {first} {value}, #endif"
-        said.append(
-            f"{len(names)} names have no meaning there and need a default ({default}), or give what they stand for: "
-            f"{compiler.again(names)}"
-        )
+        default = _default({name: value for name, value in names.items() if name not in brings})
+        one = "".join(f"it with -D {name}={value}" for name, value in names.items())
+        said.append(f"{default}give {one if len(names) == 1 else f'what they stand for: {compiler.again(names)}'}")
     if functions:
         what = f"it calls what is not there, {_listed(functions)}: include it; -I FOLDER says where files lie"
         macro = next((f", or -D {name}=FUNCTION what it stands for" for name in functions if name.isupper()), "")
@@ -105,30 +97,52 @@ def _cure(error: WorkerError, source: str, compiler: Compiler) -> str:
     return "; ".join(said)
 
 
+def _default(names: Mapping[str, str]) -> str:
+    """Say how the kernel itself may give names a meaning; nothing where there are none."""
+    if not names:
+        return ""
+    first, value = next(iter(names.items()))
+    who = f"{len(names)} names have no meaning there and need"
+    if len(names) == 1:
+        who = f"a {'parameter' if value.isdigit() else 'type'} needs"
+    return f"{who} a default (#ifndef {first}, #define {first} {value}, #endif), or "
+
+
 class _Lacking(NamedTuple):
-    """What has no meaning, as `unknown` tells it, and what the compiler says once the names are defined."""
+    """What has no meaning, as `unknown` tells it, and what the compiler says once the names are defined.
+
+    `brings`: those of the names that have the text define others, and which.
+    """
 
     names: dict[str, str]
-    structs: list[str]
-    functions: list[str]
-    samplers: list[str]
+    structs: dict[str, None]
+    functions: dict[str, None]
+    samplers: dict[str, None]
+    brings: dict[str, list[str]]
     left: str = ""
 
 
 def _lacking(error: WorkerError, source: str, compiler: Compiler) -> _Lacking:
-    names, structs, functions = dict[str, str](), dict[str, None](), dict[str, None]()
-    samplers = dict[str, None]()
+    lacks = _Lacking({}, {}, {}, {}, {})
+    names = lacks.names
     for _ in range(_ROUNDS):
         log = f"{error.what}\n{error.detail}"
         told = unknown(log, source)
-        structs |= dict.fromkeys(told.structs)
-        functions |= dict.fromkeys(told.functions)
-        samplers |= dict.fromkeys(told.samplers)
         asked, alone = asked_by_error(source, log)
         zeros = compiler.not_given(source) if "by zero in preprocessor expression" in log else []
         found = told.names | dict.fromkeys([*(asked if alone else ()), *zeros], "1")
+        for name in [*told.names, *told.functions]:
+            macro, value = brought(source, name)
+            if macro and names.get(macro) != value:
+                found.pop(name, None)
+                found[macro] = value
+                lacks.brings.setdefault(macro, []).append(name)
+        meant = {name for those in lacks.brings.values() for name in those}
+        lacks.structs.update(dict.fromkeys(told.structs))
+        lacks.functions.update(dict.fromkeys(name for name in told.functions if name not in meant))
+        lacks.samplers.update(dict.fromkeys(told.samplers))
         more = {name: value for name, value in found.items() if name not in names or value not in (names[name], "1")}
-        names |= more
+        names.update(more)
         if not more or len(names) > _MOST:
             break
         try:
@@ -136,10 +150,10 @@ def _lacking(error: WorkerError, source: str, compiler: Compiler) -> _Lacking:
         except WorkerError as further:
             error = further
         else:
-            return _Lacking(names, [*structs], [*functions], [*samplers])
+            return lacks
     told = unknown(error.what, source)
     known = told.structs or told.functions or told.samplers or len(names) > _MOST
-    return _Lacking(names, [*structs], [*functions], [*samplers], "" if known else error.what)
+    return lacks._replace(left="" if known else error.what)
 
 
 def _other_cure(told: str, source: str, compiler: Compiler) -> str:

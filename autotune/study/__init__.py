@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from autotune.study.drafting import (
         Sketch,
         asked_by_error,
+        brought,
         candidates,
         draft,
         hiding,
@@ -87,8 +88,8 @@ else:
             "checks": "check_entries effects",
             "entries": "refusing",
             "drafting": (
-                "Sketch asked_by_error candidates draft hiding lacking_extension of_opencl scanned struct_bodies "
-                "undefined unknown"
+                "Sketch asked_by_error brought candidates draft hiding lacking_extension of_opencl scanned "
+                "struct_bodies undefined unknown"
             ),
             "function": "call_file",
             "imports": "files_of",

@@ -25,10 +25,10 @@ _SPLICE = re.compile(r"(?:\\|\?\?/)[ \t\v\f\r]*\n")  # what else Python takes fo
 _HIDDEN = re.compile(r"/\*.*?(?:\*/|\Z)|//[^\n]*|\"(?:\\.|[^\"\\\n])*\"?|'(?:\\.|[^'\\\n])*'?", re.DOTALL)
 _DIRECTIVE = re.compile(r"^[^\S\n]*(?:#|%:|\?\?=)[^\S\n]*(\w+)([^\n]*)", re.MULTILINE)
 _FILE = re.compile(r'\s*(?:"([^"\n]+)"|<([^>\n]+)>)\s*')
+_CHARS = r"(?:static\s+)?(?:const\s+)?char\b[^=;{}]{0,200}=\s*"
 _HELD = re.compile(
-    r"(?>\s+|/\*.*?\*/|//[^\n]*)*+(?:(?P<raw>(?:[\w:*&\[\]\s]{1,200}=\s*)?R\"(?P<mark>\w*)\()"
-    r"|(?P<string>(?:static\s+)?(?:const\s+)?char\b[^=;{}]{0,200}=\s*\")"
-    r"|(?P<macro>(?!__attribute__)[A-Za-z_]\w*[ \t]*\())",
+    r"(?>\s+|/\*.*?\*/|//[^\n]*|\#[^\n]*)*+(?:(?P<raw>(?:[\w:*&\[\]\s]{1,200}=\s*)?R\"(?P<mark>\w*)\()"
+    rf"|(?P<string>{_CHARS}\")|(?P<macro>(?:{_CHARS})?(?!__attribute__)[A-Za-z_]\w*[ \t]*\())",
     re.DOTALL,
 )
 """How a file begins that C++ programs include as a string, or as the argument of a macro that makes one of it."""
@@ -287,16 +287,19 @@ def _held(text: str) -> re.Match[str] | None:
     held = _HELD.match(text)
     if held and held["string"] and re.match(r'(?:\\.|[^"\\\n])*"', text[held.end() :]):  # that ends on its line
         return None if re.search(r"\b(__)?kernel\b", _HIDDEN.sub(" ", text)) else held
-    return None if held and held["macro"] and not _is_one_call(text, held.end()) else held
+    if held and held["macro"]:  # one of the text's own takes what OpenCL C may be
+        own = re.search(rf"define[ \t]+{re.findall(r'[A-Za-z_][A-Za-z_0-9]*', held['macro'])[-1]}\b", text)
+        return held if own is None and _is_one_call(text, held.end()) else None
+    return held
 
 
 def _is_one_call(text: str, at: int) -> bool:
-    """Whether a text with a kernel in it ends with the bracket that is open at a place."""
-    depth, plain = 1, without_comments(text).rstrip("\n\t ;")
+    """Whether a text ends with the bracket that is open at a place, with a kernel in it."""
+    depth, plain = 1, without_comments(text).rstrip().removesuffix("#endif").rstrip("\n\t ;")
     for bracket in re.finditer(r"[()]", plain[at:]):
         depth += 1 if bracket[0] == "(" else -1
         if depth == 0:
-            return at + bracket.end() == len(plain) and re.search(r"\b(__)?kernel\b", plain) is not None
+            return at + bracket.end() == len(plain) and re.search(r"\b(__)?kernel\b", plain[at:]) is not None
     return False
 
 

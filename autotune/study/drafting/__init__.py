@@ -5,10 +5,12 @@ guards and names; what is no more than a guess says so: nothing here decides a r
 
     sketch.py      what is known of a kernel file
     scanning.py    kernels, macros and structs of a text, where no compiler tells; typedefs.py: names of types
-    syntax.py      C as far as index arithmetic goes; preprocessing.py: its macros and branches
+    syntax.py      C as far as index arithmetic goes; preprocessing.py: its macros and branches, functions.py: its
+                   functions
     terms.py       sums of products of names
-    statements.py  a walk through a kernel, with values.py for its expressions and touching.py for OpenCL's own
-                   functions, to what reading.py holds: which places of which argument, and what bounds the variables
+    statements.py  a walk through a kernel, with values.py for its expressions, scopes.py for its variables and
+                   touching.py for OpenCL's own functions, to what reading.py holds: which places of which argument, and
+                   what bounds the variables
     shapes.py      extents from that; launches.py: work-items; indices.py: indices taken apart
     proposal.py    what is proposed of parameters and choices, with repeats.py, nouns.py, and branches.py for what
                    an #if asks; vectors.py: of their widths; fixed.py: of numbers that no tuner can set yet;
@@ -26,7 +28,7 @@ from autotune import lazily
 
 if TYPE_CHECKING:
     from autotune.study.drafting.branches import undefined
-    from autotune.study.drafting.missing import asked_by_error, hiding, lacking_extension, of_opencl, unknown
+    from autotune.study.drafting.missing import asked_by_error, brought, hiding, lacking_extension, of_opencl, unknown
     from autotune.study.drafting.scanning import candidates, scanned, struct_bodies
     from autotune.study.drafting.sketch import Sketch
     from autotune.study.drafting.writer import draft
@@ -35,7 +37,7 @@ else:  # a worker needs what scanning knows of structs, and none of the rest
         __name__,
         {
             "branches": "undefined",
-            "missing": "asked_by_error hiding lacking_extension of_opencl unknown",
+            "missing": "asked_by_error brought hiding lacking_extension of_opencl unknown",
             "sketch": "Sketch",
             "scanning": "candidates scanned struct_bodies",
             "writer": "draft",

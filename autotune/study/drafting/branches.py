@@ -22,7 +22,7 @@ _DEFINED = re.compile(r"\bdefined\b[ \t]*(?:\([ \t]*)?\w+(?:[ \t]*\))?")
 _NAME = re.compile(r"\b[A-Za-z_]\w*")
 _CALL = re.compile(r"\b([A-Za-z_]\w*)[ \t]*\([^()]*\)")
 _COMPARED = re.compile(r"\b([A-Za-z_]\w*+)\s*+[=!]=\s*+(\d{1,9})\b(?!\.)|\b(\d{1,9})\s*+[=!]=\s*+([A-Za-z_]\w*+)")
-_OF_COMPILER = re.compile(r"__|_?cl_|CL_|GL_|true$|false$")
+OF_COMPILER = re.compile(r"__|_?cl_|CL_|GL_|true$|false$")
 """How names begin that compilers define, or extensions of OpenCL."""
 VECTOR = re.compile(r"v(load|store)|convert_|as_|u?(char|short|int|long)|half|float|double")
 """What stands before the number of a vector's components."""
@@ -42,7 +42,7 @@ def undefined(source: str) -> list[str]:
         if (name := due.pop()) not in seen:
             seen[name] = None
             due += sorted(bodies.get(name, ()), reverse=True)
-    return [name for name in seen if name not in bodies and not (_OF_COMPILER.match(name) or name_fault(name))]
+    return [name for name in seen if name not in bodies and not (OF_COMPILER.match(name) or name_fault(name))]
 
 
 def asked_by_directives(text: str) -> set[str]:

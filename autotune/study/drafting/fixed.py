@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from autotune.study.drafting.branches import asking
+from autotune.study.drafting.functions import reached
 from autotune.study.drafting.nouns import COUNT_NAME, TASK_NAME
-from autotune.study.drafting.reading import reached
 from autotune.study.drafting.repeats import codes
 from autotune.study.drafting.scanning import number_of
 from autotune.study.drafting.syntax import NotRead, tokens_of

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from autotune.errors import UsageError
 from autotune.expression import Expression
-from autotune.study.drafting.reading import Reading, reached
+from autotune.study.drafting.functions import reached
+from autotune.study.drafting.reading import Reading
 from autotune.study.drafting.scanning import number_of
 from autotune.study.drafting.syntax import NotRead, closing, split, tokens_of
 from autotune.study.drafting.terms import Sum

@@ -37,7 +37,7 @@ def _rounded(count: str, local: str) -> str:
 def _in_groups(groups: str, local: str) -> str:
     if local == "1":
         return groups
-    return f"{groups} * {local if local.isidentifier() else f'({plain(local)})'}"
+    return f"{groups} * {local if local.isalnum() or local.isidentifier() else f'({plain(local)})'}"
 
 
 class Launches(Indices, ABC):
@@ -94,7 +94,7 @@ class Launches(Indices, ABC):
     def _guards(self, axis: int) -> list[tuple[Sum, Sum]]:
         """The guards that bound what an axis of the launch counts, the plainest first."""
         found = [
-            (varying, limit)
+            (varying, self.reading.without_rim.get((varying, limit), limit))
             for varying, limit in self.reading.guards
             if self._ids(self._started(varying)) == {axis} and limit.names and not limit.names <= set(self._local)
         ]
@@ -241,8 +241,8 @@ class Launches(Indices, ABC):
                 return _in_groups(f"ceil_div({extent}, {groups})", local)
         if axis in self.tiles and self.tiles[axis] != group:
             return _in_groups(f"ceil_div({self.axes[axis]}, {self.tiles[axis]})", local)
-        if axis in self.axes:
-            return _rounded(str(self.axes[axis]), local)
+        if axis in self.axes:  # what nothing bounds takes no more items than there are places
+            return str(self.axes[axis]) if axis in self.inferred else _rounded(str(self.axes[axis]), local)
         if axis in self.rows:
             return str(self.rows[axis] if local == "1" else self.rows[axis] * group)
         alone = axis in self.reading.lone and not self.reading.lost and not self._used(axis)  # one item does it all

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
-from autotune.study.drafting.branches import VECTOR
+from autotune.study.drafting.branches import OF_COMPILER, VECTOR, compared
 from autotune.study.drafting.groups import EXTENT_NAME
 from autotune.study.drafting.preprocessing import preprocessed
 from autotune.study.drafting.scanning import KERNEL
@@ -225,6 +226,32 @@ def asked_by_error(source: str, told: str) -> tuple[list[str], bool]:
             return [*dict.fromkeys(opened[-1].names)], opened[-1].asks_for_one
         _step(opened, match[1], rest)
     return [], False
+
+
+def brought(source: str, name: str) -> tuple[str, str]:
+    """Return the macro, with its value, that has a text define a name in one of its #ifs: `FLOAT` where the text has
+    `#ifdef FLOAT`, `#define real float`; empty where no macro alone does.
+    """
+    opened: list[_Branch] = []
+    for match in _DIRECTIVE.finditer(without_comments(source)):
+        if match[1] == "define" and match[2].split("(")[0].split()[:1] == [name]:
+            asked = dict.fromkeys(macro for branch in opened for macro in branch.names if not OF_COMPILER.match(macro))
+            for macro in asked:
+                told = compared(source).get(macro)
+                for value in ("1", *map(str, sorted(told.numbers - {1})[:_MOST] if told else ())):
+                    if name not in _left(source, macro, value):
+                        return macro, value
+        _step(opened, match[1], match[2].strip())
+    return "", ""
+
+
+@lru_cache(maxsize=64)
+def _left(source: str, macro: str, value: str) -> frozenset[str]:
+    """The words that the preprocessor leaves of a text where a macro is given, names that it knows apart."""
+    try:
+        return frozenset(preprocessed(source, {macro: value}, ()))
+    except NotRead:
+        return frozenset({*_NAME.findall(source)})
 
 
 def hiding(source: str) -> tuple[list[str], list[str]]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from autotune.study.drafting.reading import Function, functions_of
+from autotune.study.drafting.functions import Function, functions_of
 from autotune.study.drafting.syntax import NotRead, closings, expression, folded, split, tokens_of
 from autotune.study.includes import without_comments
 

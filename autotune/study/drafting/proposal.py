@@ -10,10 +10,11 @@ from functools import cached_property
 from autotune.devices import KernelArgument
 from autotune.expression import FUNCTIONS
 from autotune.study.drafting.branches import Branches, asked_by_directives, asked_by_pragmas, lines_with, siblings
+from autotune.study.drafting.functions import reached
 from autotune.study.drafting.groups import MADE, by_default, is_alone, is_of_group, made_up, work_group
 from autotune.study.drafting.nouns import COUNT_NAME, SMALL_NAME, TASK_NAME
 from autotune.study.drafting.preprocessing import Preprocessed
-from autotune.study.drafting.reading import Reading, reached
+from autotune.study.drafting.reading import Reading
 from autotune.study.drafting.repeats import lengths, operands, repeats
 from autotune.study.drafting.scanning import DEFINE, candidates, number_of, struct_bodies
 from autotune.study.drafting.shapes import Shapes
@@ -72,8 +73,6 @@ class Proposal:
         self.tuned = {entry: self._shapes(entry, tuned=True) for entry in launched}
         self._set_apart_lengths()
         self.shapes = {entry: self._shapes(entry, tuned=False) for entry in launched}
-        self.shifts = set[str]().union(*(each.reading.shifts for each in self.shapes.values()))
-        """Numbers that are bytes by which a place is shifted."""
 
     @property
     def whole(self) -> list[str]:

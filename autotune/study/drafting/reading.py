@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from autotune.study.drafting.syntax import Tree, closing, split
+from autotune.study.drafting.syntax import Tree
 from autotune.study.drafting.terms import Sum, quotient, undivided
 
 _MOST_GUARDS = 200
@@ -71,13 +71,16 @@ class Reading:
     the next, with its name.
     `spans`: below what variables of loops stay as counted from where they begin; `together`: of variables that one loop
     steps, which loop's.
+    `quotients`: what names of whole quotients divide, and by what.
     `either`: what a name stands for that is one of two, as a condition decides.
     `arrays`: the extents of local arrays; `cells`: where one is indexed, in which dimension, at which place.
     `axes`: whose ids are asked for; `items`: along which items differ; `within`: along which a kernel asks where in its
     group an item is; `spread`: along which groups differ; `lone`: along which a kernel asks whether an item or group is
-    the one of a certain number. `lost`: whether ids are used in a way that was not understood.
+    the one of a certain number; `through`: which are counted through with the first. `lost`: whether ids are used in a
+    way that was not understood.
     `shifts`: numbers that are bytes by which a place is shifted. `seen`: the types that each argument is read and
     written as.
+    `without_rim`: guards beyond which others than within are written, with where there is no rim; `rimmed`: where.
     `unread`: arguments that are also used in a way that was not understood.
     """
 
@@ -90,6 +93,7 @@ class Reading:
     between: dict[str, str] = field(default_factory=dict)
     spans: dict[str, Sum] = field(default_factory=dict)
     together: dict[str, str] = field(default_factory=dict)
+    quotients: dict[str, tuple[Sum, Sum]] = field(default_factory=dict)
     either: dict[str, tuple[Sum, Sum]] = field(default_factory=dict)
     arrays: dict[str, list[Sum | None]] = field(default_factory=dict)
     cells: list[tuple[str, int, Sum]] = field(default_factory=list)
@@ -98,7 +102,10 @@ class Reading:
     within: set[int] = field(default_factory=set)
     spread: set[int] = field(default_factory=set)
     lone: set[int] = field(default_factory=set)
+    through: set[int] = field(default_factory=set)
     lost: bool = False
+    without_rim: dict[tuple[Sum, Sum], Sum] = field(default_factory=dict)
+    rimmed: set[str] = field(default_factory=set)
     unread: set[str] = field(default_factory=set)
     shifts: set[str] = field(default_factory=set)
     seen: dict[str, set[str]] = field(default_factory=dict)
@@ -118,6 +125,17 @@ class Reading:
         self.lost = True
         self.spread |= {0, 1, 2}
 
+    def leave_out_through(self) -> bool:
+        """Forget that items and groups differ along axes that are counted through with the first, as one is enough
+        along these; return whether anything else asks for such an axis.
+        """
+        sums = [*self.places, *(start for start, _ in self.loops.values()), *(varying for varying, _ in self.guards)]
+        asked = " ".join(name for each in sums for name in each.names)
+        for axes in (self.items, self.within, self.spread):
+            axes -= self.through
+        apart = "|".join(f"[gwl]id#{axis}" for axis in self.through)
+        return self.lost or re.search(rf"{apart}|gsz#|ngr#", asked) is not None
+
     def note_guard(self, varying: Sum, limit: Sum, turned_away: bool) -> None:
         """Note what a comparison with a limit tells where it lets variables pass, or where it turns them away."""
         if len(self.guards) >= _MOST_GUARDS:
@@ -135,6 +153,19 @@ class Reading:
             if others and turned_away == both and (varying, limit) in self.guards:
                 self.guards.remove((varying, limit))
                 self.starts.append(limit)
+
+    def note_rim(self, told: Sequence[tuple[Sum, Sum]], branches: Sequence[int]) -> None:
+        """Note of a condition's guards that a launch goes beyond the rim that they leave, if its branches write the
+        same places: 0 within the rim. `branches`: how many mentions were there as each began.
+        """
+        ends = [*branches[1:], len(self.mentions)]
+        written = [
+            {(mention.name, mention.places) for mention in self.mentions[first:end] if mention.kind == "write"}
+            for first, end in zip(branches, ends, strict=True)
+        ]
+        if both := written[0] & set[Any]().union(*written[1:]):
+            self.rimmed |= {name for name, _ in both}
+            self.without_rim |= {(one, limit): limit - min(limit.terms.get((), 0), 0) for one, limit in told}
 
     def note_span(self, form: Sum) -> None:
         """Note of a sum that is less than 0 how far variables get from where they begin."""
@@ -184,7 +215,8 @@ class Reading:
     def groups(self) -> dict[int, Sum]:
         """Return the extents of a work-group where places are counted group by group: `group * TILE + item`."""
         found: dict[int, Sum] = {}
-        sums = [start for start, _ in self.loops.values()] + [varying for varying, _ in self.guards]
+        sums = [start for start, step in self.loops.values() if not (step and "lsz#" in str(step))]  # as many as it has
+        sums += [varying for varying, _ in self.guards]
         for each in (self.started(value, shared=False) for value in (*sums, *self.places)):
             for axis in (0, 1, 2):
                 group, item = each.factor_of(f"wid#{axis}"), each.factor_of(f"lid#{axis}")
@@ -214,10 +246,10 @@ class Reading:
         """Arrays that say where the rows of others begin."""
         return set(self.between.values())
 
-    def places_in(self, name: str, elements: Mapping[str, Sum]) -> Sum | None:
+    def places_in(self, name: str, elements: Mapping[str, Sum], upper: Callable[[Sum], Sum | None]) -> Sum | None:
         """Return the number of places that an array's contents index; None where they are no indices.
 
-        `elements`: how many each argument has.
+        `elements`: how many each argument has; `upper`: below what a sum stays, where that is known.
         """
         least: Sum | None = None
         for mention in self.mentions:
@@ -225,8 +257,10 @@ class Reading:
                 for variable in index.names & self.contents.keys():
                     factor = index.factor_of(variable)
                     if self.contents[variable][0] == name and mention.name in elements and factor.known:
+                        row, rest = self._row(index, variable), index - Sum.of(variable) * factor
                         ahead = index.fixed if min(index.fixed.terms.values(), default=0) > 0 else Sum()
-                        row = self._row(index, variable)
+                        if rest.varying and (most := upper(rest)) is not None and most.known:
+                            ahead = most - 1
                         places = quotient(elements[mention.name] - ahead if row is None else row, factor)
                         fewer = least is None or min((least - places).terms.values(), default=0) > 0
                         least = places if fewer else least
@@ -255,6 +289,16 @@ class Reading:
         places = [index for mention in self.of(name) for index in mention.places]
         return any(index.factor_of(variable).known for index in places for variable in index.names & read)
 
+    def added(self) -> set[str]:
+        """Return the names that are added to places as they are, or divided, and that bound nothing."""
+        terms = {(product, factor) for place in self.places for product, factor in place.fixed.terms.items()}
+        alone = {product[0] for product, factor in terms if len(product) == factor == 1}
+        told = {name: re.match(r"\(?(\w+)(?: // \d+\))?$", name) for name in alone}
+        bounds = " ".join(str(limit) for _, limit in self.guards)
+        within = {word for place in self.places for name in place.names - alone for word in re.findall(r"\w+", name)}
+        found = {match[1] for match in told.values() if match}
+        return found - within - {*re.findall(r"\w+", bounds)}
+
     def stencils_of(self, written: str) -> list[str]:
         """Return the buffers whose neighbours decide what is written where: a program may let them change places."""
         found = []
@@ -267,53 +311,3 @@ class Reading:
     def kinds(self, name: str) -> set[str]:
         """How an argument is used: read, write, both."""
         return {mention.kind for mention in self.mentions if mention.name == name}
-
-
-class Function(NamedTuple):
-    """A function's arguments by name, and the tokens of its body."""
-
-    takes: tuple[str, ...]
-    body: Sequence[str]
-
-
-def functions_of(tokens: Sequence[str]) -> dict[str, Function]:
-    """Return the functions that a text defines."""
-    found, at = dict[str, Function](), 0
-    while at < len(tokens):
-        if tokens[at] != "{":
-            at += 1
-            continue
-        end = closing(tokens, at)
-        if at and tokens[at - 1] == ")":
-            start, depth = at - 1, 0
-            while start >= 0:
-                depth += (tokens[start] == ")") - (tokens[start] == "(")
-                if depth == 0:
-                    break
-                start -= 1
-            parts = split(tokens[start + 1 : at - 1])
-            takes = tuple(next((w for w in reversed(part) if re.fullmatch(r"[A-Za-z_]\w*", w)), "") for part in parts)
-            found.setdefault(tokens[start - 1], Function(takes, tokens[at + 1 : end]))
-        at = end + 1
-    return found
-
-
-def reached(tokens: Sequence[str], kernels: Collection[str]) -> set[str]:
-    """Return the words of a text but for those of functions, kernels too, that these kernels do not call."""
-    functions, called = functions_of(tokens), set[str]()
-    due = [*kernels]
-    while due:
-        if (name := due.pop()) not in called:
-            called.add(name)
-            due += [word for word in functions[name].body if word in functions] if name in functions else []
-    found, start, at = set[str](), 0, 0
-    while at < len(tokens):
-        if tokens[at] not in ("{", ";"):
-            at += 1
-            continue
-        end = closing(tokens, at) if tokens[at] == "{" else at
-        words = {*tokens[start : end + 1]}
-        if tokens[at] == ";" or tokens[at - 1] != ")" or words & called:
-            found |= words
-        start = at = end + 1
-    return found

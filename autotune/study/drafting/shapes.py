@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import cached_property
 from math import gcd
 from typing import Any
 
@@ -118,7 +119,13 @@ class Shapes(Launches):
         if name in self.reading.either:
             return self._larger(*(self.upper(value, depth + 1) for value in self.reading.either[name]))
         guarded = any(varying == Sum.of(name) for varying, _ in self.reading.guards)
-        return self.upper(Sum.of(name), depth + 1) if guarded or name in self.reading.between else None
+        if guarded or name in self.reading.between:
+            return self.upper(Sum.of(name), depth + 1)
+        value, by = self.reading.quotients.get(name, (None, Sum()))
+        most = self.upper(value, depth + 1) if value is not None and by.known else None
+        if most is None or not most.known:
+            return None
+        return most.over(by) or Sum.of(f"ceil_div({most}, {by})")
 
     def _of_several(self, index: Sum, rows: tuple[Sum, list[Sum]]) -> tuple[Sum, list[Sum]]:
         """An index taken apart, of elements that are several numbers each: `2 * (y * W + x)` counts pairs."""
@@ -167,22 +174,43 @@ class Shapes(Launches):
 
     def along_rows(self) -> set[str]:
         """Return the sizes that say how far a kernel goes along rows of a length that another says."""
-        rows = [limits for extent, limits in self._bounded_rows() if not {*words(str(extent))} & self._small]
+        rows = [limits for extent, limits in self._bounded_rows if not {*words(str(extent))} & self._small]
         return set[str]().union(*rows) - self._small
+
+    def divisors(self) -> set[str]:
+        """Return the sizes by which items are taken apart, whether or not an extent is left that depends on them."""
+        told = (by.names for _, by in self.reading.quotients.values())
+        return set[str]().union(*told) - self._small
 
     def padded(self) -> set[str]:
         """Return the lengths of rows along which another size says how far to go: a `stride` is no small one then."""
-        return {str(extent) for extent, limits in self._bounded_rows() if limits - {str(extent)} - self._small}
+        return {str(extent) for extent, limits in self._bounded_rows if limits - {str(extent)} - self._small}
 
-    def _bounded_rows(self) -> Iterator[tuple[Sum, set[str]]]:
-        """Yield the lengths of rows, with the sizes that bound what counts along them."""
-        for mention in self.reading.mentions:
-            for extent, counted in self._levels(self._begun(mention.places[0]))[1:] if len(mention.places) == 1 else ():
-                limits = (
-                    limit for varying, limit in self.reading.guards if varying.names and varying.names <= counted.names
-                )
-                if self._sized(extent):
-                    yield extent, {str(limit) for limit in limits if str(limit) in self._sizes}
+    def row_lengths(self) -> Iterator[tuple[str, int, Sum]]:
+        """Yield sizes that say how long rows are, how many of each are a place (4, of bytes), and how far rows go."""
+        for extent, counted in self._along_rows:
+            told = re.fullmatch(r"([A-Za-z_]\w*)(?: // (\d+))?", str(extent))
+            most = self.upper(counted) if told and told[1] in self._sizes else None
+            if told and most is not None and most.known and told[1] not in words(str(most)):
+                yield told[1], int(told[2] or 1), most
+
+    @cached_property
+    def _bounded_rows(self) -> list[tuple[Sum, set[str]]]:
+        """The lengths of rows, with the sizes that bound what counts along them."""
+        found = []
+        for extent, counted in self._along_rows:
+            limits = (
+                limit for varying, limit in self.reading.guards if varying.names and varying.names <= counted.names
+            )
+            found.append((extent, {str(limit) for limit in limits if str(limit) in self._sizes}))
+        return found
+
+    @cached_property
+    def _along_rows(self) -> list[tuple[Sum, Sum]]:
+        """The lengths of rows, with what counts along them."""
+        places = (mention.places[0] for mention in self.reading.mentions if len(mention.places) == 1)
+        levels = (level for place in dict.fromkeys(places) for level in self._levels(self._begun(place))[1:])
+        return [level for level in levels if self._sized(level[0])]
 
     # -- shapes -----------------------------------------------------------------------------------
 
@@ -230,6 +258,8 @@ class Shapes(Launches):
         plainly = any(not number and not _number(limit) for _, limit, number in alike)
         if plainly and (written or min(number for *_, number in alike) < 0):
             beyond = max((_number(limit) for limit in stored if limit - _number(limit) == kind), default=0)
+        if name in self.reading.rimmed:
+            beyond = max(beyond, 0)
         shape = [kind + beyond, *map(self._named, inner)]
         if any(self.elements([limit, *inner]) > self.elements(shape) for inner, limit, _ in found if not plainly):
             self.doubts[name] = BEYOND

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import cached_property
+from math import lcm
 
+from autotune.errors import UsageError
+from autotune.expression import Expression
+from autotune.study.drafting.groups import by_default
 from autotune.study.drafting.proposal import Proposal
 from autotune.study.drafting.uses import Uses, words
 
@@ -19,7 +24,7 @@ class Sizes:
     """
 
     def __init__(self, of: Proposal, uses: Uses, items: Mapping[str, Sequence[str | None]]) -> None:
-        self._of, self._shapes, self._items = of, uses.shapes, items
+        self._of, self._shapes, self._shifts, self._items = of, uses.shapes, uses.shifts, items
         counted = {extent or "" for extents in items.values() for extent in extents}
         used = {name for extents in uses.shapes.values() for extent in extents for name in words(str(extent))}
         used |= {name for extent in counted for name in words(extent)}
@@ -27,9 +32,9 @@ class Sizes:
         read = all(name in uses.shapes for name in buffers) and bool(used)
         self.idle = {*of.whole} - used
         asked = [] if read else [name for name in of.whole if not of.is_small(name)]
-        asked = [name for name in asked if name not in of.shifts]
+        asked = [name for name in asked if name not in uses.shifts]
         wanted = {*asked} - {*of.members.values()} - uses.codes()
-        wanted |= set[str]().union(*(shapes.along_rows() for shapes in of.shapes.values()))
+        wanted |= set[str]().union(*(shapes.along_rows() | shapes.divisors() for shapes in of.shapes.values()))
         self.names = [name for name in of.whole if name in used | wanted]
         self._big = [name for name in (*self.names, *of.made) if not (self.is_small(name) or name[:7] == "ENTRIES")]
 
@@ -52,11 +57,36 @@ class Sizes:
         return {0: line, 1: line, 2: 512}.get(dimensions, 128)
 
     def first(self, name: str) -> int:
-        """What one of them is at first: more by a rim that nothing guards, so that whole work-groups fit within it."""
+        """What one of them is at first: as much as the rows take of which it is the length."""
+        return max(self._begun(name), self._longest.get(name, 0))
+
+    def _begun(self, name: str) -> int:
+        """As much as takes whole work-groups, and more by a rim, where nothing guards either."""
         if name.startswith("ENTRIES"):
             return self.each * _ENTRIES_EACH
         if self.is_small(name) and name not in self._of.made:
             return 1
-        open_ends = (self._items[entry][axis] for entry, told in self._of.tuned.items() for axis in told.inferred)
-        rims = (re.search(rf"\b{name} - (\d{{1,3}})\b", extent or "") for extent in open_ends)
-        return self.each + max((int(rim[1]) for rim in rims if rim), default=0)
+        of, numbers = self._of, self._of.configuration()
+        defaults = {name: number for name, number in numbers.items() if isinstance(number, int)}
+        rims, whole = [0], 1
+        for entry, axis in ((entry, axis) for entry, told in of.tuned.items() for axis in told.inferred):
+            extent = self._items[entry][axis] or ""
+            rims += map(int, re.findall(rf"\b{name} - (\d{{1,3}})\b", extent))
+            if re.fullmatch(rf"{name}( - \d+)?", extent):
+                whole = lcm(whole, int(by_default(of.locals[entry][axis], defaults)) or 1)
+        whole = whole if whole <= self.each else 1
+        return -(-self.each // whole) * whole + max(rims)
+
+    @cached_property
+    def _longest(self) -> dict[str, int]:
+        """How long the longest row is of which a size is the length, in as much as that counts."""
+        known = {name: int(name not in self._shifts) for name in self._of.whole} | self._of.tasks | self._of.counts
+        known |= {name: self._begun(name) for name in (*self.names, *self._of.made)}
+        found = dict[str, int]()
+        for name, part, most in (row for shapes in self._of.shapes.values() for row in shapes.row_lengths()):
+            try:
+                length = Expression.parse(str(most)).evaluate(known)
+            except (UsageError, ArithmeticError):
+                continue
+            found[name] = max(found.get(name, 0), int(length) * part)
+        return found

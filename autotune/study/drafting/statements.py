@@ -10,8 +10,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from autotune.study.drafting.reading import Function, Pointer, Reading
-from autotune.study.drafting.syntax import QUALIFIERS, changes, closing, is_type, split
+from autotune.study.drafting.functions import Function
+from autotune.study.drafting.reading import Pointer, Reading
+from autotune.study.drafting.syntax import QUALIFIERS, changes, changes_plainly, closing, is_type, split
 from autotune.study.drafting.terms import Sum
 from autotune.study.drafting.touching import bytes_of, components
 from autotune.study.drafting.values import MOST_STEPS, Values
@@ -30,8 +31,13 @@ def read(
     """Return what is found in a kernel. `pointers`: its buffers and images; `known`: what names stand for;
     `widths`: see vectors.py.
     """
-    walk = _Walk(functions, known, widths)
-    function = functions[entry]
+    found = _walked(_Walk(functions, known, widths, through=True), functions[entry], pointers)
+    if found.through and found.leave_out_through():
+        return _walked(_Walk(functions, known, widths, through=False), functions[entry], pointers)
+    return found
+
+
+def _walked(walk: _Walk, function: Function, pointers: Mapping[str, Pointer]) -> Reading:
     given = {name: pointers[name] for name in function.takes if name in pointers}
     walk.takes = frozenset(function.takes)
     walk.function(function, given)
@@ -46,11 +52,11 @@ class _Walk(Values):
 
     def function(self, function: Function, given: Mapping[str, Any]) -> Any:
         """Walk through a body; return what it returns, if that is one value."""
-        before = self._scopes, self._opened, self._rest, self._returned
-        self._scopes, self._opened, self._returned = [dict(given)], [self._branches], []
+        before = self._scopes, self._opened, self._plain, self._rest, self._returned
+        self._scopes, self._opened, self._plain, self._returned = [dict(given)], [self._branches], [set()], []
         self._block(function.body)
         returned = self._returned
-        self._scopes, self._opened, self._rest, self._returned = before
+        self._scopes, self._opened, self._plain, self._rest, self._returned = before
         return returned[0] if len(returned) == 1 else None
 
     def _block(self, tokens: Sequence[str]) -> None:
@@ -77,11 +83,16 @@ class _Walk(Values):
                 return self._loop(inside, tokens, end + 1)
             if token == "while":
                 self._leave_behind(tokens[at : end + 1 + _FARTHEST], end + 1 - at)
+            told, before = len(self.found.guards), len(self.found.mentions)
             if token != "_Pragma":
                 self._value(inside, bound=token == "while")
+            asked, within = len(self.found.guards), [before]
             at = self._perhaps(tokens, end + 1)  # within the scope of a loop around it
             while tokens[at : at + 1] == ["else"]:
+                within.append(len(self.found.mentions))
                 at = self._perhaps(tokens, at + 1)
+            if len(within) > 1:
+                self.found.note_rim(self.found.guards[told:asked], within)
             return at
         if token in ("else", "do"):
             if token == "do":
@@ -103,12 +114,16 @@ class _Walk(Values):
         self._open()
         self._rest = [*inside, *tokens[at : at + _FARTHEST]]
         parts = [*split(inside, ";"), [], [], []][:3]
+        self._in_head = True
         self._simple(parts[0])
+        self._in_head = False
         self._leave_behind([*inside, ";", *tokens[at : at + _FARTHEST]], len(inside) + 1)
         self._value(parts[1], bound=True)
         before = dict(self.found.loops)
+        self._in_head = True
         for step in split(parts[2]):
             self._value(step)
+        self._in_head = False
         stepped = [name for name, loop in self.found.loops.items() if before.get(name) != loop]
         self.found.together.update(dict.fromkeys(stepped, min(stepped, default="")))
         at = self._perhaps(tokens, at)
@@ -118,10 +133,12 @@ class _Walk(Values):
     def _open(self) -> None:
         self._scopes.append({})
         self._opened.append(self._branches)
+        self._plain.append(set())
 
     def _close(self) -> None:
         self._scopes.pop()
         self._opened.pop()
+        self._plain.pop()
 
     def _perhaps(self, tokens: Sequence[str], at: int) -> int:
         """Walk through one statement that is carried out never, once or often."""
@@ -178,7 +195,9 @@ class _Walk(Values):
         if not stated and changed == 1:
             self._scopes[-1][name] = None  # its one assignment is to come
             return
-        if changed and (value is None or isinstance(value, Sum)):
+        if plain := isinstance(value, Sum) and not self._in_head and changes_plainly(name, self._rest):
+            self._plain[-1].add(name)
+        if changed and not plain and (value is None or isinstance(value, Sum)):
             begun = self._begun(name, Sum() if value is None else value)
             self._once |= {str(begun)} if changed == 1 and value is not None else set()
             value = begun

@@ -94,6 +94,18 @@ def changes(name: str, tokens: Sequence[str]) -> int:
     return found
 
 
+def changes_plainly(name: str, tokens: Sequence[str]) -> bool:
+    """Whether a name is changed by statements of its own alone, in no branch or loop, up to the end of the block."""
+    found = depth = end = 0
+    for end, token in enumerate(tokens):
+        depth += (token in ("(", "[", "{")) - (token in (")", "]", "}"))
+        if depth < 0:
+            break
+        if token == name and depth == 0 and tokens[end + 1 : end + 2] and tokens[end + 1] in _ASSIGN:
+            found += end == 0 or tokens[end - 1] in (";", "}")
+    return found == changes(name, tokens[: end + 1])
+
+
 def is_type(token: str) -> bool:
     """Whether a token is one of OpenCL's types for numbers."""
     return _PLAIN.fullmatch(token) is not None
@@ -185,8 +197,13 @@ class _Reader:
         self._depth += 1
         if self._depth > 60:
             raise NotRead
-        if operator := self._next("+", "-", "!", "~", "*", "&", "++", "--", "sizeof"):
-            tree: Tree = ("unary", operator, self._unary())
+        tree: Tree
+        if self._tokens[self.at : self.at + 2] == ["sizeof", "("]:
+            end = closing(self._tokens, self.at + 1)
+            tree = ("sizeof", " ".join(self._tokens[self.at + 2 : end]))
+            self.at = end + 1
+        elif operator := self._next("+", "-", "!", "~", "*", "&", "++", "--"):
+            tree = ("unary", operator, self._unary())
         elif (cast := self._cast()) is not None:
             tree = cast
         else:

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable
 Product = tuple[str, ...]
 _MOST = 40
 """Products of a sum: more is not read."""
+_LONGEST = 1000
+"""Characters of the names in a sum."""
 
 
 class Sum:
@@ -78,6 +80,11 @@ class Sum:
             found = {product: factor for product, factor in self.terms.items() if any("#" in name for name in product)}
             self._varying = found
         return self._varying
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it holds more than is read: of what is multiplied again and again it would soon fill the memory."""
+        return len(self.terms) > _MOST or sum(len(name) for product in self.terms for name in product) > _LONGEST
 
     @property
     def known(self) -> bool:
@@ -151,14 +158,29 @@ def plain(text: str) -> str:
 def with_ids(value: Sum) -> Sum:
     """With the global id in the place of what is one, `group * size + item`, along each axis."""
     for axis in range(3):
-        item, group = f"lid#{axis}", (f"lsz#{axis}", f"wid#{axis}")
-        for product in [product for product in value.terms if item in product]:
-            rest = list(product)
-            rest.remove(item)
-            other, factor = tuple(sorted((*rest, *group))), value.terms[product]
-            if value.terms.get(other) == factor:
-                gone = [(product, -factor), (other, -factor), (tuple(sorted((*rest, f"gid#{axis}"))), factor)]
-                value = Sum([*value.terms.items(), *gone])
+        value = _joined(value, f"lid#{axis}", (f"lsz#{axis}", f"wid#{axis}"), f"gid#{axis}")
+    return value
+
+
+def counted_through(value: Sum) -> Sum:
+    """With the first axis' id in the place of what counts items through along all, `row * length + item`."""
+    for others in _THROUGH if "gid#0" in value.names else ():
+        value = _joined(value, "gid#0", others, "gid#0")
+    return value
+
+
+_THROUGH = (("gid#1", "gsz#0"), ("lsz#0", "ngr#0", "wid#1"), ("gid#2", "gsz#0", "gsz#1"))
+
+
+def _joined(value: Sum, one: str, other: Product, joined: str) -> Sum:
+    """With one name in the place of another and a product, wherever both are as often."""
+    for product in [product for product in value.terms if one in product]:
+        rest = list(product)
+        rest.remove(one)
+        both, factor = tuple(sorted((*rest, *other))), value.terms[product]
+        if value.terms.get(both) == factor:
+            gone = [(product, -factor), (both, -factor), (tuple(sorted((*rest, joined))), factor)]
+            value = Sum([*value.terms.items(), *gone])
     return value
 
 
@@ -195,6 +217,15 @@ def remainder(value: Sum, by: Sum) -> Sum:
     if by.number is not None and value.number is not None and by.number:
         return Sum.of(value.number % by.number)
     return Sum.of(0) if by == Sum.of(1) else Sum.of(f"({_operand(value)} % {_operand(by)})")
+
+
+def put_together(value: Sum, name: str, whole: Sum, by: Sum) -> Sum:
+    """With what was divided in the place of its quotient, of that name, and remainder: `n // W * W + n % W` is n."""
+    left = remainder(whole, by)
+    each = value.factor_of(min(left.names, default=""))
+    if not each or value.factor_of(name) != each * by:
+        return value
+    return value - left * each - Sum.of(name) * (each * by) + whole * each
 
 
 def moved(place: object, by: object, operator: str) -> Sum | None:

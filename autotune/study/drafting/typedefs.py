@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from autotune.devices import KernelArgument
 from autotune.study.drafting.scanning import opencl_name, scanned
+from autotune.study.drafting.syntax import NotRead, expression, folded, tokens_of
 from autotune.study.includes import without_comments
 from autotune.study.types import is_plain
 
@@ -64,14 +65,22 @@ def members_spelt_out(
     """Return the members of structs with OpenCL's types, or `choices`, and numbers in the place of names for these."""
     text = without_comments(source)
 
+    def stated(name: re.Match[str]) -> str:
+        found = {*re.findall(rf"^[ \t]*#[ \t]*define[ \t]+{name[0]}[ \t]+(.*?)[ \t]*$", text, re.MULTILINE)}
+        return found.pop() if len(found) == 1 else name[0]
+
     def number(extent: re.Match[str]) -> str:
-        stated = {*re.findall(rf"^[ \t]*#[ \t]*define[ \t]+{extent[1]}[ \t]+(.*?)[ \t]*$", text, re.MULTILINE)}
-        return f"[{stated.pop() if len(stated) == 1 else extent[1]}]"
+        said = re.sub(r"[A-Za-z_]\w*", stated, extent[1])
+        try:
+            value = None if re.search(r"[A-Za-z_]", said) else folded(expression(tokens_of(said)))
+        except NotRead:
+            value = None
+        return f"[{said if value is None else value}]"
 
     def plain(member: str) -> str:
         kind, _, name = member.partition(" ")
         meant = set() if kind in structs else _meanings(text, kind, choices)
-        name = re.sub(r"\[\s*([A-Za-z_]\w*)\s*\]", number, name)
+        name = re.sub(r"\[([^\[\]]+)\]", number, name)
         return f"{meant.pop() if len(meant) == 1 else kind} {name}"
 
     return {struct: [plain(member) for member in members] for struct, members in structs.items()}

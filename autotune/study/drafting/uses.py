@@ -29,6 +29,10 @@ class Uses:
         """Why the extents of an argument are a guess."""
         self.by_default: dict[str, str] = {}
         """The extents of outputs that depend on a parameter, which they may not: as its default has them."""
+        read = [each.reading for each in proposal.shapes.values()]
+        self.shifts = {name: "places" for each in read for name in each.added() & {*proposal.whole}}
+        self.shifts |= {name: "bytes" for each in read for name in each.shifts}
+        """Numbers that only shift places, with what they count."""
         self.untouched = self._untouched()
         """Buffers that no kernel reads or writes, whatever the parameters are."""
         for one in proposal.arguments.values():
@@ -126,7 +130,8 @@ class Uses:
             for axis, extent in enumerate(shape):
                 length = extent.with_value(width, Sum.of(1))
                 if length.names and extent - length == Sum.of(width) - 1:
-                    shape[axis] = Sum.of(f"round_up({length}, {max(of.values(width, default)[0])})")
+                    rim = max(length.terms.get((), 0), 0)  # of a window, beyond the last of the widest share
+                    shape[axis] = Sum.of(f"round_up({length - rim}, {max(of.values(width, default)[0])})") + rim
         return [] if words(" ".join(map(str, shape))) & {*of.parameters, *of.extra} else shape
 
     def codes(self) -> set[str]:
@@ -225,23 +230,32 @@ class Uses:
                     grown.add(name)
         return grown
 
-    def data(self, one: KernelArgument, kind: str) -> tuple[str, str]:
-        """Return the key for an input's data, and what is said of it; empty: drawn as all are."""
+    def data(self, one: KernelArgument, kind: str, sizes: Collection[str]) -> tuple[str, str]:
+        """Return the key for an input's data, in terms of `sizes`, and what is said of it; empty: drawn as all are."""
         if not is_whole(kind):
             leads = kind in self._of.structs and any(each.reading.leads(one.name) for each in self._of.shapes.values())
             return "", "its data: members of it say which places of other arguments are used" if leads else ""
+        others = {*self._of.whole} - {*sizes}
         for each in (*self._of.tuned.values(), *self._of.shapes.values()):
             if one.name in each.reading.offsets and one.name in self.shapes:
                 rows = self.shapes[one.name][0] - 1
                 steps = f"arange({rows + 1}) * ENTRIES // {rows if len(rows.terms) == 1 else f'({rows})'}"
                 real = 'rows of equal length; of a real matrix { file = "FILE.mtx", part = "indptr" }'
                 return f', data = {{ numpy = "{steps}" }}', real
-            places = each.reading.places_in(one.name, {name: product(shape) for name, shape in self.shapes.items()})
-            if places is not None and not words(str(places)) & {*self._of.parameters, *self._of.extra}:
+            elements = {name: product(shape) for name, shape in self.shapes.items()}
+            places = each.reading.places_in(one.name, elements, each.upper)
+            for name in others:
+                places = places and places.with_value(name, Sum.of(int(name not in self.shifts)))
+            if places is not None and not words(str(places)) & {*self._of.parameters, *self._of.extra, *others}:
                 if each.reading.scatters(one.name) and self.shapes.get(one.name) == [places]:
                     return ', data = { distribution = "permutation" }', "places that are written, each once"
                 largest = {"uchar": 255, "char": 127}.get(kind)
-                high = f"{places - 1}" if largest is None else f"min({places - 1}, {largest})"
+                high = f"{places - 1}"
+                if any(
+                    factor < 0 < len(names) for names, factor in places.terms.items()
+                ):  # nothing says that any are left
+                    high = f"max({high}, 0)"
+                high = high if largest is None else f"min({high}, {largest})"
                 real = "places at random"
                 if any("ENTRIES" in str(extent) for extent in self.shapes.get(one.name, [])):
                     real += '; of a real matrix { file = "FILE.mtx", part = "indices" }'
@@ -254,7 +268,7 @@ class Uses:
         """Return a scalar's value, or one for each member of a struct; those of an argument may be `sizes`."""
         bodies = self._of.structs
         if kind not in bodies:
-            return '"0"' if argument in self._of.shifts else '"1"'
+            return '"0"' if argument in self.shifts else '"1"'
         parts = (member.split() for member in bodies[kind])
         values = []
         for member in parts:

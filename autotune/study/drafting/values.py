@@ -7,9 +7,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from autotune.study.drafting.reading import EXTENT, Function, Mention, Pointer, Reading
-from autotune.study.drafting.syntax import NotRead, Tree, changes, expression, folded, whole
-from autotune.study.drafting.terms import Sum, moved, quotient, remainder, with_ids
+from autotune.study.drafting.functions import Function
+from autotune.study.drafting.reading import EXTENT, Mention, Pointer
+from autotune.study.drafting.scopes import Scopes
+from autotune.study.drafting.syntax import NotRead, Tree, expression, folded, whole
+from autotune.study.drafting.terms import Sum, counted_through, moved, put_together, quotient, remainder, with_ids
 from autotune.study.drafting.touching import bytes_of, is_understood, touched
 from autotune.study.drafting.vectors import elements
 
@@ -19,28 +21,25 @@ IDS = {
 }  # fmt: skip
 _EXTENTS = {"get_image_width": 0, "get_image_height": 1, "get_image_depth": 2}
 _ARITHMETIC = ("+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>")
-_METHODS = ("vector", "unary", "cond", "member", "index", "assign", "call", "cast")
+_METHODS = ("vector", "unary", "cond", "member", "index", "assign", "call", "cast", "sizeof")
 MOST_STEPS = 20_000
 _DEEPEST = 5
 
 
-class Values(ABC):
+class Values(Scopes, ABC):
     """Expressions within the scopes of a walk through statements."""
 
-    def __init__(self, functions: Mapping[str, Function], known: Mapping[str, str], widths: Mapping[str, str]) -> None:
-        self.found = Reading()
-        self._functions, self._known, self._widths = functions, known, widths
+    def __init__(
+        self, functions: Mapping[str, Function], known: Mapping[str, str], widths: Mapping[str, str], *, through: bool
+    ) -> None:
+        super().__init__(known)
+        self._functions, self._widths = functions, widths
+        self._through = through  # whether items are counted through along all axes
         self.takes: frozenset[str] = frozenset()
         """The names of the kernel's arguments."""
-        self._scopes: list[dict[str, Any]] = [{}]
-        self._branches = 0  # conditions and loops around what is walked through
-        self._opened: list[int] = [0]  # how many there were around each scope
-        self._rest: Sequence[str] = ()  # of the block, from the statement on
         self._minima: dict[str, list[Sum]] = {}
-        self._quotients: dict[str, tuple[Sum, Sum]] = {}
         self._returned: list[Any] = []
-        self._once: set[str] = set()  # variables that change once after their declaration
-        self._count = self._steps = self._depth = 0
+        self._steps = self._depth = 0
 
     @abstractmethod
     def function(self, function: Function, given: Mapping[str, Any]) -> Any:
@@ -64,22 +63,6 @@ class Values(ABC):
         """Whether there was more to read than is read."""
         return self._steps >= MOST_STEPS
 
-    def _fresh(self, name: str) -> Sum:
-        self._count += 1
-        return Sum.of(f"{name}.#{self._count}")  # no axis of an id, whatever the kernel calls its variables
-
-    def _begun(self, name: str, value: Sum) -> Sum:
-        """A variable that begins with a value and changes."""
-        atom = self._fresh(name)
-        self.found.loops[next(iter(atom.names))] = (value, None)
-        return atom
-
-    def _lookup(self, name: str) -> Any:
-        for scope in reversed(self._scopes):
-            if name in scope:
-                return scope[name]
-        return Sum.of(self._known[name]) if name in self._known else None
-
     def _of(self, tree: Tree, bound: bool = False) -> Any:
         self._steps += 1
         if self._steps > MOST_STEPS:
@@ -91,7 +74,8 @@ class Values(ABC):
             number = whole(str(parts[0]))
             return None if number is None else Sum.of(number)
         method = operator if operator in _METHODS else "binary"
-        return getattr(self, f"_of_{method}")(operator, parts, bound)
+        value = getattr(self, f"_of_{method}")(operator, parts, bound)
+        return self._unread(value) if isinstance(value, Sum) and value.is_long else value
 
     def _of_vector(self, _: str, parts: Any, bound: bool) -> Any:
         return tuple(self._of(part) for part in parts)
@@ -127,6 +111,9 @@ class Values(ABC):
         value = self._of(parts[1])
         return self._seen_as(value, str(parts[0])) if isinstance(value, Pointer) else value
 
+    def _of_sizeof(self, _: str, parts: Any, bound: bool) -> Any:
+        return Sum.of(size) if (size := bytes_of(str(parts[0]))) else None
+
     def _seen_as(self, value: Pointer, kind: str) -> Pointer:
         """A pointer as one to another type: so many elements of the argument's are one of it, or the other way."""
         mine, other = bytes_of(value.type_name), bytes_of(kind)
@@ -157,7 +144,7 @@ class Values(ABC):
 
     def _at(self, base: Pointer, index: Any, kind: str = "read") -> Any:
         index = index if isinstance(index, Sum) else self._fresh("any")
-        place = with_ids(base.moved(index).offset + base.width - 1)  # the last that is touched
+        place = self._with_ids(base.moved(index).offset + base.width - 1)  # the last that is touched
         self.found.seen.setdefault(base.name, set()).add(base.seen)
         self.found.mentions.append(Mention(base.name, (place,), kind))
         content = self._fresh(f"{base.name}@")
@@ -180,44 +167,14 @@ class Values(ABC):
                 self._set(str(root[1]), value)
             return value
         if left[0] == "name":
+            name = str(left[1])
             if sign == "=":
-                self._set(str(left[1]), value)
+                self._set(name, value)
+            elif isinstance(self._lookup(name), Sum) and self._is_plain(name):
+                self._set(name, self._of_binary(sign[:-1], (left, right), bound))
             else:
                 self._stepped(left, value if sign == "+=" and isinstance(value, Sum) else None)
         return value
-
-    def _set(self, name: str, value: Any) -> None:
-        for scope, opened in zip(reversed(self._scopes), reversed(self._opened), strict=True):
-            if name in scope:
-                once = opened == self._branches and changes(name, self._rest) == 1
-                before = scope[name]
-                if once and isinstance(before, Sum) and str(before) in self._once:  # up to here it is what it began as
-                    begun = self.found.loops[str(before)][0]
-                    self.found.either[str(before)] = (begun, begun)
-                if isinstance(before, Pointer) and isinstance(value, Pointer):  # of the type that the variable has
-                    scope[name] = value._replace(width=before.width, parts=before.parts, seen=before.seen)
-                elif before is None or (once and not isinstance(before, Pointer)):
-                    scope[name] = value
-                elif isinstance(before, Pointer):
-                    scope[name] = scope[name].moved(self._fresh(name))
-                elif isinstance(value, Sum):  # from here on it is another variable
-                    scope[name] = self._begun(name, value)
-                return
-
-    def _put(self, name: str, value: Any) -> None:
-        """Have a name stand for something from here on."""
-        for scope in reversed(self._scopes):
-            if name in scope:
-                scope[name] = value
-                return
-
-    def _stepped(self, tree: Tree, step: Sum | None) -> None:
-        value = self._lookup(str(tree[1])) if tree[0] == "name" else None
-        if isinstance(value, Pointer):
-            self._put(str(tree[1]), value.moved(self._fresh(str(tree[1])) if step is None else step))
-        for name in value.names if isinstance(value, Sum) else ():
-            if name in self.found.loops and step is not None:
-                self.found.loops[name] = (self.found.loops[name][0], step)
 
     def _place(self, tree: Tree) -> Any:
         """What the address of something points to."""
@@ -261,12 +218,20 @@ class Values(ABC):
             if power is not None:
                 return self._quotient(left, power) if operator == ">>" else left * power
         made = {"+": left.__add__, "-": left.__sub__, "*": left.__mul__}.get(operator)
-        return self._unread(left, right) if made is None else with_ids(made(right))
+        return self._unread(left, right) if made is None else self._with_ids(made(right))
+
+    def _with_ids(self, value: Sum) -> Sum:
+        value = with_ids(value)
+        for name in value.names & self.found.quotients.keys():
+            value = put_together(value, name, *self.found.quotients[name])
+        through = counted_through(value) if self._through else value
+        self.found.through |= {axis for axis in (1, 2) if {f"gid#{axis}", f"wid#{axis}"} & value.names - through.names}
+        return through
 
     def _quotient(self, value: Sum, by: Sum) -> Sum:
         found = quotient(value, by)
         if len(found.names) == 1 and not found.known:
-            self._quotients[min(found.names)] = (value, by)
+            self.found.quotients[min(found.names)] = (value, by)
         return found
 
     def _unread(self, *parts: Sum) -> Sum:
@@ -305,8 +270,8 @@ class Values(ABC):
         elif varying and all(factor > 0 for factor in varying.terms.values()) and (rest.names or plain_number):
             self.found.note_guard(varying, rest, turned_away)
             name = min(varying.names)
-            if name in self._quotients and varying == Sum.of(name):  # a // b < n is a < n * b
-                value, by = self._quotients[name]
+            if name in self.found.quotients and varying == Sum.of(name):  # a // b < n is a < n * b
+                value, by = self.found.quotients[name]
                 self._guard(value - rest * by, turned_away, plain_number=False)
 
     def _of_call(self, _: str, parts: Any, bound: bool) -> Any:

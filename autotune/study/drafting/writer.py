@@ -205,7 +205,8 @@ class _Writer:
             self._untyped(one, kind)
         elif one.address == "private":
             value = self._uses.value(kind, one.name, self._sizes.names)
-            what = "bytes before what is used" if one.name in self._of.shifts else "its value"
+            shifts = self._uses.shifts.get(one.name)
+            what = f"{shifts} before what is used" if shifts else "its value"
             self._guess(f'{one.name} = {{ type = "{_long(kind)}", value = {value} }}', what)
         else:
             self._buffer(one, kind)
@@ -250,7 +251,7 @@ class _Writer:
         if access in ("out", "inout"):
             self._outputs.append(one)
         extents = ", ".join(f'"{extent}"' for extent in shape or (GAP,))
-        data, said = self._uses.data(one, kind) if access in ("in", "inout") else ("", "")
+        data, said = self._uses.data(one, kind, self._sizes.names) if access in ("in", "inout") else ("", "")
         placed = ", constant = true" if one.address == "constant" else ""
         line = f'{one.name} = {{ type = "{kind}", shape = [{extents}], access = "{access}"{placed}{data} }}'
         if shape is None:
@@ -277,7 +278,7 @@ class _Writer:
         if None in items:
             self._gap(line, "work-items along each axis, in whole work-groups")
         elif self._of.tuned[entry].inferred:
-            self._guess(line, "as many work-items as there are places to write")
+            self._guess(line, "as many work-items as there are places to write: nothing turns others away")
         elif self._of.words:
             self._guess(line, "as the defaults want it; look at what the other variants want")
         else:

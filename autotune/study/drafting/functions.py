@@ -1,0 +1,59 @@
+"""The functions of a preprocessed text, and what kernels reach of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from autotune.study.drafting.syntax import closing, split
+
+
+class Function(NamedTuple):
+    """A function's arguments by name, and the tokens of its body."""
+
+    takes: tuple[str, ...]
+    body: Sequence[str]
+
+
+def functions_of(tokens: Sequence[str]) -> dict[str, Function]:
+    """Return the functions that a text defines."""
+    found, at = dict[str, Function](), 0
+    while at < len(tokens):
+        if tokens[at] != "{":
+            at += 1
+            continue
+        end = closing(tokens, at)
+        if at and tokens[at - 1] == ")":
+            start, depth = at - 1, 0
+            while start >= 0:
+                depth += (tokens[start] == ")") - (tokens[start] == "(")
+                if depth == 0:
+                    break
+                start -= 1
+            parts = split(tokens[start + 1 : at - 1])
+            takes = tuple(next((w for w in reversed(part) if re.fullmatch(r"[A-Za-z_]\w*", w)), "") for part in parts)
+            found.setdefault(tokens[start - 1], Function(takes, tokens[at + 1 : end]))
+        at = end + 1
+    return found
+
+
+def reached(tokens: Sequence[str], kernels: Collection[str]) -> set[str]:
+    """Return the words of a text but for those of functions, kernels too, that these kernels do not call."""
+    functions, called = functions_of(tokens), set[str]()
+    due = [*kernels]
+    while due:
+        if (name := due.pop()) not in called:
+            called.add(name)
+            due += [word for word in functions[name].body if word in functions] if name in functions else []
+    found, start, at = set[str](), 0, 0
+    while at < len(tokens):
+        if tokens[at] not in ("{", ";"):
+            at += 1
+            continue
+        end = closing(tokens, at) if tokens[at] == "{" else at
+        words = {*tokens[start : end + 1]}
+        if tokens[at] == ";" or tokens[at - 1] != ")" or words & called:
+            found |= words
+        start = at = end + 1
+    return found

@@ -1,0 +1,80 @@
+"""The variables of a kernel as it is walked through: what they stand for, block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from autotune.study.drafting.reading import Pointer, Reading
+from autotune.study.drafting.syntax import Tree, changes
+from autotune.study.drafting.terms import Sum
+
+
+class Scopes:
+    """Scopes within one another, and what is found on the way."""
+
+    def __init__(self, known: Mapping[str, str]) -> None:
+        self.found = Reading()
+        self._known = known
+        self._scopes: list[dict[str, Any]] = [{}]
+        self._branches = 0  # conditions and loops around what is walked through
+        self._opened: list[int] = [0]  # how many there were around each scope
+        self._plain: list[set[str]] = [set()]  # what `_is_plain` of each scope
+        self._in_head = False  # of a loop: where it begins and how it steps
+        self._rest: Sequence[str] = ()  # of the block, from the statement on
+        self._once: set[str] = set()  # variables that change once after their declaration
+        self._count = 0
+
+    def _fresh(self, name: str) -> Sum:
+        self._count += 1
+        return Sum.of(f"{name}.#{self._count}")  # no axis of an id, whatever the kernel calls its variables
+
+    def _begun(self, name: str, value: Sum) -> Sum:
+        """A variable that begins with a value and changes."""
+        atom = self._fresh(name)
+        self.found.loops[next(iter(atom.names))] = (value, None)
+        return atom
+
+    def _lookup(self, name: str) -> Any:
+        for scope in reversed(self._scopes):
+            if name in scope:
+                return scope[name]
+        return Sum.of(self._known[name]) if name in self._known else None
+
+    def _set(self, name: str, value: Any) -> None:
+        for scope, opened in zip(reversed(self._scopes), reversed(self._opened), strict=True):
+            if name in scope:
+                once = self._is_plain(name) or (opened == self._branches and changes(name, self._rest) == 1)
+                before = scope[name]
+                if once and isinstance(before, Sum) and str(before) in self._once:  # up to here it is what it began as
+                    begun = self.found.loops[str(before)][0]
+                    self.found.either[str(before)] = (begun, begun)
+                if isinstance(before, Pointer) and isinstance(value, Pointer):  # of the type that the variable has
+                    scope[name] = value._replace(width=before.width, parts=before.parts, seen=before.seen)
+                elif before is None or (once and not isinstance(before, Pointer)):
+                    scope[name] = value
+                elif isinstance(before, Pointer):
+                    scope[name] = scope[name].moved(self._fresh(name))
+                elif isinstance(value, Sum):  # from here on it is another variable
+                    scope[name] = self._begun(name, value)
+                return
+
+    def _is_plain(self, name: str) -> bool:
+        """Whether a variable is set in its own block alone, by one statement after another."""
+        within = (plain for scope, plain in zip(self._scopes[::-1], self._plain[::-1], strict=True) if name in scope)
+        return name in next(within, ())
+
+    def _put(self, name: str, value: Any) -> None:
+        """Have a name stand for something from here on."""
+        for scope in reversed(self._scopes):
+            if name in scope:
+                scope[name] = value
+                return
+
+    def _stepped(self, tree: Tree, step: Sum | None) -> None:
+        value = self._lookup(str(tree[1])) if tree[0] == "name" else None
+        if isinstance(value, Pointer):
+            self._put(str(tree[1]), value.moved(self._fresh(str(tree[1])) if step is None else step))
+        for name in value.names if isinstance(value, Sum) else ():
+            if name in self.found.loops and step is not None:
+                self.found.loops[name] = (self.found.loops[name][0], step)
