@@ -110,13 +110,17 @@ def test_a_reader_that_left_is_no_error(place: str) -> None:
     assert "Exception" not in done.stderr
 
 
-@pytest.mark.parametrize(("command", "module"), [("devices", "autotune.cli"), ("best", "autotune.lookup.asking")])
-def test_an_interrupt_while_modules_load_is_no_traceback(command: str, module: str) -> None:
+@pytest.mark.parametrize(
+    ("command", "module", "ending"),
+    [("devices", "autotune.cli", "INT"), ("best", "autotune.lookup.asking", "TERM"), ("studies", "typer", "HUP")],
+)
+def test_an_interrupt_while_modules_load_is_no_traceback(command: str, module: str, ending: str) -> None:
     code = (
-        f"import sys\nfrom autotune.__main__ import main\nsys.argv = ['autotune', {command!r}]\n"
+        "import os, signal, sys\nfrom autotune.__main__ import main\n"
+        f"sys.argv = ['autotune', {command!r}]\n"
         "class Interrupt:\n"
         "    def find_spec(self, name, *rest):\n"
-        f"        if name == {module!r}: raise KeyboardInterrupt\n"
+        f"        if name == {module!r}: os.kill(os.getpid(), signal.SIG{ending})\n"
         "sys.meta_path.insert(0, Interrupt())\nmain()"
     )
     done = python("-c", code)
@@ -126,7 +130,8 @@ def test_an_interrupt_while_modules_load_is_no_traceback(command: str, module: s
 def test_an_interrupt_as_python_ends_changes_nothing() -> None:
     code = (
         "import atexit, os, signal, sys\nfrom autotune.__main__ import main\nsys.argv = ['autotune', '--version']\n"
-        "atexit.register(os.kill, os.getpid(), signal.SIGINT)\nmain()"
+        "for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):\n"
+        "    atexit.register(os.kill, os.getpid(), ending)\nmain()"
     )
     done = python("-c", code)
     assert (done.returncode, done.stderr) == (0, "")
