@@ -55,6 +55,12 @@ def main() -> None:
             _run(sys.argv[1:])
         except SystemExit as end:  # how Typer ends a command, done or not
             code = end.code
+        except (OSError, MemoryError, ImportError, RuntimeError) as error:  # as what a command needs is imported
+            from autotune import cli
+
+            code = cli.told(error)
+            if code is None:
+                raise
         sys.stdout.flush()
     except OutputError as error:
         if error.what:
