@@ -6,6 +6,7 @@ import errno
 import fcntl
 import json
 import os
+import resource
 import shutil
 import sqlite3
 import subprocess
@@ -185,6 +186,20 @@ def test_a_log_of_another_user_is_named(tmp_path: Path, monkeypatch: pytest.Monk
     assert refusal(path).endswith(f"{log} is another user's; when nobody uses it: rm -f {log} {tmp_path}/x.db-shm")
     log.write_bytes(b"x")
     assert refusal(path).endswith(f"{log} is another user's; its owner may change its mode")
+
+
+def test_a_database_for_which_no_more_files_may_be_open_says_so(tmp_path: Path) -> None:
+    put_in(tmp_path / "x.db", [])
+    refusal(tmp_path)  # imports what that takes
+    free = os.dup(0)
+    os.close(free)
+    known = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free + 1, known[1]))
+    try:
+        said = refusal(tmp_path / "x.db")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, known)
+    assert said == f"{tmp_path}/x.db: cannot be opened: Too many open files; allow more with ulimit -n"
 
 
 READ_AS_NOBODY = AS_NOBODY.replace("Store.open(sys.argv[1])", "print(*Store.to_read(sys.argv[1]).export_lines())")
