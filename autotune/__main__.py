@@ -39,16 +39,28 @@ _LOOKING = ("check", "compare", "cover", "export", "history", "import", "report"
 _NOT_HERE = ("--help", "--no-run", "--no-search", "--on", "--server")
 """Options with which they do not, or not in processes of this one."""
 
+_ENDINGS = (signal.SIGTERM, signal.SIGHUP)
+"""What asks a command to end beside Ctrl-C: `timeout`, a service manager, a closed terminal."""
+
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
     prepare_streams()
+    for number in _ENDINGS:
+        if signal.getsignal(number) is signal.SIG_DFL:  # `nohup` has one ignored
+            signal.signal(number, _interrupt)
     code: int | str | None = 0
     try:
         try:
             _run(sys.argv[1:])
         except SystemExit as end:  # how Typer ends a command, done or not
             code = end.code
+        except (OSError, MemoryError, ImportError, RuntimeError) as error:  # as what a command needs is imported
+            from autotune import cli
+
+            code = cli.told(error)
+            if code is None:
+                raise
         sys.stdout.flush()
     except OutputError as error:
         if error.what:
@@ -57,8 +69,16 @@ def main() -> None:
     except KeyboardInterrupt:  # while a module is imported: the command line itself catches what comes later
         code = 130
     # All is said and stored. Python, on its way out, would let an interrupt kill it as if it were not.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGINT, *_ENDINGS):
+        signal.signal(number, signal.SIG_IGN)
     sys.exit(code)
+
+
+def _interrupt(*_: object) -> None:
+    """End a command as Ctrl-C does: what it was writing goes. A second of these may come by itself, from a shell."""
+    for number in _ENDINGS:
+        signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 def command() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from autotune.cli.refusals import plain
 from autotune.pool import allowance
 from autotune.pool.blame import machine_fault
 
@@ -114,6 +115,18 @@ def test_where_processes_are_few_the_limit_is_named_and_numpy_has_one_thread(
     assert "pids.max" in str(machine_fault("it failed", tmp_path))
     allowance.bound_threads()
     assert os.environ.pop("OPENBLAS_NUM_THREADS") == "1"
+
+
+def test_where_memory_is_limited_numpy_has_one_thread_and_the_limit_is_named(
+    groups: Groups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups(UNIFIED, {})
+    known = resource.getrlimit
+    monkeypatch.setattr("resource.getrlimit", lambda which: (1, 1) if which == resource.RLIMIT_AS else known(which))
+    allowance.bound_threads()
+    assert os.environ.pop("OPENBLAS_NUM_THREADS") == "1"
+    for error in (MemoryError(), RuntimeError("can't start new thread")):
+        assert "; allow more with ulimit -v" in str(plain(error, None))
 
 
 def test_the_processes_of_a_user_are_counted_where_they_are_limited(

@@ -166,6 +166,7 @@ def test_what_the_parser_refuses_is_one_line_and_ends_with_2(words: str, said: s
         (OSError(errno.EFBIG, "x"), "a file may not grow any further; allow more with ulimit -f"),
         (BlockingIOError(errno.EAGAIN, "x"), "no more processes may be started; allow more with ulimit -u"),
         (MemoryError(), "there is no memory left; "),
+        (ImportError("libblas.so: failed to map segment from shared object"), "there is no memory left; "),
         (RuntimeError("can't start new thread"), "no more threads may be started; "),
     ],
 )

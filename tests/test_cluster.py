@@ -417,10 +417,14 @@ def test_a_server_hands_its_searches_to_a_cluster(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"), [(("worker", "-d", "numpy:0"), 0, ""), (("devices",), 130, "interrupted\n")]
+    ("words", "ending", "code", "said"),
+    [
+        (("worker", "-d", "numpy:0"), signal.SIGHUP, 0, ""),
+        (("devices",), signal.SIGINT, 130, "interrupted\n"),
+    ],
 )
-def test_ctrl_c_ends_a_command_that_a_mute_peer_keeps_waiting(
-    tmp_path: Path, words: Sequence[str], code: int, said: str
+def test_what_asks_to_end_ends_a_command_that_a_mute_peer_keeps_waiting(
+    tmp_path: Path, words: Sequence[str], ending: signal.Signals, code: int, said: str
 ) -> None:
     made(tmp_path, [7], [3])
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
@@ -432,7 +436,7 @@ def test_ctrl_c_ends_a_command_that_a_mute_peer_keeps_waiting(
         )
         connection, _ = mute.accept()
         with connection:
-            asked.send_signal(signal.SIGINT)
+            asked.send_signal(ending)
             _, errors = asked.communicate(timeout=100)
         assert (asked.returncode, errors) == (code, said)
 

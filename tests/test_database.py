@@ -6,12 +6,14 @@ import errno
 import fcntl
 import json
 import os
+import resource
 import shutil
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing, nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,7 +22,7 @@ from autotune.errors import StoreError
 from autotune.lookup import stored_devices
 from autotune.lookup.records import open_records
 from autotune.store import Store, database, location, mounts
-from tests.stored import ok, put, put_in
+from tests.stored import KEY, ok, put, put_in
 
 
 def refusal(place: object) -> str:
@@ -185,6 +187,32 @@ def test_a_log_of_another_user_is_named(tmp_path: Path, monkeypatch: pytest.Monk
     assert refusal(path).endswith(f"{log} is another user's; when nobody uses it: rm -f {log} {tmp_path}/x.db-shm")
     log.write_bytes(b"x")
     assert refusal(path).endswith(f"{log} is another user's; its owner may change its mode")
+
+
+def test_trials_are_read_in_order_where_the_disk_for_temporary_files_is_full(tmp_path: Path) -> None:
+    put_in(tmp_path / "x.db", [replace(ok({"A": a}, 50), build_log="x" * 2**18) for a in range(16)])
+    with Store.to_read(str(tmp_path / "x.db")) as store:
+        known = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, known[1]))
+        try:
+            found = store.trials(KEY)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, known)
+    assert [trial.configuration["A"] for trial in found] == list(range(16))
+
+
+def test_a_database_for_which_no_more_files_may_be_open_says_so(tmp_path: Path) -> None:
+    put_in(tmp_path / "x.db", [])
+    refusal(tmp_path)  # imports what that takes
+    free = os.dup(0)
+    os.close(free)
+    known = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free + 1, known[1]))
+    try:
+        said = refusal(tmp_path / "x.db")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, known)
+    assert said == f"{tmp_path}/x.db: cannot be opened: Too many open files; allow more with ulimit -n"
 
 
 READ_AS_NOBODY = AS_NOBODY.replace("Store.open(sys.argv[1])", "print(*Store.to_read(sys.argv[1]).export_lines())")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -174,15 +175,26 @@ def test_a_cache_folder_of_pocl_that_is_none_is_said(monkeypatch: pytest.MonkeyP
     assert line.startswith("PoCL cannot write to /dev/null/x: set POCL_CACHE_DIR to ")
 
 
-@pytest.mark.parametrize("home", ["/" + "n" * 300, ""])
-def test_pocl_gets_a_cache_where_home_cannot_be_looked_at(monkeypatch: pytest.MonkeyPatch, home: str) -> None:
-    """As in a container whose HOME is not its user's: PoCL would find no device."""
+@pytest.mark.parametrize("home", ["/" + "n" * 300, "", "link"])
+def test_pocl_gets_a_cache_where_home_cannot_be_looked_at(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, home: str
+) -> None:
+    """As in a container whose HOME is not its user's, or a link to what is not mounted: PoCL would find no device."""
+    (tmp_path / "link").symlink_to(tmp_path / "away")
+    monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setenv("POCL_CACHE_DIR", "")
     monkeypatch.setenv("HOME", home)
-    monkeypatch.setattr(os, "access", lambda path, mode: str(path) != "/")  # nobody but root makes a folder there
+    make = tempfile.TemporaryFile
+
+    def made(dir: Path) -> object:
+        if dir.is_absolute():  # "/", or a cache there: nobody but root makes a file in it
+            raise PermissionError
+        return make(dir=dir)
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", made)
     drivers.give_pocl_a_cache()
-    assert Path(os.environ["POCL_CACHE_DIR"]).is_dir()
+    assert os.path.isdir(os.environ["POCL_CACHE_DIR"])
 
 
 def test_a_cache_that_pyopencl_cannot_write_is_told_with_its_cure(monkeypatch: pytest.MonkeyPatch) -> None:

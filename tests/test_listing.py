@@ -78,6 +78,12 @@ def test_the_process_stays_until_a_worker_has_opened_the_device(forks: Forkserve
         assert started[0].wait(60.0) == 0
 
 
+def test_a_cache_that_pocl_was_given_is_gone_once_the_devices_are_told(tmp_path: Path) -> None:
+    away = os.environ | {"HOME": "/dev/null/x", "XDG_CACHE_HOME": "", "POCL_CACHE_DIR": "", "TMPDIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-m", "autotune", "devices"], env=away, capture_output=True, text=True)
+    assert (done.returncode, list(tmp_path.iterdir())) == (0, []), done.stderr
+
+
 def test_where_the_process_dies_the_devices_are_listed_here() -> None:
     def dies(role: str, connection: int, log: int, environment: Mapping[str, str]) -> Process:
         raise ConnectionResetError

@@ -110,23 +110,39 @@ def test_a_reader_that_left_is_no_error(place: str) -> None:
     assert "Exception" not in done.stderr
 
 
-@pytest.mark.parametrize(("command", "module"), [("devices", "autotune.cli"), ("best", "autotune.lookup.asking")])
-def test_an_interrupt_while_modules_load_is_no_traceback(command: str, module: str) -> None:
-    code = (
-        f"import sys\nfrom autotune.__main__ import main\nsys.argv = ['autotune', {command!r}]\n"
-        "class Interrupt:\n"
-        "    def find_spec(self, name, *rest):\n"
-        f"        if name == {module!r}: raise KeyboardInterrupt\n"
-        "sys.meta_path.insert(0, Interrupt())\nmain()"
-    )
-    done = python("-c", code)
-    assert (done.returncode, done.stderr) == (130, "")
+@pytest.mark.parametrize(
+    ("command", "module", "step", "code", "said"),
+    [
+        ("devices", "autotune.cli", "signal.raise_signal(signal.SIGINT)", 130, ""),
+        ("best", "autotune.lookup.asking", "signal.raise_signal(signal.SIGTERM)", 130, ""),
+        ("studies", "typer", "signal.raise_signal(signal.SIGHUP)", 130, ""),
+        ("search", "numpy", "raise MemoryError", 3, "error: there is no memory left; "),
+    ],
+)
+def test_what_ends_a_command_while_modules_load_is_no_traceback(
+    command: str, module: str, step: str, code: int, said: str
+) -> None:
+    lines = [
+        "import signal, sys",
+        "from autotune.__main__ import main",
+        f"sys.argv = ['autotune', {command!r}]",
+        "class End:",
+        "    def find_spec(self, name, *rest):",
+        f"        if name == {module!r}: {step}",
+        "sys.meta_path.insert(0, End())",
+        "main()",
+    ]
+    done = python("-c", "\n".join(lines))
+    assert done.returncode == code
+    assert done.stderr.startswith(said)
+    assert done.stderr.count("\n") == bool(said)
 
 
 def test_an_interrupt_as_python_ends_changes_nothing() -> None:
     code = (
         "import atexit, os, signal, sys\nfrom autotune.__main__ import main\nsys.argv = ['autotune', '--version']\n"
-        "atexit.register(os.kill, os.getpid(), signal.SIGINT)\nmain()"
+        "for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):\n"
+        "    atexit.register(os.kill, os.getpid(), ending)\nmain()"
     )
     done = python("-c", code)
     assert (done.returncode, done.stderr) == (0, "")

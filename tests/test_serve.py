@@ -132,8 +132,8 @@ def test_a_search_goes_on_after_the_server_was_killed(tmp_path: Path) -> None:
         assert sum(ended["outcomes"].values()) >= max(8, before)
         assert client.stop(waiting)["state"] in ("stopping", "stopped")
         assert client.wait(waiting)["state"] == "stopped"
-        server.send_signal(signal.SIGTERM)
-        server.wait()
+        server.send_signal(signal.SIGHUP)
+        assert server.wait() == 130
 
 
 def test_a_token_with_every_right_stands_in_no_log_of_a_server_for_others(tmp_path: Path) -> None:

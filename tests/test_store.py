@@ -164,8 +164,9 @@ def test_a_retiming_ranks_and_the_earlier_ones_stay(store: Store) -> None:
 
 def test_a_retiming_needs_a_verified_trial_and_samples(store: Store) -> None:
     search = put(store, [Trial({"A": 1}, Outcome.CRASH)])
-    with pytest.raises(NoSuchTrialError, match="no verified trial"):
+    with pytest.raises(NoSuchTrialError, match="no verified trial") as gone:
         store.retime(search, [({"A": 1}, Measurement((1,)))])
+    assert (gone.value.where, gone.value.exit_code) == (store.where, 2)  # its row may have been deleted meanwhile
     with pytest.raises(ValueError, match="samples"):
         store.retime(search, [({"A": 1}, Measurement(()))])
 
@@ -182,8 +183,9 @@ def test_what_has_not_come_to_run_is_taken_back_and_a_finished_trial_is_not(stor
 def test_what_ends_together_is_recorded_whole_or_not_at_all(store: Store) -> None:
     search = put(store, [])
     first, second = store.begin(search, [{"A": 1}, {"A": 2}])
-    with pytest.raises(NoSuchTrialError, match="trial 77 was not begun"):
+    with pytest.raises(NoSuchTrialError, match="trial 77 was not begun") as gone:
         store.finish([(first, ok({"A": 1}, 5)), (77, ok({"A": 3}, 5))])
+    assert (gone.value.where, gone.value.exit_code) == (store.where, 2)
     assert store.trials(KEY) == []
     store.finish([(second, ok({"A": 2}, 6)), (first, Trial({"A": 1}, Outcome.CRASH, "because"))])
     assert [(trial.configuration["A"], trial.outcome) for trial in store.trials(KEY)] == [

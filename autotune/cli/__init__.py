@@ -52,9 +52,17 @@ class Commands(TyperGroup):
 
 def _end(error: Exception, command: str | None = None) -> None:
     """Tell of an error that is not of this package, and end; return where it is a fault of the program."""
-    if (known := plain(error, command)) is not None:
-        say_error(known)
-        raise typer.Exit(known.exit_code) from None
+    if (code := told(error, command)) is not None:
+        raise typer.Exit(code) from None
+
+
+def told(error: Exception, command: str | None = None) -> int | None:
+    """Tell of an error that is not of this package, and return its exit code; None for a fault of the program."""
+    known = plain(error, command)
+    if known is None:
+        return None
+    say_error(known)
+    return known.exit_code
 
 
 def _print_version(asked: bool) -> None:

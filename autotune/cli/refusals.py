@@ -9,7 +9,7 @@ from typing import Any
 import typer
 
 from autotune.errors import AutotuneError, SetupError, UsageError
-from autotune.pool import MORE_PROCESSES
+from autotune.pool import MORE_PROCESSES, limits_memory
 
 Refused: type[Exception] = typer.BadParameter.__mro__[1]
 """Typer's error for words that fit no command; all others of words are subclasses of it."""
@@ -29,21 +29,30 @@ _SPENT = {
 }
 
 
+_MORE_MEMORY = "allow more with ulimit -v"
+
+_NO_ROOM = "failed to map segment"
+"""What the system's loader says of a library for which there is no memory."""
+
+
 def plain(error: Exception, command: str | None) -> AutotuneError | None:
     """Return an error of a command in this package's words, one line; None for one that is a fault of the program."""
     if isinstance(error, Refused):
         return None if type(error).__name__ == "NoArgsIsHelpError" else _refused(error, command)
-    if isinstance(error, MemoryError):
+    if isinstance(error, MemoryError) or (isinstance(error, ImportError) and _NO_ROOM in str(error)):
         return _spent(errno.ENOMEM)
     if isinstance(error, OSError) and error.errno is not None and error.errno in _SPENT:
         return _spent(error.errno, error.filename)
     if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
-        return SetupError("no more threads may be started", hint=MORE_PROCESSES)
+        hint = f"{_MORE_MEMORY}, and {MORE_PROCESSES}" if limits_memory() else MORE_PROCESSES
+        return SetupError("no more threads may be started", hint=hint)
     return None
 
 
 def _spent(number: int, file: object = None) -> SetupError:
     what, hint = _SPENT[number]
+    if number == errno.ENOMEM and limits_memory():
+        hint = f"{_MORE_MEMORY}, or ask for a smaller --size"
     return SetupError(what, where=str(file or ""), hint=hint)
 
 

@@ -31,7 +31,7 @@ _THREADS = 64 + _BESIDE
 
 
 def serve(address: Address, devices: Sequence[DeviceInfo], say: Callable[[str], None]) -> None:
-    """Offer devices to a cluster until SIGINT or SIGTERM comes; a scheduler that goes away is waited for.
+    """Offer devices to a cluster until SIGINT, SIGTERM or SIGHUP comes; a scheduler that goes away is waited for.
 
     Raises SetupError where distributed is missing, the scheduler is none of ours or AUTOTUNE_LOCKS is no folder,
     WorkerError where no device is left whose process starts.
@@ -44,8 +44,9 @@ def serve(address: Address, devices: Sequence[DeviceInfo], say: Callable[[str], 
 async def _serve(address: Address, devices: Sequence[DeviceInfo], say: Callable[[str], None]) -> None:
     keep_quiet()
     stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # `nohup`, a script's background job
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
     posts = [asyncio.create_task(_keep(address, device, len(devices), say)) for device in devices]
     ending = asyncio.create_task(stop.wait())
     await _any_serves(ending, posts, say)

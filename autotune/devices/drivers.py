@@ -169,7 +169,7 @@ def _pocl_cache() -> Path:
 
 def _can_hold(folder: Path) -> bool:
     """Whether a folder can be written to, or be made."""
-    there = next((each for each in (folder, *folder.parents) if os.path.exists(each)), Path("/"))
+    there = next((each for each in (folder, *folder.parents) if os.path.lexists(each)), Path("/"))
     try:
         with tempfile.TemporaryFile(dir=there):  # root may write anywhere, as it is told, but in /proc
             return True

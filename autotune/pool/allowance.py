@@ -114,13 +114,22 @@ def _threads_of_user() -> int:
 def bound_threads() -> None:
     """Have NumPy's library (OpenBLAS) start as many threads as there are cores to use; one where processes are few.
 
-    Where it cannot start them it ends the command as Ctrl-C would. Call it before NumPy is imported.
+    Where it cannot start them it ends the command as Ctrl-C would. One too where a process's memory is limited: each
+    thread has buffers of its own, and what finds no room for them waits for it for ever. Call it before NumPy is
+    imported.
     """
     limits = [limit for limit in (_user_limit(), *(most for _, most in _processes_of_groups())) if limit is not None]
     seen = _cores_seen()
-    threads = 1 if min(limits, default=math.inf) < _EACH * seen else count_cores()
+    threads = 1 if min(limits, default=math.inf) < _EACH * seen or limits_memory() else count_cores()
     if threads < seen:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", str(threads))
+
+
+def limits_memory() -> bool:
+    """Say whether there is a limit on the memory that this process may map, as batch systems set it (ulimit -v)."""
+    import resource
+
+    return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
 
 
 def _folders(controller: str) -> Iterator[str]:

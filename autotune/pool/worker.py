@@ -62,11 +62,12 @@ def main(role: str, descriptor: int, parent: int) -> None:
             from autotune.devices import list_bundled
 
             found = list_bundled()
+            # A fork runs none by itself, and who has the answer may end, and this with it: a driver's folder has to go.
+            atexit._run_exitfuncs()
         finally:  # who says nothing at all was ended by a driver
             connection.send(found)
         with suppress(EOFError, OSError):
             connection.recv()
-        atexit._run_exitfuncs()  # a fork runs none by itself; a driver's folder may have to go
         return
     from autotune.bench import serve
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import sys
 import time
@@ -71,6 +72,8 @@ def serve(config: Config, begun: Callable[[str, Service], None]) -> None:
     scheme = "https" if config.certificate else "http"
     url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
     server = _Server(settings(config, app), app, lambda service: begun(url, service))
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # a closed terminal; `nohup` has it ignored
+        signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
     server.run(sockets=[listening])
     if not server.started:
         sys.exit(3)

@@ -11,6 +11,7 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, select, update
 
+from autotune.errors import StoreError, placed
 from autotune.identity import digest
 from autotune.model import Configuration, Measurement, Outcome, Trial, with_retiming
 from autotune.store import queries, standings
@@ -21,8 +22,8 @@ from autotune.store.records import now, ordered, pages
 from autotune.store.schema import devices, retimings, search_devices, searches, trials
 
 
-class NoSuchTrialError(RuntimeError):
-    """A trial that was not begun or has not passed: whoever says so is mistaken, and the database is not."""
+class NoSuchTrialError(StoreError):
+    """A trial that was not begun or has not passed: whoever says so is mistaken, or its row was deleted meanwhile."""
 
 
 class Attempts(Access):
@@ -70,7 +71,8 @@ class Attempts(Access):
             # One that is lost may end all the same: its search was taken for dead from another machine.
             begun = {row.id: row for row in connection.execute(_BEGUN, {"numbers": list(due)})}
             if missing := due.keys() - begun.keys():
-                raise NoSuchTrialError(f"trial {min(missing)} was not begun or has been finished before")
+                what = f"trial {min(missing)} was not begun, has been finished before, or was deleted meanwhile"
+                raise NoSuchTrialError(what, where=self.where)
             used = _devices_used(connection, {row.search_id for row in begun.values()})
             moved: dict[int, list[str]] = defaultdict(list)
             finished: dict[int, Counter[int]] = defaultdict(Counter)
@@ -110,7 +112,8 @@ class Attempts(Access):
             for (configuration, measurement), name in zip(taken, names, strict=True):
                 _retime(connection, search_id, configuration, measurement, name, instant)
 
-        self._written(step)
+        with placed(self.where, NoSuchTrialError):
+            self._written(step)
         return instant
 
 

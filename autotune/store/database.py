@@ -191,6 +191,8 @@ def _require_ours(connection: sqlite3.Connection, where: str) -> None:
     connection.isolation_level = None
     # What a file says that others wrote is no program to run.
     connection.execute("PRAGMA trusted_schema=OFF")
+    # What is read is sorted in memory, which holds it next anyway: a full TMPDIR is no fault of the database.
+    connection.execute("PRAGMA temp_store=MEMORY")
     try:
         is_our_file(connection.execute(SCHEMA), where)
     except UnicodeDecodeError:  # SQLite says what it cannot read, and Python cannot read that

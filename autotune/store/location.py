@@ -307,6 +307,12 @@ def database_error(where: str, error: BaseException | None) -> StoreError:
 
         if code in _UNLOCKED or not takes_locks(where):
             return StoreError("lies where SQLite can lock or share no file", where=where, hint=LOCAL)
+    if code is not None and code & 0xFF == sqlite3.SQLITE_CANTOPEN:
+        from autotune.store.mounts import spent
+
+        what, hint = spent(where)
+        if what:
+            return StoreError(what, where=where, hint=hint)
     for known, what, hint in _SQLITE_ERRORS:
         # The low byte is the kind; the rest says more of it.
         if code is not None and code & 0xFF == known:

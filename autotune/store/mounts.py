@@ -11,6 +11,7 @@ import os
 import re
 import sqlite3
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 from autotune.errors import StoreError
@@ -65,6 +66,30 @@ def takes_locks(path: str) -> bool:
     except OSError as error:
         return error.errno not in NO_LOCKS
     return True
+
+
+def spent(path: str) -> tuple[str, str]:
+    """Return what keeps the three files of a database from being opened, of which SQLite tells nothing, and its cure.
+
+    Empty where it is nothing that runs out.
+    """
+    with ExitStack() as opened:
+        try:
+            for _ in range(3):
+                opened.enter_context(tempfile.TemporaryFile(dir=Path(os.path.realpath(path)).parent))
+        except OSError as error:
+            if error.errno in _CURES:
+                return f"cannot be opened: {error.strerror}", _CURES[error.errno]
+    return "", ""
+
+
+_ROOM = "make room, then type it again: what was stored is kept"
+_CURES = {
+    errno.EMFILE: "allow more with ulimit -n",
+    errno.ENFILE: "close some, or raise fs.file-max",
+    errno.ENOSPC: _ROOM,
+    errno.EDQUOT: _ROOM,
+}
 
 
 def lacks_room(error: object) -> bool:
