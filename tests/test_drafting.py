@@ -535,6 +535,8 @@ kernel void f(const int n, global P *p) { int i = get_global_id(0); if (i < n) p
     assert 'Inner = ["float v[3]", "uint n", "uint id[8][3]"]' in lines
     unread, _ = drafted(source.replace("(DIM + 1)", "(NONE + 1)"))
     assert unread.gaps[0] == "line 21: its members: what uint id[2 * (NONE + 1)][3] stands for was not read"
+    long, _ = drafted(source.replace("(DIM + 1)", "+".join(["2"] * 5000)))
+    assert long.gaps[0].startswith("line 21: its members: what uint id[2 * 2+2+")
     assert sketch.gaps == ["line 22: its members: what other w stands for was not read"]
     sketch, lines = drafted(source.replace("#define other half\n", ""))
     assert 'P = ["Inner in", "double w"]' in lines

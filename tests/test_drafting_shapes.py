@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from autotune.study import draft
+from autotune.study import Sketch, draft, scanned
 from tests.drafts import BODIES, LANES, RIM, drafted, macros, shape_of, sketched
 
 
@@ -672,3 +672,21 @@ def test_a_window_around_a_share_reaches_beyond_the_widest() -> None:
     )
     assert 'shape = ["round_up(n, 16) + 4"]' in shape_of(lines, "x")
     assert 'shape = ["round_up(n, 16)"]' in shape_of(lines, "y")
+
+
+def test_a_place_that_is_read_only_with_a_default_is_a_guess() -> None:
+    source = (
+        macros(R=4, WX=32, WY=8)
+        + """
+    kernel void f(global float *y, global const float *x, const int w, const int depth)
+    {
+        const int rows = get_local_size(1), stride = w + 2 * R;
+        int from = 0, at = 0;
+        at += get_global_id(1) * stride + get_global_id(0);
+        for (int z = 0; z < depth; ++z) { from = at; at += 4 * stride; y[z] += x[from + rows * stride]; }
+    }
+    """
+    )
+    found = {"R": "4", "WX": "32", "WY": "8"}
+    lines = draft(Sketch("a", "a.cl", source, scanned(source), found), None, found).splitlines()
+    assert "others may lie farther" in shape_of(lines, "x")

@@ -28,8 +28,9 @@ from typer.testing import CliRunner, Result
 from autotune import lookup
 from autotune.cli import app
 from autotune.errors import AutotuneError, StoreError, UsageError
-from autotune.exchange import READERS, WRITERS, Recording, adopt, gather, is_foreign, read
+from autotune.exchange import READERS, WRITERS, Recording, adopt, choices_of, gather, is_foreign, read
 from autotune.exchange import optuna as writing_optuna
+from autotune.exchange.document import Document, Entry
 from autotune.model import Measurement, Outcome, ProblemKey, Trial
 from autotune.pool import Evaluator
 from autotune.store import Store
@@ -211,7 +212,7 @@ def test_what_a_cache_has_throughout_may_be_a_size_or_a_choice_of_the_study(fold
     cache = json.loads((DATA / "kernel-tuner.json").read_text())
     cache["tune_params_keys"] += ["N", "T"]
     for entry in cache["cache"].values():
-        entry |= {"N": 64, "T": "double"}
+        entry |= {"N": 64.0, "T": "double"}
     (folder / "sized.json").write_text(json.dumps(cache))
     told = typed("import", "sized.json", *HERE).stderr
     assert "size N=64, from the file\nchoices T=double\n" in told
@@ -220,6 +221,12 @@ def test_what_a_cache_has_throughout_may_be_a_size_or_a_choice_of_the_study(fold
     (folder / "other.json").write_text(json.dumps(cache).replace("double", "half"))
     said = typed("import", "other.json", *HERE).stderr
     assert said == "error: other.json: what it has throughout: T cannot be 'half'; say --choice\n"
+
+
+@pytest.mark.parametrize("told", [True, 1.0, 1, "1"])
+def test_what_a_file_calls_a_choice_is_the_study_s_value(told: Any) -> None:
+    document = Document([Entry({"RELU": told, "WG": 32}, Outcome.OK, 1)] * 2)
+    assert choices_of(document, [], {"RELU": [0, 1], "T": ["float", "a"]}) == {"RELU": 1, "T": "float"}
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from autotune.study import (
     Sketch,
     Study,
     asked_by_error,
+    brought,
     candidates,
     draft,
     inline,
@@ -404,6 +405,12 @@ def test_what_no_linker_finds_is_a_function_that_is_not_there(log: str) -> None:
 def test_an_extent_of_a_work_group_is_no_single_item() -> None:
     log = "use of undeclared identifier 'BLOCK_SIZE'\nuse of undeclared identifier 'BLOCKS'"
     assert unknown(log, "int f() { return BLOCK_SIZE + BLOCKS; }").names == {"BLOCK_SIZE": "16", "BLOCKS": "1"}
+
+
+@pytest.mark.parametrize(("many", "found"), [(15, ("LAST", "1")), (16, ("", ""))])
+def test_what_has_a_name_defined_is_looked_for_among_so_many(many: int, found: tuple[str, str]) -> None:
+    opened, ended = "".join(f"#ifdef A{each}\n" for each in range(many)), "#endif\n" * many
+    assert brought(f"{opened}#define X 1\n{ended}#ifdef LAST\n#define X 2\n#endif\nint a = X;", "X") == found
 
 
 def test_what_is_put_together_lacks_what_it_is_made_of() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from autotune.errors import DeviceError, SpaceError, StudyError, UsageError
 from autotune.study import GENERIC_DEVICE, Buffer, Local, Problem, Scalar
+from autotune.study.functions import names_declared
 from tests.studies import study, table
 
 
@@ -176,6 +177,36 @@ SUB_GROUPS = {
     "constraints": [{"require": "sub_group_size == 0 or WG % sub_group_size == 0", "reason": "whole sub-groups"}],
     "defines": {"LANES": "max(sub_group_size, 1)"},
 }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "local float tile[64];",
+        "float f(global const float *const tile, int i) { return tile[i]; }",
+        "typedef struct { float tile; } S;",
+        "int tile(int i) { return i; }",
+        "enum { other = 1, tile };",
+        "typedef float tile;",
+        "struct tile { int x; };",
+        "int tile; set(&tile);",
+        "for (int tile = 0; tile < 2; ++tile) {}",
+        "if (i < 0) goto tile;",
+    ],
+)
+def test_no_define_stands_in_the_place_of_a_name_that_a_reference_kernel_declares(text: str) -> None:
+    assert "tile" in names_declared(text)
+
+
+def test_what_a_reference_kernel_uses_it_does_not_declare() -> None:
+    source = """
+    #define M N
+    #pragma unroll N
+    static real f(const real v, int n) { switch (n) { case N: return N; default: return 2 * v; } }
+    kernel void r(global const real *x, global real *y) { real z; float a[N]; if (x[N] < M * N) y[N] = (real)z; }
+    enum { SIZE = N };
+    """
+    assert not names_declared(source) & {"N", "real", "M"}
 
 
 def test_sub_groups_are_required_and_counted() -> None:

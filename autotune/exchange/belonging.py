@@ -11,7 +11,7 @@ from autotune.exchange.clblast import PRECISIONS
 from autotune.exchange.document import Document
 from autotune.lookup import Meant, device_meant, stored_devices
 from autotune.model import Value
-from autotune.text import parse_choices, parse_size
+from autotune.text import is_value, parse_choices, parse_size
 
 HINT = "say --device: an index, a name that is stored, or a fingerprint such as nvidia-h200-132cu-140g"
 
@@ -55,13 +55,16 @@ def choices_of(document: Document, given: Sequence[str], offered: Mapping[str, S
 
     Raises UsageError for a value that is not offered.
     """
-    named = {item.partition("=")[0].strip() for text in given for item in text.split(",")}
-    told = [f"{name}={value}" for name, value in document.throughout.items() if name in offered.keys() - named]
     chosen = parse_choices(given, offered)
-    try:
-        return chosen | {name: parse_choices(told, offered)[name] for name in offered.keys() - named}
-    except UsageError as error:
-        raise UsageError(error.what, where="what it has throughout", hint="say --choice") from None
+    named = {item.partition("=")[0].strip() for text in given for item in text.split(",")}
+    for name, value in document.throughout.items():
+        if name in offered.keys() - named:
+            found = [one for one in offered[name] if value == one or is_value(str(value), one)]
+            if not found:
+                what = f"{name} cannot be {value!r:.80}"
+                raise UsageError(what, where="what it has throughout", hint="say --choice")
+            chosen[name] = found[0]
+    return chosen
 
 
 def size_of(document: Document, given: Sequence[str], sizes: Mapping[str, int]) -> tuple[dict[str, int], str]:

@@ -48,10 +48,10 @@ class Document:
 
     @property
     def throughout(self) -> dict[str, Any]:
-        """The parameters that have one value in all trials: a tool that knows no sizes has them there."""
+        """The parameters that have one value in all trials, 2.0 as 2: a tool that knows no sizes has them there."""
         first = self.entries[0].configuration if self.entries else {}
         return {
-            name: value
+            name: int(value) if isinstance(value, float) and value.is_integer() else value
             for name, value in first.items()
             if all(entry.configuration.get(name) == value for entry in self.entries)
         }

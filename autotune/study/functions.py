@@ -1,4 +1,4 @@
-"""The kernel functions of a text of OpenCL C, as far as it can be read without a compiler."""
+"""The kernel functions of a text of OpenCL C and its own names, as far as it can be read without a compiler."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ from autotune.study.includes import without_comments
 
 _DEFINE = re.compile(r"^[^\S\n]*#[^\S\n]*define[^\S\n]+(\w+)", re.MULTILINE)
 _KERNEL = re.compile(r"kernel\b[^;{}]{0,300}?\bvoid\s+(\w+)\s*\(")
+_DIRECTIVE = re.compile(r"^[^\S\n]*#[^\n]*", re.MULTILINE)
 _ASSIGNED = re.compile(r"\b(\w++)\s*+=(?!=)")
+_QUALIFIED = r"(?:const|volatile|restrict|static|inline|extern|(?:__)?(?:global|local|constant|private|kernel))\b"
+_NUMBER = r"(?:void|bool|size_t|unsigned|signed|half|float|double|u?(?:char|short|int|long))\d{0,2}\b"
+_DECLARED = re.compile(
+    rf"\b(?:{_NUMBER}(?=(?:[\s*]|{_QUALIFIED})++(\w++)\s*+[;,=(){{}}:[])"
+    rf"|(?!return\b|case\b|else\b|do\b|sizeof\b|{_QUALIFIED})[A-Za-z_]\w*+(?=\s++(\w++)\s*+[;,=(){{}}:[]))"
+)
+_ENUM = re.compile(r"\benum\b[^{};]{0,100}\{([^{}]*)\}")
 _ARGUMENT = re.compile(r"\b(\w++)\s*+[,)]")
 
 
@@ -18,9 +26,11 @@ def macros_of(source: str) -> set[str]:
     return set(_DEFINE.findall(without_comments(source)))
 
 
-def variables_of(source: str) -> set[str]:
-    """Return the names of a text's own: what it assigns to, and what its kernels' arguments may be called."""
-    return set(_ASSIGNED.findall(without_comments(source))).union(*(names for _, names in kernels_of(source)))
+def names_declared(source: str) -> set[str]:
+    """Return the names that a text gives to variables, members, functions and the like: a few more or less of them."""
+    text = _DIRECTIVE.sub("", without_comments(source))
+    found = set(_ASSIGNED.findall(text)).union(*_DECLARED.findall(text), *(names for _, names in kernels_of(source)))
+    return found.union(*(re.findall(r"(?:^|,)\s*(\w+)", listed) for listed in _ENUM.findall(text)))
 
 
 def kernels_of(source: str) -> Iterator[tuple[str, set[str]]]:

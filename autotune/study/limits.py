@@ -53,7 +53,7 @@ def limits_of(problem: Problem, number: str, launch: Launch, above: Sequence[Loo
     needed = [
         " * ".join(f"({extent.text})" for extent in buffer.allocate)
         + f" * {_element_bytes(problem, buffer)}"
-        + ("" if isinstance(buffer.constant, bool) else f" * (1 if {buffer.constant.text} else 0)")
+        + ("" if isinstance(buffer.constant, bool) else f" * (1 if ({buffer.constant.text}) else 0)")
         for buffer in constant
     ]
     if needed:

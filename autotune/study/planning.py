@@ -12,7 +12,7 @@ from autotune.identity import word_fault
 from autotune.model import Configuration
 from autotune.study.arguments import Argument, Buffer, Scalar, filled
 from autotune.study.arrays import names_of
-from autotune.study.functions import variables_of
+from autotune.study.functions import names_declared
 from autotune.study.includes import check_options
 from autotune.study.plan import Check, Launch, Loop, Plan, Tolerance
 from autotune.study.sequence import Unrolled, exchanged
@@ -54,7 +54,7 @@ def reference_plan_of(problem: Problem) -> Plan | None:
     if reference.source is None:
         return None
     names = {**problem.constants, **problem.default}
-    own = variables_of(reference.source)  # in whose place the -D would stand
+    own = names_declared(reference.source)  # in whose place the -D would stand
     fixed = {
         name: value
         for name, value in problem.study.defines.items()

@@ -232,16 +232,17 @@ def brought(source: str, name: str) -> tuple[str, str]:
     """Return the macro, with its value, that has a text define a name in one of its #ifs: `FLOAT` where the text has
     `#ifdef FLOAT`, `#define real float`; empty where no macro alone does.
     """
-    opened: list[_Branch] = []
+    opened, asked = list[_Branch](), dict[str, None]()
     for match in _DIRECTIVE.finditer(without_comments(source)):
         if match[1] == "define" and match[2].split("(")[0].split()[:1] == [name]:
-            asked = dict.fromkeys(macro for branch in opened for macro in branch.names if not OF_COMPILER.match(macro))
-            for macro in asked:
-                told = compared(source).get(macro)
-                for value in ("1", *map(str, sorted(told.numbers - {1})[:_MOST] if told else ())):
-                    if name not in _left(source, macro, value):
-                        return macro, value
+            asked |= dict.fromkeys(macro for branch in opened for macro in branch.names if not OF_COMPILER.match(macro))
         _step(opened, match[1], match[2].strip())
+    numbers = compared(source) if asked else {}
+    for macro in [*asked][:_MOST]:
+        told = numbers.get(macro)
+        for value in ("1", *map(str, sorted(told.numbers - {1})[:_MOST] if told else ())):
+            if name not in _left(source, macro, value):
+                return macro, value
     return "", ""
 
 

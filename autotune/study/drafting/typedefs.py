@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from autotune.devices import KernelArgument
-from autotune.study.drafting.scanning import opencl_name, scanned
+from autotune.study.drafting.scanning import DEFINE, opencl_name, scanned
 from autotune.study.drafting.syntax import NotRead, expression, folded, tokens_of
 from autotune.study.includes import without_comments
 from autotune.study.types import is_plain
@@ -63,17 +63,16 @@ def members_spelt_out(
     structs: Mapping[str, Sequence[str]], source: str, choices: Collection[str]
 ) -> dict[str, list[str]]:
     """Return the members of structs with OpenCL's types, or `choices`, and numbers in the place of names for these."""
-    text = without_comments(source)
-
-    def stated(name: re.Match[str]) -> str:
-        found = {*re.findall(rf"^[ \t]*#[ \t]*define[ \t]+{name[0]}[ \t]+(.*?)[ \t]*$", text, re.MULTILINE)}
-        return found.pop() if len(found) == 1 else name[0]
+    text, meanings = without_comments(source), dict[str, set[str]]()
+    for name, value in DEFINE.findall(text):
+        meanings.setdefault(name, set()).add(value.strip())
+    stated = {name: values.pop() for name, values in meanings.items() if len(values) == 1}
 
     def number(extent: re.Match[str]) -> str:
-        said = re.sub(r"[A-Za-z_]\w*", stated, extent[1])
+        said = re.sub(r"[A-Za-z_]\w*", lambda name: stated.get(name[0], name[0]), extent[1])
         try:
             value = None if re.search(r"[A-Za-z_]", said) else folded(expression(tokens_of(said)))
-        except NotRead:
+        except (NotRead, RecursionError):
             value = None
         return f"[{said if value is None else value}]"
 

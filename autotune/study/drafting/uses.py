@@ -122,7 +122,7 @@ class Uses:
         does. Empty where more depends on parameters.
         """
         of = self._of
-        shape = self._told(name, written=written, tuned=True)[0]
+        shape = next(iter(self._told(name, written=written, tuned=True)), [])
         strides = set[str]().union(*(shapes.strides(name) for shapes in of.tuned.values()))
         for width, default in of.parameters.items():
             if width not in strides:  # a window, which slides
