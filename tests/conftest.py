@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -17,6 +18,10 @@ from tests import postgres
 from tests.studies import study
 
 SLOWEST_FIRST = ("cluster", "browser", "device")
+
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    # Under `nohup` the programs that tests start would be deaf to it as well: what is ignored is inherited.
+    signal.signal(signal.SIGHUP, lambda *_: None)
 
 
 @pytest.hookimpl(wrapper=True)
