@@ -11,12 +11,12 @@ from autotune.bench.kernels import EMPTY, HOLDER, common_options
 from autotune.bench.launcher import noticing_loss
 from autotune.devices import Batch, Event, Session
 
-_LAUNCHES = 200
-"""Of a batch: as many as a driver takes ahead."""
+_LAUNCHES = 100
+"""Of a batch: half as many as a driver takes ahead."""
 
-_BATCHES = 7
+_BATCHES = 5
 
-_HOLD_NS = 1_500_000
+_HOLD_NS = 750_000
 """Longer than a quick host takes to enqueue them."""
 
 _TURNS = 1_000_000

@@ -265,6 +265,7 @@ def main(descriptor: int, parent: int) -> None:
     channel = socket.socket(fileno=descriptor)
     import gc
 
+    gc.disable()  # what is imported stays
     from autotune import devices
 
     woken, waker = socket.socketpair()
@@ -281,6 +282,7 @@ def main(descriptor: int, parent: int) -> None:
     devices.prepare_sensors()
 
     gc.freeze()  # no collection of a worker copies these pages
+    gc.enable()
     _serve(channel, woken, children)
 
 
