@@ -8,8 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from autotune import devices
 from autotune.devices import find_device
+from autotune.errors import SetupError
+from autotune.study import Problem, Study
 from tests.commands import one_error, own_place, run, searched, stored
+from tests.stored import DEVICE, ok, put_in
 
 pytestmark = pytest.mark.device
 
@@ -87,6 +91,43 @@ def test_compare_by_device_shows_the_devices_here() -> None:
     assert cells[0]["best"]["outcome"] == "ok"
     named = run("compare", "./saxpy.toml", "--by", "device", "-d", fingerprint, "--no-search").stdout
     assert fingerprint in named
+
+
+@pytest.fixture(name="h200")
+def _h200() -> None:
+    """Results of a device that is not here, at two sizes: the larger work-group is faster at the larger one."""
+    study = Study.load("./saxpy.toml")
+    for size, slower in ((100, 64), (1000, 32)):
+        problem = Problem(study, {"N": size}, device=DEVICE)
+        trials = [ok({"WPT": 1, "WG": group}, *[2000 if group == slower else 1000] * 5) for group in (32, 64)]
+        put_in(Path("own.db"), trials, key=problem.key)
+
+
+@pytest.mark.usefixtures("h200")
+def test_what_is_stored_of_a_device_elsewhere_is_compared_and_covered() -> None:
+    words = ("--sizes", "100,1000", "-d", "H200", "--no-search", "--json")
+    cells = json.loads(run("compare", "./saxpy.toml", "--by", "WG", *words).stdout)["cells"]
+    assert {cell["device"] for cell in cells} == {DEVICE.fingerprint}
+    times = {(cell["size"]["N"], cell["value"]): cell["best"] and cell["best"]["time_ns"] for cell in cells}
+    assert times == {(100, "32"): 1000, (100, "64"): 2000, (100, "8192"): None} | {
+        (1000, "32"): 2000, (1000, "64"): 1000, (1000, "8192"): None
+    }  # fmt: skip
+    assert len(json.loads(run("cover", "./saxpy.toml", "-k", "2", *words).stdout)["configurations"]) == 2
+    assert "H200" in one_error(run("compare", "./saxpy.toml", "--by", "WG", "-d", "H200", code=2))
+
+
+@pytest.mark.usefixtures("h200")
+def test_without_a_device_the_one_that_is_stored_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(*_: object) -> None:
+        raise SetupError("no OpenCL device was found")
+
+    for name in ("find_device", "list_devices"):
+        monkeypatch.setattr(devices, name, none)
+    monkeypatch.setattr("autotune.cli.options.find_device", none)
+    shown = run("compare", "./saxpy.toml", "--by", "device", "--size", "100", "--no-search").stdout
+    assert DEVICE.fingerprint in shown
+    result = run("compare", "./saxpy.toml", "--by", "WG", "--size", "100", "--no-search")
+    assert f"answered for {DEVICE.fingerprint}, the only one stored" in result.stderr
 
 
 def test_compare_a_product_with_host_baselines_and_end_to_end() -> None:

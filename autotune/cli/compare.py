@@ -14,7 +14,7 @@ from autotune.bench import EndToEnd
 from autotune.cli import interrupt, options, progress
 from autotune.cli.files import replacing, require_spare
 from autotune.cli.output import say, stderr, table, warn, write_json
-from autotune.errors import AutotuneError, WorkerError
+from autotune.errors import AutotuneError, SetupError, WorkerError
 from autotune.model import DeviceInfo
 from autotune.pool import Settings
 from autotune.reports import baselines, charts, compare, end_to_end, trial_json
@@ -42,7 +42,9 @@ def compare_values(
     chart: Annotated[
         Path | None, typer.Option(metavar="FILE.png|FILE.svg", help="Draw the comparison into this file.")
     ] = None,
-    no_search: Annotated[bool, typer.Option("--no-search", help="Measure nothing, show what is stored.")] = False,
+    no_search: Annotated[
+        bool, typer.Option("--no-search", help="Measure nothing, show what is stored, of any device.")
+    ] = False,
     with_baselines: Annotated[
         bool,
         typer.Option(
@@ -86,14 +88,14 @@ def compare_values(
         baselines.require_product(tuned)
     wanted = options.parse_sizes(sizes, tuned)
     choices = parse_choices(choice, tuned.choices)
-    chosen = _devices(device, by)
+    chosen = _read_of(device, by, database) if no_search else _devices(device, by)
     settings = options.settings_of(run_limit, allow_python)
     with (Store.to_read if no_search else Store.open)(database) as store:
         search = None if no_search else _searcher(database, settings, sampler, seed)
         cells = compare.compare(
             tuned, by, wanted, choices, chosen, store, trials=trials, search=search, fix=options.parse_fix(fix, tuned)
         )
-    extras, costs = _baselines(cells, chosen[0], measure=not no_search) if with_baselines else ([], [])
+    extras, costs = _baselines(cells, None if no_search else chosen[0]) if with_baselines else ([], [])
     if as_json:
         write_json({"cells": [_cell_json(cell) for cell in cells], "baselines": [asdict(extra) for extra in extras]})
     else:
@@ -122,6 +124,18 @@ def _devices(selector: str | None, by: str) -> list[DeviceInfo]:
     return list(found.values())
 
 
+def _read_of(selector: str | None, by: str, database: str | None) -> list[DeviceInfo]:
+    """The same where nothing is measured: stored devices may be named, and by device all of them are told of."""
+    if selector is not None:
+        return [options.device_to_read(part, database) for part in selector.split(",")]
+    if by != compare.BY_DEVICE:
+        return [options.device_to_read(None, database)]
+    try:
+        return _devices(None, by)
+    except SetupError:  # none is here
+        return []
+
+
 def _searcher(database: str | None, settings: Settings, sampler: str, seed: int | None) -> compare.Search:
     def search(problem: Problem, trials: int) -> None:
         fixed = [f"{name}={values[0]}" for name, values in problem.values.items() if len(values) == 1]
@@ -138,8 +152,8 @@ def _searcher(database: str | None, settings: Settings, sampler: str, seed: int 
     return search
 
 
-def _baselines(cells: Sequence[compare.Cell], device: DeviceInfo, *, measure: bool) -> tuple[list[charts.Extra], Costs]:
-    """Host baselines and, for the fastest configuration of each size, the device end to end."""
+def _baselines(cells: Sequence[compare.Cell], device: DeviceInfo | None) -> tuple[list[charts.Extra], Costs]:
+    """Host baselines and, for the fastest configuration of each size, the device end to end, if one is given."""
     extras: list[charts.Extra] = []
     costs: list[tuple[compare.Cell, EndToEnd]] = []
     for size in compare.sizes_of(cells):
@@ -149,9 +163,11 @@ def _baselines(cells: Sequence[compare.Cell], device: DeviceInfo, *, measure: bo
             continue
         say(f"baselines at {text.size(size)}")
         extras += [charts.Extra(label, size, ns) for label, ns in baselines.host_times(problem).items()]
+        if device is None:
+            continue
         passed = [cell for cell in here if cell.best is not None and cell.device == device.fingerprint]
         fastest = min(passed, key=lambda cell: cell.best.time_ns if cell.best else 0.0, default=None)
-        if fastest is None or fastest.problem is None or fastest.best is None or not measure:
+        if fastest is None or fastest.problem is None or fastest.best is None:
             continue
         try:
             cost = end_to_end(fastest.problem.plan(fastest.best.configuration), device)

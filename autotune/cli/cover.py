@@ -49,7 +49,7 @@ def cover(
     """
     tuned = options.load_study(study)
     wanted, choices = options.parse_sizes(sizes, tuned), parse_choices(choice, tuned.choices)
-    chosen = devices.find_device(device)
+    chosen = options.device_to_read(device, database) if no_search else devices.find_device(device)
     if not no_search:
         devices.require_usable(chosen)
     settings = options.settings_of(run_limit, allow_python)

@@ -11,8 +11,9 @@ import typer
 from autotune import text as words
 from autotune.bench import BUILD_S, FIRST_S, Limits
 from autotune.cli.output import say, warn
-from autotune.devices import selector_of
-from autotune.errors import UsageError
+from autotune.devices import find_device, selector_of
+from autotune.errors import DeviceError, SetupError, UsageError
+from autotune.lookup import device_meant, stored_device
 from autotune.model import DeviceInfo, Value
 from autotune.pool import Settings
 from autotune.samplers import SAMPLERS, entry_of
@@ -150,6 +151,23 @@ def parse_configuration(
             )
         configuration[name] = _value(study, name, values[0], option)
     return configuration
+
+
+def device_to_read(selector: str | None, database: str | None) -> DeviceInfo:
+    """Return the device of which what is stored is read: one here, else a stored one, as it was told of last.
+
+    Raises DeviceError, SetupError, StoreError.
+    """
+    try:
+        return find_device(selector)
+    except (DeviceError, SetupError):
+        meant = device_meant(selector, database)
+        info = meant.info or stored_device(meant.fingerprint, database)
+        if info is None:  # spelt as one, and nothing is known of it
+            raise
+    for note in meant.notes:
+        say(note)
+    return info
 
 
 def warn_of_idle(problem: Problem) -> None:

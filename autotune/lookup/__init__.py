@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from autotune import lazily
 from autotune.lookup import asking
-from autotune.lookup.answer import Best, Launched, Match, best, best_in, launched, stored_devices
+from autotune.lookup.answer import Best, Launched, Match, best, best_in, launched, stored_device, stored_devices
 from autotune.lookup.asking import DEFAULT_STUDY, Asked, Meant, best_of, device_meant
 from autotune.lookup.formats import FORMATS, flags, render
 from autotune.lookup.records import Records, open_records

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from autotune.errors import UsageError
+from autotune.errors import StoreError, UsageError
 from autotune.identity import Choices, ProblemKey, Size, Value, digest, misfit
 from autotune.lookup.records import Ranking, Records, Told, open_records
 from autotune.ranking import RETIMED, Event, may_be_as_fast, median_interval
@@ -159,6 +159,31 @@ def stored_devices(database: str | None) -> list[tuple[str, str]]:
     """Return fingerprint and name of every device in the database, oldest first, each pair once."""
     with open_records(locate(database)) as records:
         return list(dict.fromkeys((fingerprint, name) for fingerprint, name, _ in records.devices()))
+
+
+def stored_device(fingerprint: str, database: str | None) -> DeviceInfo | None:
+    """Return a device of the database as it was told of last; None where it is not stored. Raises StoreError."""
+    location = locate(database)
+    with open_records(location) as records:
+        return device_in(records, fingerprint, str(location))
+
+
+def device_in(records: Records, fingerprint: str, where: str) -> DeviceInfo | None:
+    """Do as `stored_device` in open records, those of the database that errors call so."""
+    from autotune.store import device_of
+
+    facts = facts_in(records, fingerprint)
+    try:
+        return device_of(facts) if facts else None
+    except StoreError as error:
+        error.hint = "-d INDEX asks the device itself"
+        raise error.at(f"{where}: {fingerprint}") from None
+
+
+def facts_in(records: Records, fingerprint: str) -> dict[str, Any]:
+    """Return what was last said of a stored device; nothing where it is not stored."""
+    facts = [facts for stored, _, facts in records.devices() if stored == fingerprint]
+    return table(facts[-1]) if facts else {}
 
 
 def _exact(asked: Question, whole: bool) -> Best | None:

@@ -11,9 +11,20 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from autotune.errors import SpaceError, StoreError, StudyError
+from autotune.errors import SpaceError, StudyError
 from autotune.identity import ProblemKey, Size, Value, in_order, misfit
-from autotune.lookup.answer import Best, Launched, Match, Question, built, found, left_out, table
+from autotune.lookup.answer import (
+    Best,
+    Launched,
+    Match,
+    Question,
+    built,
+    device_in,
+    facts_in,
+    found,
+    left_out,
+    table,
+)
 from autotune.lookup.architecture import architecture, compute_units, kind, vendor
 from autotune.lookup.losses import MOST_SIZES, by_loss, known_sizes, nearness
 from autotune.lookup.records import Told
@@ -222,12 +233,7 @@ class _Nearest:
         device = self.asked.device
         if device is not None and fingerprint == device.fingerprint:
             return device.compute_capability
-        return str(self._stored(fingerprint).get("compute_capability", ""))
-
-    def _stored(self, fingerprint: str) -> dict[str, Any]:
-        """Return what was last said of a stored device; nothing where it is not stored."""
-        facts = [facts for stored, _, facts in self.asked.records.devices() if stored == fingerprint]
-        return table(facts[-1]) if facts else {}
+        return str(facts_in(self.asked.records, fingerprint).get("compute_capability", ""))
 
     def _is_valid(self, configuration: Mapping[str, Value]) -> bool:
         try:
@@ -239,16 +245,9 @@ class _Nearest:
     @cached_property
     def problem(self) -> Problem:
         """The study at this size on this device: as it is here, else as last stored, else a typical one."""
-        from autotune.store import device_of
         from autotune.study import Problem
 
-        device = self.asked.device
-        if device is None and (facts := self._stored(self.key.device)):
-            try:
-                device = device_of(facts)
-            except StoreError as error:
-                error.hint = "-d INDEX asks the device itself"
-                raise error.at(f"{self.asked.database}: {self.key.device}") from None
+        device = self.asked.device or device_in(self.asked.records, self.key.device, self.asked.database)
         return Problem(self.asked.text.study, self.key.size, self.key.choices, device)
 
 
