@@ -76,6 +76,49 @@ def test_others_do_what_one_that_is_lost_would_have_done_until_none_is_left() ->
     assert [crew.lose(), crew.lose()] == [False, True]
 
 
+def test_none_begins_while_a_trial_runs_and_the_next_trial_waits_for_those_that_are_due() -> None:
+    crew, keepers = made(4, 1)
+    with crew.undisturbed():
+        crew.complete()
+        assert begun(keepers) == 1
+    assert begun(keepers) == 4
+    keepers[-1].started.clear()
+    entered = threading.Event()
+
+    def trial() -> None:
+        with crew.undisturbed():
+            entered.set()
+
+    thread = threading.Thread(target=trial)
+    thread.start()
+    assert not entered.is_set()
+    keepers[-1].started.set()
+    thread.join()
+    assert entered.is_set()
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_trial_of_another_device_does_not_keep_those_that_are_due_from_beginning(closed: bool) -> None:
+    crew, keepers = made(3, 1)
+    entered = threading.Event()
+
+    def trial() -> None:
+        with crew.undisturbed():
+            entered.set()
+
+    with crew.undisturbed():
+        crew.complete()
+        thread = threading.Thread(target=trial)  # begins no trial before they have begun
+        thread.start()
+        assert not entered.is_set()
+        if closed:
+            crew.close()
+            thread.join()
+    thread.join()
+    assert entered.is_set()
+    assert begun(keepers) == (1 if closed else 3)
+
+
 def test_none_begins_once_they_are_closed() -> None:
     crew, keepers = made(3, 1)
     crew.close()

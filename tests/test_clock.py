@@ -194,6 +194,34 @@ def test_the_batch_that_tells_how_long_one_must_be_is_a_sample_where_it_is_one(
     assert found.known == [1000 * found.runs] * samples
 
 
+def disturbed(monkeypatch: pytest.MonkeyPatch, batches: int) -> None:
+    """Have so many batches take ten times as long as the runs of 1 us do that follow."""
+    left = iter([10_000] * batches)
+    monkeypatch.setattr(QueueClock, "_batch", lambda self, built: next(left, 1000) * self.runs)
+    monkeypatch.setattr(clock, "MOST_COMMANDS", 100_000)
+
+
+def test_batches_that_something_disturbed_do_not_tell_how_long_one_must_be(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = bench_of(session, out=5)
+    built = bench.build(spin(3000))
+    disturbed(monkeypatch, 3)
+    monkeypatch.setattr(clock, "_DISTURBED_NS", 0)
+    bench.clocks.rest()
+    assert bench.clocks.choose(built, 1000).runs == clock.BATCH_NS // 1000
+
+
+def test_a_plan_whose_batches_turn_out_to_be_short_is_timed_anew(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clock, "WAKE_NS", 0)
+    disturbed(monkeypatch, 3)
+    report = bench_of(session, out=5).run(spin(3000), None)
+    assert report.environment["runs_per_sample"] == clock.BATCH_NS // 1000
+    assert set(report.measurement.samples_ns) == {1000}
+
+
 def test_a_batch_is_over_at_its_end_and_nothing_is_left_of_one_that_failed(session: Session) -> None:
     memory, found = session.allocate(7), np.zeros(7, np.uint8)
     with session.batch() as batch:

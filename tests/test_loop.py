@@ -17,6 +17,7 @@ from autotune.cli.result import print_result
 from autotune.errors import AutotuneError, SetupError, SpaceError, StudyError, WorkerError
 from autotune.model import Configuration, Measurement, Outcome, Trial
 from autotune.pool import Settings
+from autotune.samplers.bayes import BayesSampler
 from autotune.store import Store
 from autotune.study import GENERIC_DEVICE, Problem
 from autotune.text import time
@@ -170,6 +171,25 @@ def test_the_budget_in_trials_is_kept_with_several_in_flight(
 ) -> None:
     result = run(problem, store, ReplayEvaluator(recorded(problem), capacity=4), budget=Budget(trials=trials))
     assert (result.trials, result.reason) == (trials, reason)
+
+
+def test_what_a_model_takes_is_loaded_once_builds_have_work(
+    problem: Problem, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[object] = []
+
+    class Noting(ReplayEvaluator):
+        def submit(self, configuration: Configuration) -> None:
+            done.append("submitted")
+            super().submit(configuration)
+
+        def collect(self, timeout_s: float | None = None) -> Trial:
+            done.append("collected")
+            return super().collect(timeout_s)
+
+    monkeypatch.setattr(BayesSampler, "prepare", lambda self, trials: done.append(trials))
+    run(problem, store, Noting(recorded(problem)), sampler="bayes", budget=Budget(trials=2))
+    assert done == ["submitted", 2, "collected", "submitted", "collected"]
 
 
 def test_it_stops_when_stale(problem: Problem, store: Store) -> None:

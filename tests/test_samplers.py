@@ -88,6 +88,12 @@ def test_same_seed_and_results_propose_the_same(sampler: str, small: Space) -> N
     assert keys(first) == keys(second)
 
 
+def test_what_is_prepared_proposes_the_same(sampler: str, small: Space) -> None:
+    prepared, other = (Proposer(small, sampler, seed=5) for _ in range(2))
+    prepared.prepare(len(small))
+    assert keys(search(prepared, 12)) == keys(search(other, 12))
+
+
 def test_other_seeds_propose_others(sampler: str, small: Space) -> None:
     runs = {tuple(keys(search(Proposer(small, sampler, seed=seed), 12))) for seed in range(3)}
     assert len(runs) == (1 if sampler == "grid" else 3)

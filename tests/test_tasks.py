@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 
 import pytest
 from hypothesis import given
@@ -57,6 +58,12 @@ def test_before_the_first_trial_has_ended_nothing_is_known_of_waiting() -> None:
     assert not ahead.has_run
     ahead.ran(1.0)
     assert ahead.has_run
+
+
+def test_a_wait_that_began_before_a_task_was_submitted_was_not_all_for_it() -> None:
+    late = Task({}, submitted=time.monotonic() - 2.0)
+    assert 2.0 <= late.waited_for(1e6) < 1e6
+    assert late.waited_for(1.0) == 1.0
 
 
 def test_what_waits_for_a_builder_is_counted() -> None:

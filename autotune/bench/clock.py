@@ -49,6 +49,11 @@ _LONGEST_HOLD_NS = 20_000_000
 WAKE_NS = 10_000_000
 """Device time after which a device that was idle runs at its full clock."""
 
+_DISTURBED, _DISTURBED_NS = 2.0, 10_000
+"""A batch met something else where a run of it took more than so many times what the first did by its events, and so
+much a command: events put gaps between launches, and the first may have met a sleeping device. What else runs on a
+device, another program's new context say, takes milliseconds of it."""
+
 _NEAR = 0.8
 """A batch is a sample already where it is as long as asked for, or shorter or longer by no more than this."""
 
@@ -60,8 +65,8 @@ class Clock(Protocol):
     """Times one plan. `runs` make up a sample, and are a `share` of the time that it takes.
 
     `poisons`: the last run of each call wrote on poisoned outputs. `ramps`: a sample may have met a device that was
-    still waking. `known` are samples taken before any was asked for, `first_ns` is the time of the first run by its
-    events.
+    still waking. `fits`: its samples are about as long as they should be. `known` are samples taken before any was
+    asked for, `first_ns` is the time of the first run by its events.
     """
 
     runs: int
@@ -72,6 +77,9 @@ class Clock(Protocol):
 
     @property
     def share(self) -> float: ...
+
+    @property
+    def fits(self) -> bool: ...
 
     def sample(self, built: Built, count: int) -> list[int]:
         """Return so many samples: the nanoseconds that `runs` runs took. Raises Fault."""
@@ -89,6 +97,7 @@ class EventClock:
     runs = 1
     share = 1.0
     ramps = True
+    fits = True
 
     def __init__(self, session: Session, launcher: Launcher, run_ns: int) -> None:
         self.known = [run_ns]
@@ -152,7 +161,7 @@ class QueueClock:
     def _learn(self, built: Built, most: int, wake_ns: int) -> None:
         """Time up to so many batches, until they are long enough, and for `wake_ns` at least."""
         spent_ns, tries = 0.0, 0
-        while spent_ns < wake_ns or (tries < most and (not tries or self.runs < self._fitting() // 2)):
+        while spent_ns < wake_ns or (tries < most and (not tries or not self.fits or self._was_disturbed())):
             self._fit()
             self.known = [self._batch(built)]
             self.run_ns = self.known[0] / self.runs
@@ -162,9 +171,22 @@ class QueueClock:
             self.known = []
             self._fit()
 
+    def _was_disturbed(self) -> bool:
+        return self.run_ns > _DISTURBED * self.first_ns + _DISTURBED_NS * self._commands
+
     def sample(self, built: Built, count: int) -> list[int]:
         """Return the net times of so many batches."""
-        return [self._batch(built) for _ in range(count)]
+        times = [self._batch(built) for _ in range(count)]
+        self.run_ns = median(times) / self.runs
+        return times
+
+    @property
+    def fits(self) -> bool:
+        """Say whether batches are at least half as long as they should be, by what runs last took.
+
+        Short ones are noisy, and seem too short where the host looks late at the end of a long hold.
+        """
+        return self.runs >= self._fitting() // 2
 
     def facts(self) -> Mapping[str, str | int | float]:
         """Say which clock this was, its runs per sample, the host's time for each command and the device's for a launch

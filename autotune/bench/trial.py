@@ -106,6 +106,9 @@ class Bench:
             watch.lap("verify")
             clock = self.clocks.choose(built, first_ns)
             timed, last = self._timed(built, clock, best_ns, clock.known)
+            if not clock.fits:  # what disturbed its first batches had runs seem long
+                clock = self.clocks.choose(built, first_ns)
+                timed, last = self._timed(built, clock, best_ns, clock.known)
             if self.anchor.has_moved():  # so it may have while this was timed
                 timed, last = self._timed(self.build(plan), clock, best_ns, [])
             environment |= {**clock.facts(), **timed.facts, **self._note(plan, clock, timed)}

@@ -35,14 +35,19 @@ def count_first(trials: int | None, devices: int) -> int:
 
 
 class Builders:
-    """The keepers of these processes. `first` of them begin with `start`."""
+    """The keepers of these processes. `first` of them begin with `start`.
+
+    A context in the making disturbs what runs: none begins while a trial does, and none of those runs meanwhile.
+    """
 
     def __init__(self, keepers: Sequence[Keeper], first: int) -> None:
         self.begun = list(keepers[:first])
         self._others = list(keepers[first:])
+        self._due: list[Keeper] = []  # as soon as no trial runs
+        self._trials = 0  # that run
         self._sound = len(keepers)
         self._waited_s = 0.0
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
 
     def start(self) -> None:
         """Start those that begin."""
@@ -64,7 +69,7 @@ class Builders:
 
     def waited(self, seconds: float) -> None:
         """Note that a device has waited for a build, all of them being busy."""
-        with self._lock:
+        with self._changed:
             self._waited_s += seconds
             worth_it = self._waited_s > COST_S
         if worth_it:
@@ -72,28 +77,58 @@ class Builders:
 
     def complete(self) -> None:
         """Start those that have not begun."""
-        with self._lock:
-            others, self._others = self._others, []
-            self.begun += others
-            for keeper in others:
-                keeper.start()
+        with self._changed:
+            self._due += self._others
+            self._others = []
+            if not self._trials:
+                self._begin_due()
+
+    def _begin_due(self) -> None:
+        due, self._due = self._due, []
+        self.begun += due
+        for keeper in due:
+            keeper.start()
 
     def lose(self) -> bool:
         """Note that one of them cannot go on, and say whether it was the last; what it would have done others do."""
-        with self._lock:
+        with self._changed:
             self._sound -= 1
             lost = self._sound == 0
         self.complete()
         return lost
 
     def wait_ready(self) -> None:
-        """Wait for those that begin to be ready: a context in the making disturbs what runs."""
+        """Wait for those that have begun to be ready."""
         for keeper in list(self.begun):
             keeper.started.wait()
 
+    @contextmanager
+    def undisturbed(self) -> Iterator[None]:
+        """Run a trial within, while none begins; those that are due begin first, and are waited for."""
+        self._await_turn()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._trials -= 1
+                if not self._trials:
+                    self._begin_due()
+                self._changed.notify_all()
+
+    def _await_turn(self) -> None:
+        while True:
+            self.wait_ready()
+            with self._changed:
+                if self._due:  # trials of other devices run, and end
+                    self._changed.wait()
+                elif all(keeper.started.is_set() for keeper in self.begun):
+                    self._trials += 1
+                    return
+
     def close(self) -> None:
         """End their processes; no more begin."""
-        with self._lock:
-            self._others = []
+        with self._changed:
+            self._others, self._due = [], []
+            self._changed.notify_all()
         for keeper in self.begun:
             keeper.close()

@@ -12,7 +12,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from itertools import cycle, islice
 from queue import Empty, SimpleQueue
 
@@ -279,12 +279,11 @@ class DeviceEvaluator(Evaluator):
 
     def _run(self, keeper: Keeper, task: Task, device: DeviceInfo) -> None:
         if self._ahead.has_run and self._waiting.unbuilt() + 1 >= len(self._builders.begun):
-            self._builders.waited(keeper.waited_s)
-        if not task.opens:
-            self._builders.wait_ready()
-        best_ns = self.best_ns
-        known = self._way.verdict(task, best_ns)
-        report = known or self._attempt(keeper, task, best_ns)
+            self._builders.waited(task.waited_for(keeper.waited_s))
+        with nullcontext() if task.opens else self._builders.undisturbed():
+            best_ns = self.best_ns
+            known = self._way.verdict(task, best_ns)
+            report = known or self._attempt(keeper, task, best_ns)
         if not self._at_work.stop(keeper, task):
             return
         if known is None and self._way.made(task, report):

@@ -37,18 +37,23 @@ UNKNOWN = 2.0
 class Task:
     """One configuration on its way through the pool; hashed by identity.
 
-    `built` is what its builder reported, `lost_s` the seconds of runs that made way for others, `made` what the store
-    keeps of the plan. `opens`: it is the first of all, which the device's worker builds where that shares cores with
-    the builders: handed over, a build is done twice in part.
+    `submitted` is an instant of the monotonic clock. `built` is what its builder reported, `lost_s` the seconds of runs
+    that made way for others, `made` what the store keeps of the plan. `opens`: it is the first of all, which the
+    device's worker builds where that shares cores with the builders: handed over, a build is done twice in part.
     """
 
     configuration: Configuration
     opens: bool = False
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
+    submitted: float = field(default_factory=time.monotonic)
     built: Report | None = None
     lost_s: float = 0.0
     made: Mapping[str, Any] | None = None
     _plan: Plan | None = None
+
+    def waited_for(self, waited_s: float) -> float:
+        """Return how much of a wait that has ended now was for this: it may have been submitted late."""
+        return min(waited_s, time.monotonic() - self.submitted)
 
     def plan(self, problem: Problem) -> Plan | Report:
         """Return the plan, which the first to ask makes; a report where there is none."""

@@ -186,6 +186,9 @@ class RowSampler(BaseSampler):
     def choose(self, study: Study, trial: FrozenTrial) -> int:
         """Pick an untried row."""
 
+    def prepare(self, trials: float) -> None:
+        """Load what so many proposals will take."""
+
     def expected_gain(self, trials: int) -> float | None:
         """Share of the best time that the next `trials` are expected to save; None: cannot be said."""
         return None

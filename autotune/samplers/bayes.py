@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -66,9 +67,14 @@ class BayesSampler(RowSampler):
                 found = self._from_model(model, self.random(trial))
         return self._farthest(trial) if found is None else found
 
+    def prepare(self, trials: float) -> None:
+        """Load SciPy. A short search ends before the model is asked."""
+        if trials > START:
+            import_module("autotune.samplers.surrogate")
+
     @cached_property
     def _cold(self) -> Surrogate:
-        """The model that knows of nothing but the trials here. A short search ends before SciPy is needed."""
+        """The model that knows of nothing but the trials here."""
         from autotune.samplers.surrogate import Surrogate, View
 
         return Surrogate(self.space, View(self._features), self.seed)

@@ -56,6 +56,10 @@ class Proposer:
         self._in_flight[identity(configuration)] = trial
         return configuration
 
+    def prepare(self, trials: float) -> None:
+        """Load now what so many trials will take: while the first are built nobody waits for it."""
+        self._sampler.prepare(trials)
+
     def tell(self, trial: Trial) -> None:
         """What came of a proposal, whether it was asked for here or elsewhere."""
         asked = self._in_flight.pop(identity(trial.configuration), None)

@@ -188,6 +188,8 @@ class Search:
                 self._begin(proposed)
             if not self._ledger.in_flight:
                 return ending or "space exhausted"
+            if not self._ledger.done:
+                proposer.prepare(self._most)
             try:
                 trials = [self._collect(self._patience_s()) if ending else self._collect(self._left_s(), filling=True)]
             except TimeoutError:
