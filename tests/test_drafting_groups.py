@@ -7,6 +7,7 @@ import re
 import pytest
 
 from autotune.study import Sketch, draft, scanned
+from autotune.study.drafting.divisors import zero_for_some
 from autotune.study.drafting.terms import Sum, undivided
 from tests.drafts import RIM, TILED, drafted, macros, shape_of
 
@@ -377,3 +378,42 @@ def test_a_size_that_nothing_bounds_begins_with_whole_groups(group: int, first: 
         + "t[l] = x[get_global_id(0)]; x[get_global_id(0)] = t[l] + 1; }"
     )
     assert any(line.startswith(f"N = {first}  # guess") for line in lines)
+
+
+SPREAD = (
+    macros(WG=64, LANES=8)
+    + """
+kernel void spmv(int rows, int width, global const float *vals, global float *y)
+{
+    local float part[WG];
+    int me = get_local_id(0), row = get_group_id(0) * (WG / LANES) + me / LANES;
+    float sum = 0;
+    if (row < rows)
+        for (int k = me % LANES; k < width; k += LANES) sum += vals[row * width + k];
+    part[me] = sum;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (me % LANES == 0 && row < rows) y[row] = part[me];
+}
+"""
+)
+
+
+def test_what_a_launch_divides_by_is_kept_from_zero() -> None:
+    _, lines = drafted(SPREAD)
+    assert 'global = ["ceil_div(rows, WG // LANES) * WG"]' in lines
+    assert 'require = "WG // LANES > 0"  # guess: what is below divides by it' in lines
+    _, lines = drafted(SPREAD.replace("WG=64", "WG=512").replace("#define WG 64", "#define WG 4096"))
+    assert "[[constraints]]" not in lines
+
+
+@pytest.mark.parametrize(
+    ("texts", "found"),
+    [
+        (["ceil_div(n, A // B) * A", "round_up(n, A % B)"], ["A // B", "A % B"]),
+        (["n // (A - B) + n % (A - B)"], ["A - B"]),
+        (["n // A", "n // (A + B)", "n / B", "TODO", "n // m", "1 +"], []),
+        (["n // (A // (B - 1))"], ["B - 1"]),
+    ],
+)
+def test_divisors_are_those_that_are_zero_for_some_values(texts: list[str], found: list[str]) -> None:
+    assert zero_for_some(texts, {"A": [1, 2, 4], "B": [1, 2]}) == found

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from autotune.devices import KernelArgument
 from autotune.study.drafting.branches import AROUND, undefined
+from autotune.study.drafting.divisors import zero_for_some
 from autotune.study.drafting.fixed import own_sizes, own_to_tune
 from autotune.study.drafting.naming import nameable, told_apart
 from autotune.study.drafting.proposal import Proposal
@@ -67,6 +68,7 @@ class _Writer:
             self._add("", "[[options]]", f'flag = "-D{name}={value}"')
         self._size_tables()
         self._parameter_tables()
+        self._constraint_tables()
         self._argument_table()
         for entry in of.launched:
             self._launch(entry)
@@ -162,6 +164,17 @@ class _Writer:
         if unset := [name for name in undefined(self._sketch.source) if name not in of.given]:
             what = f"an #if asks for {_some(unset)}, which nothing defines, so 0"
             self._hint(f"{what}: autotune new ... -D {unset[0]}=0 makes it tunable")
+
+    def _constraint_tables(self) -> None:
+        of = self._of
+        numbers = {name: of.values(name, default)[0] for name, default in of.parameters.items() if name not in of.words}
+        texts = [extent or "" for each in self._items.values() for extent in each]
+        texts += [extent for each in of.locals.values() for extent in each]
+        texts += [str(extent) for each in self._shapes.values() for extent in each]
+        for divisor in zero_for_some(texts, numbers):
+            self._add("", "[[constraints]]")
+            self._guess(f'require = "{divisor} > 0"', "what is below divides by it")
+            self._add(f'reason = "{divisor} is divided by"')
 
     def _hint(self, what: str) -> None:
         """Add a line of its own about what is not there."""
