@@ -321,6 +321,13 @@ def test_help_has_an_example(name: str) -> None:
     assert re.search(rf"Examples?:\n  +autotune {name}", shown) or f"| autotune {name}" in shown
 
 
+def test_the_list_of_commands_cuts_no_sentence_short() -> None:
+    for group in ((), ("token",)):
+        shown = run(*group, "--help").stdout.partition("Commands:")[2]
+        assert " " in shown.strip()
+        assert "..." not in shown
+
+
 def test_help_tells_of_several_devices_where_several_are_taken() -> None:
     helped = {name: " ".join(run(name, "--help").stdout.split()) for name in commands() if name != "token"}
     assert {name for name, shown in helped.items() if "several: 0,1 or all" in shown} == {"search", "worker"}

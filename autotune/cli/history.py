@@ -31,7 +31,9 @@ def history(
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List stored trials, newest first: configuration, outcome with its reason, median, spread, when, device, driver.
+    """List stored trials, newest first.
+
+    Told are configuration, outcome with its reason, median, spread, when, device and driver.
 
     \b
     Examples:
