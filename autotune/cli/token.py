@@ -82,4 +82,5 @@ def revoke(
 
 def _row(one: Token) -> tuple[str, ...]:
     state = "revoked" if one.revoked else "good" if one.valid else "expired"
-    return one.name, one.role, one.created[:10], (one.expires or "")[:16].replace("T", " "), state
+    expires = f"{one.expires[:16].replace('T', ' ')} UTC" if one.expires else ""
+    return one.name, one.role, one.created[:10], expires, state
