@@ -46,6 +46,9 @@ _GARBAGE = 50_000
 _ENDINGS = (signal.SIGTERM, signal.SIGHUP)
 """What asks a command to end beside Ctrl-C: `timeout`, a service manager, a closed terminal."""
 
+_interrupted = threading.Event()
+"""One of these has come. A library may have made another error of it: pydantic does, while it builds its models."""
+
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
@@ -53,6 +56,8 @@ def main() -> None:
     for number in _ENDINGS:
         if signal.getsignal(number) is signal.SIG_DFL:  # `nohup` has one ignored
             signal.signal(number, _interrupt)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _interrupt)
     code: int | str | None = 0
     try:
         try:
@@ -72,16 +77,21 @@ def main() -> None:
         code = code or error.exit_code
     except KeyboardInterrupt:  # while a module is imported: the command line itself catches what comes later
         code = 130
+    except Exception:
+        if not _interrupted.is_set():
+            raise
+        code = 130
     # All is said and stored. Python, on its way out, would let an interrupt kill it as if it were not.
     for number in (signal.SIGINT, *_ENDINGS):
         signal.signal(number, signal.SIG_IGN)
     sys.exit(code)
 
 
-def _interrupt(*_: object) -> None:
-    """End a command as Ctrl-C does: what it was writing goes. A second of these may come by itself, from a shell."""
-    for number in _ENDINGS:
-        signal.signal(number, signal.SIG_IGN)
+def _interrupt(number: int, _: object) -> None:
+    """End a command: what it was writing goes. A second may come by itself, from a shell, but of Ctrl-C."""
+    _interrupted.set()
+    for other in _ENDINGS if number in _ENDINGS else ():
+        signal.signal(other, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 

@@ -138,7 +138,7 @@ def test_a_reference_that_takes_too_long_says_what_to_give_it() -> None:
 
 def test_the_log_is_of_a_level(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AUTOTUNE_LOG", "all")
-    assert one_error(run("devices", code=2)) == "error: AUTOTUNE_LOG: 'ALL' is no level; set it to debug"
+    assert one_error(run("devices", code=2)) == "error: AUTOTUNE_LOG: 'all' is no level; set it to debug"
 
 
 def test_what_search_and_workers_say_can_be_read_and_their_files_kept(tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_history_lists_trials_with_reasons_and_spread() -> None:
     run("search", "./saxpy.toml", "--trials", "1", code=1)
     shown = run("history", "./saxpy.toml").stdout
     assert re.search(r" ok +\S+ [µmn]?s +± [\d.]+ %", shown)
-    assert len(re.findall("^20", shown, re.MULTILINE)) == 3
+    assert len(re.findall(r"^20\S+ [\d:]{8} UTC  saxpy ", shown, re.MULTILINE)) == 3
     assert "wrong_result" in shown
     rows = json.loads(run("history", "--json", "--failed").stdout)
     assert [row["outcome"] for row in rows] == ["wrong_result"]
@@ -238,6 +238,11 @@ def test_history_has_sizes_as_the_study_orders_them_and_no_spread_of_a_single_ti
     change("[sizes]", "[sizes]\nZ = 1")
     put_in(tmp_path / "b.db", [ok({"WPT": 1}, 5)], key=KEY._replace(study="mine", size={"Z": 1, "N": 2}))
     assert "Z=1 N=2" in run("history", "./saxpy.toml", "--db", str(tmp_path / "b.db")).stdout
+
+
+def test_when_a_token_expires_is_told_with_its_zone() -> None:
+    run("token", "add", "ann", "--expires", "1d")
+    assert re.search(r"^ann +read .* \d\d:\d\d UTC +good$", run("token", "list").stdout, re.MULTILINE)
 
 
 def test_history_of_nothing_says_so() -> None:
@@ -319,6 +324,13 @@ def test_the_version_is_printed() -> None:
 def test_help_has_an_example(name: str) -> None:
     shown = run(name, "--help").stdout
     assert re.search(rf"Examples?:\n  +autotune {name}", shown) or f"| autotune {name}" in shown
+
+
+def test_the_list_of_commands_cuts_no_sentence_short() -> None:
+    for group in ((), ("token",)):
+        shown = run(*group, "--help").stdout.partition("Commands:")[2]
+        assert " " in shown.strip()
+        assert "..." not in shown
 
 
 def test_help_tells_of_several_devices_where_several_are_taken() -> None:

@@ -111,6 +111,7 @@ BAD_WORDS = {
     "check nosuch": "no study named",
     "check ./saxpy.toml --set WG=1": "it can be",
     "check ./saxpy.toml --no-run --size X=1": "no size named",
+    "check ./saxpy.toml --no-run --save-build b": "--no-run and --save-build exclude each other",
     "history nosuch": "no study named",
     "compare ./saxpy.toml --by WGG": "did you mean 'WG'",
     "compare ./saxpy.toml --by WG --sizes big": "no list of sizes named 'big'",

@@ -12,6 +12,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 import pytest
+import typer
 
 import autotune
 from autotune.cli import app
@@ -53,6 +54,17 @@ def sections() -> dict[str, str]:
     """The text below each heading of the third level."""
     parts = re.split(r"^###? (.*)$", KEYS, flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def pages(*endings: str) -> list[Path]:
+    """The files of pages and examples whose names end so."""
+    found = [*ROOT.glob("*"), *(ROOT / "docs").rglob("*"), *(ROOT / "examples").rglob("*")]
+    return [path.resolve() for path in found if path.is_file() and path.name.endswith(endings)]
+
+
+def anchor(heading: str) -> str:
+    """A heading's name in links, as GitHub makes it."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
 def test_every_key_of_a_study_is_on_the_page() -> None:
@@ -97,17 +109,46 @@ def test_the_shell_of_the_readme_ends_where_a_look_up_fails() -> None:
         assert (done.stdout, done.returncode) == (said, status)
 
 
-def test_the_readme_names_every_command_and_picture() -> None:
+def test_the_readme_names_every_command() -> None:
     commands = {command.name or "" for command in app.registered_commands}
     commands |= {group.name or "" for group in app.registered_groups}
     assert commands == set(re.findall(r"`autotune ([a-z-]+)", README))
-    assert all((ROOT / link).exists() for link in re.findall(r"\]\(([^)]+)\)", README) if "://" not in link)
+
+
+def test_every_link_leads_to_a_file_and_a_heading() -> None:
+    texts = {
+        page: re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE) for page in pages(".md")
+    }
+    anchors = {
+        page: {anchor(line) for line in re.findall(r"^#+ (.*)", text, re.MULTILINE)} for page, text in texts.items()
+    }
+    for page, text in texts.items():
+        for link in re.findall(r"\]\(([^)\s]+)\)", text):
+            if "://" not in link:
+                name, _, heading = link.partition("#")
+                file = (page.parent / name).resolve() if name else page
+                assert file.exists(), f"{page.name}: {link}"
+                assert not heading or heading in anchors[file], f"{page.name}: {link}"
+
+
+def test_every_command_on_a_page_has_the_options_that_it_is_given() -> None:
+    told = [page.read_text() for page in pages(".md", ".sh", ".yml", "Makefile") if page.name != "CHANGELOG.md"]
+    commands = dict[str, Any](typer.main.get_group(app).commands)
+    told += [command.help or "" for command in commands.values()]
+    lines = [line.split() for text in told for line in re.findall(r"\bautotune((?: +[^\s`|;&)<>#]+)+)", text)]
+    known = [words for words in lines if words[0] in commands]
+    assert len(known) > 100
+    for name, *words in known:
+        command = commands[name]
+        command = getattr(command, "commands", {}).get(words[0] if words else "", command)
+        options = {option for each in command.params for option in each.opts} | {"--help"}
+        given = {match[0] for word in words if (match := re.match(r"--[\w-]+|-\w", word))}
+        assert given <= options, f"autotune {name} {' '.join(words)}"
 
 
 def test_no_page_installs_from_an_index_what_is_in_none() -> None:
-    texts = [path for folder in (ROOT / "docs", ROOT / "examples") for path in folder.rglob("*") if path.is_file()]
-    pages = [path for path in (*ROOT.glob("*.md"), *texts) if path.suffix in (".md", ".sh", ".yml", ".yaml")]
-    assert [path.name for path in pages if re.search(r"pip install '?opencl-autotune", path.read_text())] == []
+    texts = pages(".md", ".sh", ".yml", ".yaml")
+    assert [path.name for path in texts if re.search(r"pip install '?opencl-autotune", path.read_text())] == []
 
 
 def test_what_a_contributor_types_does_what_it_says() -> None:

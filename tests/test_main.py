@@ -116,6 +116,7 @@ def test_a_reader_that_left_is_no_error(place: str) -> None:
         ("devices", "autotune.cli", "signal.raise_signal(signal.SIGINT)", 130, ""),
         ("best", "autotune.lookup.asking", "signal.raise_signal(signal.SIGTERM)", 130, ""),
         ("studies", "typer", "signal.raise_signal(signal.SIGHUP)", 130, ""),
+        ("history", "typer", "exec('try: signal.raise_signal(2)\\nfinally: raise ValueError')", 130, ""),
         ("search", "numpy", "raise MemoryError", 3, "error: there is no memory left; "),
     ],
 )

@@ -291,6 +291,13 @@ def test_every_answer_carries_the_headers_of_safety(client: Client) -> None:
         (Config(host="tune.example.org"), True, "clear text"),
         (Config(behind_proxy=True), False, "no token"),
         (Config(root="tune"), True, "--root-path: 'tune' is no path; write it as in an address"),
+        (
+            Config(names=("tune.example.org", "https://tune.example.org")),
+            True,
+            "--host-name: 'https://tune.example.org' is",
+        ),
+        (Config(names=("tune.example.org:443",)), True, "write what stands between :// and the port"),
+        (Config(names=("",)), True, "--host-name: '' is no name of a machine"),
         (Config(certificate=Path("nothing.pem")), True, "give both"),
         (
             Config(certificate=Path("nothing.pem"), key=Path("nothing.pem")),
@@ -307,7 +314,16 @@ def test_an_open_door_is_refused_in_one_line(config: Config, has_tokens: bool, s
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("config", [Config(), Config(host="::1"), Config(host="localhost"), Config(behind_proxy=True)])
+@pytest.mark.parametrize(
+    "config",
+    [
+        Config(),
+        Config(host="::1"),
+        Config(host="localhost"),
+        Config(behind_proxy=True),
+        Config(names=("a.b-c.example", "10.0.0.1", "[fe80::1]")),
+    ],
+)
 def test_a_closed_door_is_not(config: Config) -> None:
     require_safe(config, has_tokens=True)
     assert replace(config, behind_proxy=False).is_local

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from autotune.bench import finals, reference
 from autotune.bench.arena import GUARD, POISON, POISONS, Arena, Guarded, padded
 from autotune.bench.checks import _judged
-from autotune.bench.kernels import CHECKS
+from autotune.bench.kernels import CHECKS, flusher
 from autotune.bench.prepare import Compiled, bind, compile_plan
 from autotune.bench.readback import compared, contents
 from autotune.bench.reference import ReferenceBench
@@ -420,6 +420,27 @@ def test_launches_in_order_with_a_zeroed_buffer_and_local_memory(
     assert report.outcome is Outcome.OK, report.reason  # a busy machine gives a reason: the times drifted
     assert report.measurement.cache == cache
     assert report.busy_s > 0
+
+
+def test_a_cold_cache_is_not_at_the_expense_of_the_runs(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[str, float]] = []
+    begun: list[str] = []
+
+    def watched(session: Session) -> Callable[[], None]:
+        begun.append(told[-1][0])
+        return flusher(session)
+
+    monkeypatch.setattr(session, "cache", 2**20)
+    monkeypatch.setattr("autotune.bench.launcher.flusher", watched)
+    rules, data = Rules(maximum=5, most=5), {"a": np.arange(64, dtype=np.int32)}
+    bench = Bench(session, data, {}, rules, Limits(floor_s=0.0), lambda *phase: told.append(phase))
+    built = bench.build(sum_plan(cache="cold"))
+    assert begun == ["build"]
+    monkeypatch.setattr(bench.launcher, "_flush_s", 3.0)
+    bench.launcher.once(built, 60.0)
+    bench.launcher.repeat(built, 2, 0.0, poison=False)
+    assert told[-1][0] == "time"
+    assert told[-1][1] >= 20 * 2 * 3.0
 
 
 @pytest.mark.parametrize(("length", "samples"), [(10**12, 5), (0, 5)])

@@ -186,6 +186,7 @@ class Bench:
             self._hints[signed] = tuple(check_signatures(self._session, plan))
         self.hints = self._hints[signed]
         compiled = self._compiled.pop(key, None) or compile_plan(self._session, plan)
+        self.launcher.be_ready(plan)
         self._compiled[key] = compiled
         if len(self._compiled) > _KEPT:
             del self._compiled[next(iter(self._compiled))]

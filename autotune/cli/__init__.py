@@ -73,11 +73,12 @@ def _print_version(asked: bool) -> None:
 
 def _log() -> None:
     """Have what search and workers say to each other printed, where AUTOTUNE_LOG names a level."""
-    level = os.environ.get("AUTOTUNE_LOG", "").upper()
+    given = os.environ.get("AUTOTUNE_LOG", "")
+    level = given.upper()
     if not level:
         return
     if level not in logging.getLevelNamesMapping():
-        raise UsageError(f"{level!r} is no level", where="AUTOTUNE_LOG", hint="set it to debug")
+        raise UsageError(f"{given!r} is no level", where="AUTOTUNE_LOG", hint="set it to debug")
     logging.basicConfig(format="%(relativeCreated)d ms %(threadName)s %(name)s: %(message)s")
     logging.getLogger("autotune").setLevel(level)
 

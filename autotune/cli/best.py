@@ -11,10 +11,10 @@ from autotune.errors import UsageError
 from autotune.lookup import FORMATS, asking
 
 HELP = f"""
-Print the best stored configuration for a device and a size, and how it matches the question.
+Print the best stored configuration for a device and size.
 
-Formats: {", ".join(FORMATS)}. Where nothing is stored that could answer, the study's default configuration is printed
-and the match says so. What the answer falls short of is said on stderr.
+Formats: {", ".join(FORMATS)}. How the answer matches the question is part of it, and what it falls short of is said on
+stderr. Where nothing is stored that could answer, it is the study's default configuration.
 
 \b
 Examples:

@@ -14,7 +14,7 @@ from autotune.cli import options
 from autotune.cli.files import require_spare
 from autotune.cli.output import facts, say, table, write_json
 from autotune.cli.result import hint_of_undefined, rates_text, timing_text, warn_of_unsteady, warn_of_unverified
-from autotune.errors import AutotuneError, StudyError
+from autotune.errors import AutotuneError, StudyError, UsageError
 from autotune.identity import Value
 from autotune.model import UNVERIFIED, Configuration, Outcome, Trial
 from autotune.pool import DeviceEvaluator, Settings
@@ -54,6 +54,8 @@ def check(
       autotune check ./blur.toml --set WG=128 --set VW=4 --save-build build
       autotune check matmul --size 65 --choice T=int
     """
+    if no_run and save_build is not None:
+        raise UsageError("--no-run and --save-build exclude each other", hint="leave one of them out")
     with watched() as read:
         tuned = options.load_study(study)
     if save_build is not None:

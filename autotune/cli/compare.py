@@ -60,7 +60,7 @@ def compare_values(
     database: options.DatabaseOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
-    """Show the best per value of one parameter, per size, or per device, as a table and as a chart.
+    """Show the best per value of a parameter, size or device.
 
     Every value gets at least --trials trials: those that the store lacks are measured first, unless --no-search.
     Stored trials count, so a value that was searched before may have more; the column trials says how many.

@@ -14,7 +14,9 @@ from autotune.model import DeviceInfo
 
 
 def list_devices(on: OnOption = None, as_json: JsonOption = False) -> None:
-    """List every OpenCL device: index, fingerprint, driver, limits; say what is amiss and the command that mends it.
+    """List the OpenCL devices, and what is amiss with drivers.
+
+    Told are index, fingerprint, driver and limits, and the command that mends what is amiss.
 
     \b
     Examples:

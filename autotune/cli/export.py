@@ -51,12 +51,13 @@ def export_trials(
         typer.Option(metavar="NAME", help="What a header's names begin with. Default: the study, with what is chosen."),
     ] = None,
 ) -> None:
-    """Write every stored trial as one line of JSON each: raw samples, outcomes, what they belong to.
+    """Write what is stored: trials, or bests for programs.
 
-    Or a study's bests as one file for programs: a C99 and C++ `header` with a function that chooses by device and
-    size, or a `table` in JSON. A header's names begin with the study's and with the choices that are not its defaults,
-    so that headers of several go together, or with --prefix. Or a study's trials in the format of another tool. Of all
-    devices and sizes, or of those given; what a format cannot say is left out, and counted on stderr.
+    By itself every trial as one line of JSON: raw samples, outcome, what it belongs to. Or a study's bests as one file
+    for programs: a C99 and C++ `header` with a function that chooses by device and size, or a `table` in JSON. A
+    header's names begin with the study's and with the choices that are not its defaults, so that headers of several go
+    together, or with --prefix. Or a study's trials in the format of another tool. Of all devices and sizes, or of those
+    given; what a format cannot say is left out, and counted on stderr.
 
     \b
     Examples:

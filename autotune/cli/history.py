@@ -31,7 +31,9 @@ def history(
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List stored trials, newest first: configuration, outcome with its reason, median, spread, when, device, driver.
+    """List stored trials, newest first.
+
+    Told are configuration, outcome with its reason, median, spread, when, device and driver.
 
     \b
     Examples:
@@ -86,7 +88,7 @@ def _history_head(row: StoredTrial, order: Iterable[str]) -> tuple[str, ...]:
     """One stored trial but for its configuration and reason, which have lines of their own: they are long."""
     trial = row.trial
     return (
-        f"{trial.started:%Y-%m-%d %H:%M:%S}" if trial.started else "",
+        f"{trial.started:%Y-%m-%d %H:%M:%S} UTC" if trial.started else "",
         row.key.study,
         text.size(in_order(row.key.size, order)),
         trial.outcome.value,

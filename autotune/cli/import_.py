@@ -64,10 +64,11 @@ def import_trials(
     ] = None,
     database: options.DatabaseOption = None,
 ) -> None:
-    """Add the trials that `autotune export` wrote, or another tool did; those already here are not added again.
+    """Add trials that `autotune export` or another tool wrote.
 
-    Where a line or an entry does not fit, nothing is added, and it is named. What another tool measured is no result
-    of this one: it tells the next search where to look, and its fastest configurations are measured first.
+    Those already here are not added again. Where a line or an entry does not fit, nothing is added, and it is named.
+    What another tool measured is no result of this one: it tells the next search where to look, and its fastest
+    configurations are measured first.
 
     \b
     Examples:

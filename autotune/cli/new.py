@@ -37,12 +37,13 @@ def new_study(
     ] = None,
     device: DeviceOption = None,
 ) -> None:
-    """Write a study to start from: the kernel's arguments and defaults, ranges around them, a launch.
+    """Write a study to start from, by reading its kernel.
 
-    The kernel is compiled once, to be told of its arguments and of what its macros stand for; without a device its text
-    is read, which is a guess. Shapes and the launch come from the indices of the kernel and what bounds them. What has
-    to be written is marked TODO in the file, what is guessed says so; both are listed on stderr. Until the author says
-    what is right, the reference is what the default configuration gives. Overwrites nothing.
+    It has the kernel's arguments and defaults, ranges around them, a launch. The kernel is compiled once, to be told of
+    its arguments and of what its macros stand for; without a device its text is read, which is a guess. Shapes and the
+    launch come from the indices of the kernel and what bounds them. What has to be written is marked TODO in the file,
+    what is guessed says so; both are listed on stderr, but for ranges and most sizes, which are guesses throughout.
+    Until the author says what is right, the reference is what the default configuration gives. Overwrites nothing.
 
     \b
     Examples:

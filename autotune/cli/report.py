@@ -27,11 +27,12 @@ def report_searches(
     choice: ChoiceOption = None,
     database: DatabaseOption = None,
 ) -> None:
-    """Write how a study was searched and what was learned into one HTML file that needs no network and no server.
+    """Write what a search found and taught into one HTML file.
 
-    Best so far over trials and time, every trial by its outcome, failures with reasons, where the time went; which
-    parameters matter, the best per value, a heat map of any two, the finalists' times, the default against the best.
-    Of several stored problems that fit what is given, the one that was searched last is shown.
+    It needs no network and no server. It shows the best so far over trials and time, every trial by its outcome,
+    failures with reasons, where the time went; which parameters matter, the best per value, a heat map of any two, the
+    finalists' times, the default against the best. Of several stored problems that fit what is given, the one that was
+    searched last is shown.
 
     \b
     Examples:

@@ -25,11 +25,11 @@ from autotune.text import parse_choices, parse_size, typed
 from autotune.tuner import DEFAULT_SECONDS, GAIN_TRIALS, Budget, Request, Result
 
 HELP = f"""
-Search the parameters of a study on a device, store every trial, and print the best.
+Search the parameters of a study, and print the best.
 
-A search goes on from what is stored: type it again to search longer. Ctrl-C ends it in order and prints the
-best so far. It stops by whichever of --trials, --timeout, --until-stale and --until-gain comes first, and after
-about {DEFAULT_SECONDS:g} seconds where none is given.
+Every trial is stored, and a search goes on from what is stored: type it again to search longer. Ctrl-C ends it in order
+and prints the best so far. It stops by whichever of --trials, --timeout, --until-stale and --until-gain comes first,
+and after about {DEFAULT_SECONDS:g} seconds where none is given.
 
 With --sizes it searches several, each helped by what the others found: --trials and --timeout are for all of them
 together ({DEFAULT_SECONDS:g} seconds for each where nothing is given), and every size has a second turn where they

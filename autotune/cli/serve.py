@@ -41,11 +41,11 @@ def serve(
     on: OnOption = None,
     database: DatabaseOption = None,
 ) -> None:
-    """Serve searches, results and pages over HTTP, to this machine or, with tokens and TLS, to a team.
+    """Serve searches, results and pages over HTTP.
 
-    The line it prints opens the pages as the one who started it; where others reach the server it is printed on a
-    terminal only, for logs are read by others too. Ctrl-C ends it in order: what is queued stays so,
-    and what runs goes on at the next start.
+    To this machine or, with tokens and TLS, to a team. The line it prints opens the pages as the one who started it;
+    where others reach the server it is printed on a terminal only, for logs are read by others too. Ctrl-C ends it in
+    order: what is queued stays so, and what runs goes on at the next start.
 
     \b
     Examples:

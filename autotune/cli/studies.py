@@ -16,9 +16,10 @@ from autotune.text import line
 
 
 def list_studies(database: DatabaseOption = None, as_json: JsonOption = False) -> None:
-    """List the bundled studies and those in ./studies: kernel, parameters, valid configurations, trials stored.
+    """List the bundled studies and those in ./studies.
 
-    Valid configurations are counted at the default size on the default device, or on a typical GPU where there is none.
+    Told are kernel, parameters, valid configurations, and how many trials are stored. Valid configurations are counted
+    at the default size on the default device, or on a typical GPU where there is none.
 
     \b
     Examples:

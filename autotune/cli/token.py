@@ -14,7 +14,8 @@ from autotune.store import ROLES, ServerStore, Token, lasting, require_token
 tokens = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="See to the tokens of a server: who may read, import (write), have kernels run (run), see to tokens (admin).",
+    help="See to the tokens of a server.\n\n"
+    "Their roles: read; write, which may import too; run, which may have kernels run; admin, which may see to tokens.",
 )
 
 
@@ -25,7 +26,9 @@ def add(
     expires: Annotated[str | None, typer.Option(metavar="90d", help="How long it is good. Default: for good.")] = None,
     database: DatabaseOption = None,
 ) -> None:
-    """Make a token and print it, this once: the database keeps a hash of it.
+    """Make a token and print it.
+
+    It is printed this once: the database keeps a hash of it.
 
     \b
     Examples:
@@ -79,4 +82,5 @@ def revoke(
 
 def _row(one: Token) -> tuple[str, ...]:
     state = "revoked" if one.revoked else "good" if one.valid else "expired"
-    return one.name, one.role, one.created[:10], (one.expires or "")[:16].replace("T", " "), state
+    expires = f"{one.expires[:16].replace('T', ' ')} UTC" if one.expires else ""
+    return one.name, one.role, one.created[:10], expires, state

@@ -36,7 +36,7 @@ def verify(
     database: options.DatabaseOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
-    """Measure the best that `autotune best` names, here and now, beside the study's default.
+    """Measure here and now what `autotune best` names.
 
     Stored, borrowed from another size or device, or imported: it is built, verified against the reference and timed in
     turns with the default. What comes of it is stored. Exit code 1 where it does not pass or, with --max-slowdown,

@@ -16,9 +16,9 @@ def worker(
     on: Annotated[str, typer.Option(metavar="ADDRESS", help="The cluster's scheduler, such as tcp://head:8786.")],
     device: DevicesOption = None,
 ) -> None:
-    """Offer devices of this machine to the searches of a cluster, until Ctrl-C.
+    """Offer this machine's devices to searches of a cluster.
 
-    Whoever reaches the scheduler runs programs here, with your rights: read docs/cluster.md first.
+    Ctrl-C ends it. Whoever reaches the scheduler runs programs here, with your rights: read docs/cluster.md first.
 
     \b
     Examples:
