@@ -275,8 +275,9 @@ class Shapes(Launches):
                 started = self._started(coordinate)
                 ids = self._ids(started)
                 extent = self.axes.get(min(ids)) if len(ids) == 1 else self.upper(coordinate)
-                several = started.factor_of(f"gid#{min(ids, default=0)}").number or 1
-                extent = extent * Sum.of(several) if extent is not None and len(ids) == 1 and several > 1 else extent
+                several = started.factor_of(f"gid#{min(ids, default=0)}")
+                if extent is not None and len(ids) == 1 and several.known and (several.number or 2) > 1:
+                    extent = extent * several
                 found[place] = found[place] or extent
                 if any(re.match(r"\([^.]*(?:gid|wid)#\d.*\)\.#", each) for each in started.names):
                     self.doubts[name] = BEYOND  # of a product or sum no more is known than whose work it is

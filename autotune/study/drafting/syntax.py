@@ -212,7 +212,7 @@ class _Reader:
         return tree
 
     def _cast(self) -> Tree | None:
-        """A cast, or a vector: `(int2)(x, y)`."""
+        """A cast, or a vector: `(int2)(x, y)`, `(int2){x, y}`."""
         if self._tokens[self.at : self.at + 1] != ["("]:
             return None
         end = closing(self._tokens, self.at)
@@ -225,12 +225,13 @@ class _Reader:
         if not words or not whole_type or (not named and "unsigned" not in words):
             return None
         self.at = end + 1
-        if "*" not in words and self._tokens[self.at : self.at + 1] == ["("]:
-            inner = closing(self._tokens, self.at)
-            parts = split(self._tokens[self.at + 1 : inner])
-            if len(parts) > 1:
+        if "*" not in words and self._tokens[self.at : self.at + 1] in (["("], ["{"]):
+            inner, braces = closing(self._tokens, self.at), self._tokens[self.at] == "{"
+            parts = [part for part in split(self._tokens[self.at + 1 : inner]) if part]
+            if len(parts) > 1 or (braces and parts):
                 self.at = inner + 1
-                return ("vector", *(expression(part, self._types) for part in parts))
+                each = [expression(part, self._types) for part in parts]
+                return ("vector", *each) if len(each) > 1 else each[0]
         return self._unary()
 
     def _postfix(self) -> Tree:

@@ -8,12 +8,14 @@ from collections.abc import Collection, Sequence
 from autotune.devices import KernelArgument
 from autotune.errors import StudyError
 from autotune.study.drafting.branches import asked_by_directives
+from autotune.study.drafting.byvalue import letters
 from autotune.study.drafting.groups import is_of_group
 from autotune.study.drafting.proposal import Proposal
 from autotune.study.drafting.repeats import codes
 from autotune.study.drafting.shapes import BEYOND
 from autotune.study.drafting.syntax import NotRead
 from autotune.study.drafting.terms import Sum
+from autotune.study.drafting.touching import components
 from autotune.study.types import is_plain, scalar_type
 
 _REAL = ("half", "float", "double")
@@ -264,19 +266,25 @@ class Uses:
             return ', data = { distribution = "constant", value = 0 }', "what is added to begins at 0"
         return ", data = { low = 0, high = 100 }", "its data"
 
-    def value(self, kind: str, argument: str, sizes: Collection[str]) -> str:
-        """Return a scalar's value, or one for each member of a struct; those of an argument may be `sizes`."""
-        bodies = self._of.structs
-        if kind not in bodies:
-            return '"0"' if argument in self.shifts else '"1"'
-        parts = (member.split() for member in bodies[kind])
-        values = []
-        for member in parts:
-            name = re.sub(r"\[.*", "", member[-1])
-            size = self._of.members.get(f"{argument}.{name}", "")
-            value = self.value(member[0], "", ()) if member[0] in bodies else f'"{size if size in sizes else 1}"'
-            values.append(f"{name} = {value}")
-        return "{ " + ", ".join(values) + " }"
+    def value(self, kind: str, path: str, sizes: Collection[str]) -> str:
+        """Return a value of a type: of a struct by member, of what has a size among its parts by part. `path`: where it
+        is in an argument: `world.origin`; `sizes`: those that the study has.
+        """
+        if kind in self._of.structs:
+            members = self._of.by_value.members(kind)
+            table = (f"{name} = {self._part(of, f'{path}.{name}', length, sizes)}" for name, of, length in members)
+            return "{ " + ", ".join(table) + " }"
+        parts = [self._number(f"{path}.{letter}", sizes) for letter in letters(components(self._of.meant(kind))[1])]
+        return self._number(path, sizes) if len({*parts}) == 1 else f"[{', '.join(parts)}]"
+
+    def _part(self, kind: str, path: str, length: int | None, sizes: Collection[str]) -> str:
+        numbers = [self._number(f"{path}[{place}]", sizes) for place in range(length or 0)]
+        return f"[{', '.join(numbers)}]" if len({*numbers}) > 1 else self.value(kind, path, sizes)
+
+    def _number(self, path: str, sizes: Collection[str]) -> str:
+        """Return a number in an argument: the size that it is, 0 where it only shifts places."""
+        size = self._of.members.get(path, path)
+        return f'"{size}"' if size in sizes and path in self._of.members else '"0"' if size in self.shifts else '"1"'
 
     def structs(self) -> list[tuple[str, str]]:
         """Return the rows of the structs that arguments are of, the inner ones first, each with its members that were
