@@ -455,7 +455,7 @@ def test_a_name_for_a_type_stands_for_what_it_is() -> None:
     assert 'a = { type = "REAL", shape = ["n"], access = "in" }' in lines
     assert 'b = { type = "float4", shape = ["n"], access = "out" }' in lines
     assert 'c = { type = "ushort", shape = ["n"], access = "out" }' in lines
-    assert 'type = "REAL", value = "1"' in shape_of(lines, "alpha")
+    assert 'type = "REAL", value = "0.5"' in shape_of(lines, "alpha")
     assert "n = 65536" in lines
     assert 'type = "REAL", shape = ["2 * n"], ' in shape_of(lines, "d")  # of several: its components
     assert 'type = "float"' in shape_of(lines, "e")  # of several: that of the branch that is taken
@@ -559,7 +559,7 @@ def test_one_name_for_several_arguments_is_told_apart() -> None:
     assert [line for line in lines if line.startswith("arguments = ")] == [
         'arguments = ["to", "value"]', 'arguments = ["to", "value_float4"]', 'arguments = ["to_char", "value_int"]',
     ]  # fmt: skip
-    assert shape_of(lines, "value_float4") == 'value_float4 = { type = "float4", value = "1" }  # guess: its value'
+    assert shape_of(lines, "value_float4") == 'value_float4 = { type = "float4", value = "0.5" }  # guess: its value'
     assert draft(sketch, "mark").count("to_char") == 0
 
 

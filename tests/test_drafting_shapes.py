@@ -50,7 +50,7 @@ def test_components_and_elements_by_value_are_sizes_where_they_bound_something()
     }"""
     sketch, lines = drafted(text)
     assert 'dims = { type = "uint2", value = ["dims_x", "dims_y"] }' in shape_of(lines, "dims")
-    assert 'how = { type = "float2", value = "1" }' in shape_of(lines, "how")
+    assert 'how = { type = "float2", value = "0.5" }' in shape_of(lines, "how")
     assert 'rest = { type = "uint8", value = "1" }' in shape_of(lines, "rest")
     assert 'shape = ["dims_y", "dims_x"]' in shape_of(lines, "v")
     assert 'shape = ["dims_y + 2", "dims_x + 2"]' in shape_of(lines, "u")
@@ -68,6 +68,13 @@ def test_components_and_elements_by_value_are_sizes_where_they_bound_something()
     _, lines = drafted(text)
     assert 'value = { dims = ["out_dims_0", "out_dims_1", "1", "1"], rim = "1"' in shape_of(lines, "out")
     assert 'shape = ["out_dims_1", "src_dims_0"]' in shape_of(lines, "in_")
+
+
+def test_values_by_value_change_what_they_multiply() -> None:
+    _, lines = drafted("kernel void f(global float *x, float a, half4 b, int c) { x[get_global_id(0)] *= a; }")
+    assert 'value = "0.5"' in shape_of(lines, "a")
+    assert 'value = "0.5"' in shape_of(lines, "b")
+    assert 'value = "1"' in shape_of(lines, "c")
 
 
 def test_what_is_left_of_a_quotient_taken_off_is_a_remainder() -> None:

@@ -274,17 +274,24 @@ class Uses:
             members = self._of.by_value.members(kind)
             table = (f"{name} = {self._part(of, f'{path}.{name}', length, sizes)}" for name, of, length in members)
             return "{ " + ", ".join(table) + " }"
-        parts = [self._number(f"{path}.{letter}", sizes) for letter in letters(components(self._of.meant(kind))[1])]
-        return self._number(path, sizes) if len({*parts}) == 1 else f"[{', '.join(parts)}]"
+        parts = [
+            self._number(f"{path}.{letter}", kind, sizes) for letter in letters(components(self._of.meant(kind))[1])
+        ]
+        return self._number(path, kind, sizes) if len({*parts}) == 1 else f"[{', '.join(parts)}]"
 
     def _part(self, kind: str, path: str, length: int | None, sizes: Collection[str]) -> str:
-        numbers = [self._number(f"{path}[{place}]", sizes) for place in range(length or 0)]
+        numbers = [self._number(f"{path}[{place}]", kind, sizes) for place in range(length or 0)]
         return f"[{', '.join(numbers)}]" if len({*numbers}) > 1 else self.value(kind, path, sizes)
 
-    def _number(self, path: str, sizes: Collection[str]) -> str:
-        """Return a number in an argument: the size that it is, 0 where it only shifts places."""
+    def _number(self, path: str, kind: str, sizes: Collection[str]) -> str:
+        """Return a number in an argument: the size that it is, 0 where it only shifts places. Of what is no whole
+        number none that leaves what it multiplies as it was.
+        """
         size = self._of.members.get(path, path)
-        return f'"{size}"' if size in sizes and path in self._of.members else '"0"' if size in self.shifts else '"1"'
+        if size in sizes and path in self._of.members:
+            return f'"{size}"'
+        meant = self._of.meant(kind)
+        return '"0"' if size in self.shifts else '"0.5"' if is_plain(meant) and not is_whole(meant) else '"1"'
 
     def structs(self) -> list[tuple[str, str]]:
         """Return the rows of the structs that arguments are of, the inner ones first, each with its members that were
