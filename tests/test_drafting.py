@@ -518,6 +518,11 @@ def test_a_macro_that_shares_work_out_is_none(guard: str) -> None:
     assert "[defines]" not in lines
 
 
+def test_a_pointer_that_is_const_itself_may_be_written_to() -> None:
+    told = scanned("kernel void f(global int * const to, global int const *from, const int n) {}")["f"]
+    assert [one.const for one in told] == [False, True, True]
+
+
 def test_members_of_structs_are_of_types_that_a_study_knows_or_a_gap() -> None:
     source = """
 #define REAL float

@@ -58,7 +58,8 @@ def _scanned_argument(text: str) -> KernelArgument:
     left = [word for word in words if word not in skipped]
     named = len(left) > 1 and not is_type(left[-1])
     name, kind = (left[-1], " ".join(left[:-1])) if named else ("", " ".join(left))
-    return KernelArgument(name, opencl_name(kind) + "*" * ("*" in words), address, access, "const" in words)
+    const = "const" in (words[: words.index("*")] if "*" in words else words)  # what it points to
+    return KernelArgument(name, opencl_name(kind) + "*" * ("*" in words), address, access, const)
 
 
 def opencl_name(kind: str) -> str:
