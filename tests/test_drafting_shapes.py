@@ -87,6 +87,15 @@ def test_what_is_left_of_a_quotient_taken_off_is_a_remainder() -> None:
     assert any(line.startswith('global = ["TODO"]') for line in lines)  # of how many times blocks groups nobody tells
 
 
+def test_what_ids_are_divided_by_is_no_size_of_a_grid() -> None:
+    _, lines = drafted(
+        "kernel void board(global int *out, const int square_width) {\n"
+        "int x = get_global_id(0), y = get_global_id(1);\n"
+        "out[y * get_global_size(0) + x] = (x / square_width + y / square_width) & 1; }"
+    )
+    assert 'shape = ["HEIGHT", "WIDTH"]' in shape_of(lines, "out")
+
+
 TURNED = (
     macros(TILE=16, ROWS=8)
     + """
