@@ -96,6 +96,28 @@ def test_what_ids_are_divided_by_is_no_size_of_a_grid() -> None:
     assert 'shape = ["HEIGHT", "WIDTH"]' in shape_of(lines, "out")
 
 
+def test_where_global_ids_begin_is_said_where_a_kernel_asks() -> None:
+    text = """kernel void f(global float4 *out) {
+        size_t x = get_global_id(0) - get_global_offset(0), y = get_global_id(1) - get_global_offset(1);
+        out[y * get_global_size(0) + x] = (float4)(get_global_id(0), get_global_id(1), 0, 1);
+    }"""
+    sketch, lines = drafted(text)
+    assert 'shape = ["HEIGHT", "WIDTH"]' in shape_of(lines, "out")
+    assert 'offset = ["0", "0"]  # guess: the kernel asks where its global ids begin' in lines
+    assert sketch.gaps == []
+    _, lines = drafted(text.replace("get_global_offset", "0 * get_global_id"))
+    assert not any(line.startswith("offset") for line in lines)
+
+
+@pytest.mark.parametrize("use", ["sin((float)y)", "f * y", "(float2)(x, y).y * f"])
+def test_items_whose_ids_are_used_apart_are_not_counted_through(use: str) -> None:
+    head = "kernel void f(global float *out, float f) { size_t x = get_global_id(0), y = get_global_id(1);\n"
+    _, lines = drafted(f"{head}out[y * get_global_size(0) + x] = {use}; }}")
+    assert 'shape = ["HEIGHT", "WIDTH"]' in shape_of(lines, "out")
+    _, lines = drafted(f"{head}out[y * get_global_size(0) + x] = f; }}")
+    assert 'shape = ["N"]' in shape_of(lines, "out")
+
+
 TURNED = (
     macros(TILE=16, ROWS=8)
     + """

@@ -207,7 +207,7 @@ class _Reader:
         elif (cast := self._cast()) is not None:
             tree = cast
         else:
-            tree = self._postfix()
+            tree = self._postfix(self._primary())
         self._depth -= 1
         return tree
 
@@ -231,11 +231,11 @@ class _Reader:
             if len(parts) > 1 or (braces and parts):
                 self.at = inner + 1
                 each = [expression(part, self._types) for part in parts]
-                return ("vector", *each) if len(each) > 1 else each[0]
+                return self._postfix(("vector", *each)) if len(each) > 1 else each[0]
         return self._unary()
 
-    def _postfix(self) -> Tree:
-        tree = self._primary()
+    def _postfix(self, tree: Tree) -> Tree:
+        """What a tree is followed by: an index, arguments, members."""
         while operator := self._next("[", "(", ".", "->", "++", "--"):
             if operator in (".", "->"):
                 tree = ("member", tree, self._word())

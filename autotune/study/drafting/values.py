@@ -9,8 +9,8 @@ from typing import Any
 
 from autotune.study.drafting.byvalue import spread, swizzled, with_component
 from autotune.study.drafting.functions import Function
+from autotune.study.drafting.guarding import Guards
 from autotune.study.drafting.reading import EXTENT, Mention, Pointer
-from autotune.study.drafting.scopes import Scopes
 from autotune.study.drafting.syntax import NotRead, Tree, expression, folded, whole
 from autotune.study.drafting.terms import Sum, counted_through, put_together, quotient, remainder, with_ids
 from autotune.study.drafting.touching import bytes_of, is_understood, touched
@@ -28,7 +28,7 @@ MOST_STEPS = 20_000
 _DEEPEST = 5
 
 
-class Values(Scopes, ABC):
+class Values(Guards, ABC):
     """Expressions within the scopes of a walk through statements."""
 
     def __init__(
@@ -39,7 +39,6 @@ class Values(Scopes, ABC):
         self._through = through  # whether items are counted through along all axes
         self.takes: frozenset[str] = frozenset()
         """The names of the kernel's arguments."""
-        self._minima: dict[str, list[Sum]] = {}
         self._returned: list[Any] = []
         self._steps = self._depth = 0
 
@@ -164,6 +163,7 @@ class Values(Scopes, ABC):
             self._of(left)
             made = self.found.mentions[before:]
             if made and isinstance(self._of(root), Pointer):
+                self._ask_apart(value)
                 self.found.mentions[before + len(made) - 1] = made[-1]._replace(kind="write" if sign == "=" else "both")
             elif left[0] == "member" and type(of := self._of(left[1])) is tuple and left[1][0] == "name":
                 value = value if sign == "=" else self._combined(sign[:-1], self._of(left), value, bound)
@@ -217,6 +217,7 @@ class Values(Scopes, ABC):
         if operator in ("==", "!="):
             self.found.note_lone(left - right)
         if operator in ("/", "%", ">>", "<<", "&") and right.known and right:
+            self._ask_apart(left)
             power = Sum.of(2**right.number) if right.number is not None and 0 <= right.number < 31 else None
             if operator in ("/", "%"):
                 return self._quotient(left, right) if operator == "/" else self._remainder(left, right)
@@ -263,45 +264,19 @@ class Values(Scopes, ABC):
                 return by
         return None
 
+    def _ask_apart(self, *values: Any) -> None:
+        """Note that ids along axes are used for more than to count items through."""
+        for value in values:
+            if type(value) is tuple:
+                self._ask_apart(*value)
+            elif isinstance(value, Sum):
+                self.found.apart |= {int(axis) for axis in re.findall(r"[gw]id#([12])", " ".join(value.names))}
+
     def _unread(self, *parts: Sum) -> Sum:
         """A variable of which no more is known than whose work it is."""
+        self._ask_apart(*parts)
         ids = sorted({name for part in parts for name in re.findall(r"(?:gid|wid)#[012]", str(part))})
         return self._fresh(f"({' '.join(ids)})")
-
-    def _compared(self, operator: str, left: Sum, right: Sum, bound: bool) -> None:
-        """Note below what a variable stays, whether the comparison lets it pass or turns it away."""
-        passing, turned = left - right, right - left
-        rim = passing if not right else turned if not left else None  # `place - rim < 0` bounds no place
-        pairs = {"<": (passing, turned - 1), ">=": (turned - 1, passing), "<=": (passing - 1, turned)}
-        forms = pairs.get(operator, (turned, passing - 1))
-        for turned_away, form in zip((False, True), forms, strict=True):
-            if rim is None or (form - rim).number is None:
-                for each in self._without_minima(form):
-                    self._guard(each, turned_away, plain_number=bound and not turned_away)
-
-    def _without_minima(self, form: Sum) -> list[Sum]:
-        for name in form.names & self._minima.keys():
-            return [each for part in self._minima[name] for each in self._without_minima(form.with_value(name, part))]
-        return [form]
-
-    def _guard(self, form: Sum, turned_away: bool, *, plain_number: bool) -> None:
-        """Note that a sum is less than 0: its variables, each a positive multiple, stay below the rest."""
-        self.found.note_span(form)
-        fixed = form.part(lambda product: all("#" not in name or name[:4] == "lsz#" for name in product))
-        varying, rest = form - fixed, -fixed
-        ends = {name for name in varying.names if name in self.found.contents and varying.factor_of(name) == Sum.of(-1)}
-        if ends:
-            array = self.found.contents[min(ends)][0]
-            for name in (varying.names - ends) & self.found.loops.keys():
-                begun = self.found.loops[name][0].names
-                if any(array == self.found.contents[each][0] for each in begun & self.found.contents.keys()):
-                    self.found.between[name] = array
-        elif varying and all(factor > 0 for factor in varying.terms.values()) and (rest.names or plain_number):
-            self.found.note_guard(varying, rest, turned_away)
-            name = min(varying.names)
-            if name in self.found.quotients and varying == Sum.of(name):  # a // b < n is a < n * b
-                value, by = self.found.quotients[name]
-                self._guard(value - rest * by, turned_away, plain_number=False)
 
     def _of_call(self, _: str, parts: Any, bound: bool) -> Any:
         name = str(parts[0][1]) if parts[0][0] == "name" else ""
@@ -312,6 +287,9 @@ class Values(Scopes, ABC):
                 return None
             self.found.note_id(name, axis)
             return Sum.of(f"{IDS[name]}#{axis}")
+        if name == "get_global_offset":
+            self.found.begun = True
+            return Sum()
         if name in _EXTENTS and len(parts) == 2:
             return Sum.of(f"{EXTENT}{_EXTENTS[name]}")
         given = [self._of(part) for part in parts[1:]]
@@ -329,6 +307,8 @@ class Values(Scopes, ABC):
             return product + given[2] if len(given) > 2 else product
         self._touched(name, given)
         function = self._functions.get(name)
+        if function is None and not is_understood(name):
+            self._ask_apart(*given)
         if function is None or self._depth >= _DEEPEST:
             if not is_understood(name):
                 self.found.unread |= {each.name for each in given if isinstance(each, Pointer)}
@@ -337,13 +317,6 @@ class Values(Scopes, ABC):
         found = self.function(function, dict(zip(function.takes, given, strict=False)))
         self._depth -= 1
         return found
-
-    def _minimum(self, parts: list[Sum]) -> Sum:
-        atom = self._fresh("min")
-        (name,) = atom.names
-        self._minima[name] = parts
-        self.found.guards += [(atom, part + 1) for part in parts if part.known]
-        return atom
 
     def _touched(self, name: str, given: Sequence[Any]) -> None:
         """Note what OpenCL's own functions read and write."""

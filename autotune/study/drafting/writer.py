@@ -285,6 +285,9 @@ class _Writer:
             self._add(line)
         extents = ", ".join(f'"{one}"' for one in self._of.locals[entry])
         self._told(f"local = [{extents}]", self._of.doubts.get(entry, ""))
+        if self._of.tuned[entry].reading.begun:
+            offset = json.dumps(["0"] * len(items))
+            self._guess(f"offset = {offset}", "the kernel asks where its global ids begin")
         if overwritten := self._uses.overwritten(entry):
             name, other = overwritten
             what = f'{other} has written {name}, which {entry} writes anew: when, or "1" where both take place'
