@@ -118,6 +118,19 @@ def test_items_whose_ids_are_used_apart_are_not_counted_through(use: str) -> Non
     assert 'shape = ["N"]' in shape_of(lines, "out")
 
 
+def test_an_index_that_a_guard_ends_as_a_whole_has_no_rows() -> None:
+    text = (
+        "kernel void f(const uint count, const uint each, global const float *from, global float *to) {\n"
+        "for (uint k = 0; k < each; k++) { size_t at = get_global_id(0) * each + k;\n"
+        "if (at < count) to[at] = 2 * from[at]; } }"
+    )
+    _, lines = drafted(text)
+    assert 'shape = ["count"]' in shape_of(lines, "from_")
+    assert 'shape = ["count"]' in shape_of(lines, "to")
+    _, lines = drafted(text.replace("at < count", "at < count * each"))
+    assert 'shape = ["count", "each"]' in shape_of(lines, "to")
+
+
 TURNED = (
     macros(TILE=16, ROWS=8)
     + """

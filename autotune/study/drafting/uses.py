@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 from autotune.devices import KernelArgument
 from autotune.errors import StudyError
@@ -12,7 +12,7 @@ from autotune.study.drafting.byvalue import letters
 from autotune.study.drafting.groups import is_of_group
 from autotune.study.drafting.proposal import Proposal
 from autotune.study.drafting.repeats import codes
-from autotune.study.drafting.shapes import BEYOND
+from autotune.study.drafting.shapes import BEYOND, product
 from autotune.study.drafting.syntax import NotRead
 from autotune.study.drafting.terms import Sum
 from autotune.study.drafting.touching import components
@@ -316,14 +316,6 @@ class Uses:
         kind, _, name = member.partition(" ")
         known = is_plain(kind) or kind in self._of.structs or kind in self._of.choices
         return known and re.fullmatch(r"\w+(\s*\[\s*\d+\s*\])*", name) is not None
-
-
-def product(shape: Sequence[Sum]) -> Sum:
-    """Return how many elements a shape has."""
-    total = Sum.of(1)
-    for extent in shape:
-        total = total * extent
-    return total
 
 
 def is_whole(kind: str) -> bool:
