@@ -548,6 +548,27 @@ kernel void f(const int n, global P *p) { int i = get_global_id(0); if (i < n) p
     assert sketch.gaps == []
 
 
+@pytest.mark.parametrize(
+    ("text", "row"),
+    [
+        ("struct __attribute__((packed)) S { uchar a; float b; };", 'S = ["packed", "uchar a", "float b"]'),
+        ("typedef struct { int a; } __attribute__((aligned(32))) S;", 'S = ["aligned(32)", "int a"]'),
+        ("typedef struct { int a; } S __attribute__((__packed__, aligned(2)));",
+         'S = ["packed", "aligned(2)", "int a"]'),
+        ("struct S {\nint a;\n#ifdef HOST\nint first() { return a; }\n#else\nint b[2 * N];\n#endif\n};",
+         'S = ["int a", "int b[6]"]'),
+    ],
+)  # fmt: skip
+def test_structs_are_as_their_attributes_and_branches_have_them(text: str, row: str) -> None:
+    kind = "S" if text.startswith("typedef") else "struct S"
+    sketch, lines = drafted(
+        f"#define N 3\n{text}\nkernel void f(global const {kind} *s, global int *to, const int n)\n"
+        "{ int i = get_global_id(0); if (i < n) to[i] = s[i].a; }"
+    )
+    assert row in lines
+    assert not any("members" in gap or "type" in gap for gap in sketch.gaps)
+
+
 SEVERAL = """
 kernel void fill(global float *to, const float value) { to[get_global_id(0)] = value; }
 kernel void fill4(global float4 *to, const float4 value) { to[get_global_id(0)] += value; }

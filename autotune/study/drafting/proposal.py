@@ -136,8 +136,12 @@ class Proposal:
 
     @cached_property
     def structs(self) -> dict[str, list[str]]:
-        """The members of the structs in the text."""
-        return members_spelt_out(struct_bodies(self.text), self.text, {*self.choices})
+        """The members of the structs in the text; of one with directives or functions in it, those that are left."""
+        try:
+            left = struct_bodies(" ".join(self.code.tokens([*self.choices])))
+        except NotRead:
+            left = {}
+        return members_spelt_out({**left, **struct_bodies(self.text)}, self.text, {*self.choices})
 
     @cached_property
     def own(self) -> dict[str, str]:

@@ -12,6 +12,7 @@ from autotune.study.drafting.byvalue import letters
 from autotune.study.drafting.groups import is_of_group
 from autotune.study.drafting.proposal import Proposal
 from autotune.study.drafting.repeats import codes
+from autotune.study.drafting.scanning import struct_attributes
 from autotune.study.drafting.shapes import BEYOND, product
 from autotune.study.drafting.syntax import NotRead
 from autotune.study.drafting.terms import Sum
@@ -294,9 +295,8 @@ class Uses:
         return '"0"' if size in self.shifts else '"0.5"' if is_plain(meant) and not is_whole(meant) else '"1"'
 
     def structs(self) -> list[tuple[str, str]]:
-        """Return the rows of the structs that arguments are of, the inner ones first, each with its members that were
-        not read.
-        """
+        """Return the rows of the structs that arguments are of, the inner ones first, each with what is missing."""
+        attributes = struct_attributes(self._of.text)
         bodies, lines = self._of.structs, dict[str, tuple[str, str]]()
 
         def add(name: str) -> None:
@@ -304,9 +304,10 @@ class Uses:
                 return
             for member in bodies[name]:
                 add(member.split()[0])
-            listed = ", ".join(f'"{member}"' for member in bodies[name])
-            unread = (member for member in bodies[name] if not self._is_member(member))
-            lines[name] = f"{name} = [{listed}]", ", ".join(unread)
+            listed = ", ".join(f'"{member}"' for member in (*attributes.get(name, ()), *bodies[name]))
+            unread = ", ".join(member for member in bodies[name] if not self._is_member(member))
+            asked = f"its members: what {unread} stands for was not read" if unread else ""
+            lines[name] = f"{name} = [{listed}]", asked
 
         for one in self._of.arguments.values():
             add(one.type_name.removesuffix("*").removeprefix("struct ").strip())

@@ -174,9 +174,9 @@ class _Writer:
         structs = self._uses.structs()
         if structs:
             self._add("", "# Members in the kernel's order, as C writes them.", "[structs]")
-        for line, unread in structs:
-            if unread:
-                self._gap(line, f"its members: what {unread} stands for was not read")
+        for line, asked in structs:
+            if asked:
+                self._gap(line, asked)
             else:
                 self._add(line)
         self._add("", "# Inputs are random numbers from -1 to 1, or what their data says.", "[arguments]")
