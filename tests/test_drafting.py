@@ -555,7 +555,7 @@ kernel void f(const int n, global P *p) { int i = get_global_id(0); if (i < n) p
         ("typedef struct { int a; } __attribute__((aligned(32))) S;", 'S = ["aligned(32)", "int a"]'),
         ("typedef struct { int a; } S __attribute__((__packed__, aligned(2)));",
          'S = ["packed", "aligned(2)", "int a"]'),
-        ("struct S {\nint a;\n#ifdef HOST\nint first() { return a; }\n#else\nint b[2 * N];\n#endif\n};",
+        ("struct S {\nint a;\n#ifndef __OPENCL_VERSION__\nint first() { return a; }\n#else\nint b[2 * N];\n#endif\n};",
          'S = ["int a", "int b[6]"]'),
     ],
 )  # fmt: skip

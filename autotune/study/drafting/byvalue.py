@@ -10,6 +10,7 @@ from typing import Any
 from autotune.devices import KernelArgument
 from autotune.study.drafting.terms import Sum
 from autotune.study.drafting.touching import components
+from autotune.study.types import SCALAR_TYPES
 
 WHOLE_TYPES = ("int", "uint", "long", "ulong", "size_t")
 _MOST = 32
@@ -37,9 +38,13 @@ class ByValue:
         for name, path in paths:
             short = "_".join(re.findall(r"\w+", path))
             own = meant(kinds[name]) in structs
-            called = short if own and alike[path] == 1 and not {short} & {*taken, *self.sizes.values()} else ""
+            called = (
+                short
+                if own and alike[path] == 1 and not {short} & {*taken, *self.sizes.values(), *SCALAR_TYPES}
+                else ""
+            )
             called = called or f"{name}_{short}"
-            if len(called) <= _LONGEST and called not in taken:
+            if len(called) <= _LONGEST and called not in taken and called not in SCALAR_TYPES:
                 self.sizes[name + path] = called
 
     def _paths(self, kind: str, depth: int) -> Iterator[str]:

@@ -9,7 +9,14 @@ from functools import cached_property
 
 from autotune.devices import KernelArgument
 from autotune.expression import FUNCTIONS
-from autotune.study.drafting.branches import Branches, asked_by_directives, asked_by_pragmas, lines_with, siblings
+from autotune.study.drafting.branches import (
+    OF_OPENCL,
+    Branches,
+    asked_by_directives,
+    asked_by_pragmas,
+    lines_with,
+    siblings,
+)
 from autotune.study.drafting.byvalue import WHOLE_TYPES, ByValue, is_by_value
 from autotune.study.drafting.functions import reached
 from autotune.study.drafting.groups import MADE, by_default, is_alone, is_of_group, made_up, work_group
@@ -17,14 +24,14 @@ from autotune.study.drafting.nouns import COUNT_NAME, SMALL_NAME, TASK_NAME
 from autotune.study.drafting.preprocessing import Preprocessed
 from autotune.study.drafting.reading import Reading
 from autotune.study.drafting.repeats import lengths, operands, repeats
-from autotune.study.drafting.scanning import DEFINE, candidates, number_of, struct_bodies
+from autotune.study.drafting.scanning import DEFINE, candidates, number_of
 from autotune.study.drafting.shapes import Shapes
 from autotune.study.drafting.sketch import Sketch
 from autotune.study.drafting.statements import read
 from autotune.study.drafting.syntax import NotRead
 from autotune.study.drafting.terms import Sum
 from autotune.study.drafting.touching import components
-from autotune.study.drafting.typedefs import as_written, cast_to, members_spelt_out
+from autotune.study.drafting.typedefs import as_written, cast_to, structs_of
 from autotune.study.drafting.vectors import of_components, pointer, widths_of
 from autotune.study.includes import defined_anyway, names_asked, without_comments
 from autotune.study.scope import DEVICE_FACTS
@@ -49,7 +56,7 @@ class Proposal:
         """The words that a parameter may be, in the place of numbers."""
         self.made: dict[str, str] = {}
         """Sizes that the kernel is not given, with what is said of them."""
-        stated = dict.fromkeys(sketch.extensions, "1")
+        stated = OF_OPENCL | dict.fromkeys(sketch.extensions, "1")
         stated |= {name: sketch.macros.get(name, text) for name, text in given.items()}
         self._readings: dict[tuple[object, ...], Reading | None] = {}
         self.code = Preprocessed(sketch.source, stated)
@@ -87,8 +94,7 @@ class Proposal:
     @cached_property
     def by_value(self) -> ByValue:
         """The vectors and structs that kernels take by value."""
-        taken = {*self.arguments, *self.parameters, *self.choices, *self.tasks, *self.counts}
-        taken |= {*FUNCTIONS, *DEVICE_FACTS, *SCALAR_TYPES}
+        taken = {*self.arguments, *self.parameters, *self.choices, *self.tasks, *self.counts, *FUNCTIONS, *DEVICE_FACTS}
         kinds = {one.name: one.type_name for one in filter(is_by_value, self.arguments.values())}
         return ByValue(kinds, self.structs, self.meant, taken)
 
@@ -134,14 +140,7 @@ class Proposal:
         told = {entry: self.sketch.signatures[entry] for entry in self.launched}
         return as_written(told, self.sketch.source, {*self.choices})
 
-    @cached_property
-    def structs(self) -> dict[str, list[str]]:
-        """The members of the structs in the text; of one with directives or functions in it, those that are left."""
-        try:
-            left = struct_bodies(" ".join(self.code.tokens([*self.choices])))
-        except NotRead:
-            left = {}
-        return members_spelt_out({**left, **struct_bodies(self.text)}, self.text, {*self.choices})
+    structs = cached_property(structs_of)
 
     @cached_property
     def own(self) -> dict[str, str]:
@@ -347,7 +346,6 @@ class Proposal:
             )
             for one in self.sketch.signatures[entry]
         }
-        given = {name: value for name, value in given.items() if value is not None}
         key = (entry, *kept, *known.items(), *self.members.items(), *map(str, given.items()))
         if key not in self._readings:
             try:

@@ -38,7 +38,7 @@ def read(
 
 
 def _walked(walk: _Walk, function: Function, known: Mapping[str, Any]) -> Reading:
-    given = {name: known[name] for name in function.takes if name in known}
+    given = {name: known[name] for name in function.takes if known.get(name) is not None}
     walk.takes = frozenset(function.takes)
     walk.function(function, given)
     if walk.spent:
