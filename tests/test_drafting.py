@@ -455,7 +455,7 @@ def test_a_name_for_a_type_stands_for_what_it_is() -> None:
     assert 'a = { type = "REAL", shape = ["n"], access = "in" }' in lines
     assert 'b = { type = "float4", shape = ["n"], access = "out" }' in lines
     assert 'c = { type = "ushort", shape = ["n"], access = "out" }' in lines
-    assert 'type = "REAL", value = "1"' in shape_of(lines, "alpha")
+    assert 'type = "REAL", value = "0.5"' in shape_of(lines, "alpha")
     assert "n = 65536" in lines
     assert 'type = "REAL", shape = ["2 * n"], ' in shape_of(lines, "d")  # of several: its components
     assert 'type = "float"' in shape_of(lines, "e")  # of several: that of the branch that is taken
@@ -518,6 +518,11 @@ def test_a_macro_that_shares_work_out_is_none(guard: str) -> None:
     assert "[defines]" not in lines
 
 
+def test_a_pointer_that_is_const_itself_may_be_written_to() -> None:
+    told = scanned("kernel void f(global int * const to, global int const *from, const int n) {}")["f"]
+    assert [one.const for one in told] == [False, True, True]
+
+
 def test_members_of_structs_are_of_types_that_a_study_knows_or_a_gap() -> None:
     source = """
 #define REAL float
@@ -543,6 +548,27 @@ kernel void f(const int n, global P *p) { int i = get_global_id(0); if (i < n) p
     assert sketch.gaps == []
 
 
+@pytest.mark.parametrize(
+    ("text", "row"),
+    [
+        ("struct __attribute__((packed)) S { uchar a; float b; };", 'S = ["packed", "uchar a", "float b"]'),
+        ("typedef struct { int a; } __attribute__((aligned(32))) S;", 'S = ["aligned(32)", "int a"]'),
+        ("typedef struct { int a; } S __attribute__((__packed__, aligned(2)));",
+         'S = ["packed", "aligned(2)", "int a"]'),
+        ("struct S {\nint a;\n#ifndef __OPENCL_VERSION__\nint first() { return a; }\n#else\nint b[2 * N];\n#endif\n};",
+         'S = ["int a", "int b[6]"]'),
+    ],
+)  # fmt: skip
+def test_structs_are_as_their_attributes_and_branches_have_them(text: str, row: str) -> None:
+    kind = "S" if text.startswith("typedef") else "struct S"
+    sketch, lines = drafted(
+        f"#define N 3\n{text}\nkernel void f(global const {kind} *s, global int *to, const int n)\n"
+        "{ int i = get_global_id(0); if (i < n) to[i] = s[i].a; }"
+    )
+    assert row in lines
+    assert not any("members" in gap or "type" in gap for gap in sketch.gaps)
+
+
 SEVERAL = """
 kernel void fill(global float *to, const float value) { to[get_global_id(0)] = value; }
 kernel void fill4(global float4 *to, const float4 value) { to[get_global_id(0)] += value; }
@@ -559,7 +585,7 @@ def test_one_name_for_several_arguments_is_told_apart() -> None:
     assert [line for line in lines if line.startswith("arguments = ")] == [
         'arguments = ["to", "value"]', 'arguments = ["to", "value_float4"]', 'arguments = ["to_char", "value_int"]',
     ]  # fmt: skip
-    assert shape_of(lines, "value_float4") == 'value_float4 = { type = "float4", value = "1" }  # guess: its value'
+    assert shape_of(lines, "value_float4") == 'value_float4 = { type = "float4", value = "0.5" }  # guess: its value'
     assert draft(sketch, "mark").count("to_char") == 0
 
 

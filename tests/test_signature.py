@@ -63,6 +63,8 @@ def test_what_fits_is_let_pass(session: Session) -> None:
         ("p", Buffer("p", "struct Point { int tag; float3 place; }", (4,), (4,)), "structs.Point: tag is at byte 16"),
         ("p", Buffer("p", "struct Point { float3 place; long tag; }", (4,), (4,)), "tag takes 4 bytes in the kernel"),
         ("p", Buffer("p", "struct Point { float3 place; }", (4,), (4,)), "takes 32 bytes in the kernel, 16 in"),
+        ("p", Buffer("p", "struct Point { float3 place; }", (4,), (4,)), 'or "aligned(32)" before them'),
+        ("p", Buffer("p", "struct Point aligned 64 { float3 place; int tag; }", (4,), (4,)), 'write "packed" before'),
     ],
 )
 def test_what_does_not_fit_is_one_line(session: Session, name: str, given: object, message: str) -> None:

@@ -17,7 +17,7 @@ from autotune.errors import StudyError
 from autotune.pool.caller import Caller
 from autotune.study import Plan, Problem, Study, check_reference, expected_data, input_data, leaves, numpy_type, offsets
 from autotune.study.arrays import evaluate, shape_of
-from autotune.study.structs import struct_texts
+from autotune.study.structs import astride, struct_texts
 from autotune.study.types import SCALAR_TYPES
 
 MEMBER = st.tuples(
@@ -54,10 +54,29 @@ class TestLayout:
             assert size == numpy_type(texts["Outer"])[0].itemsize, outer
             assert places[::2] == list(offsets(texts["Outer"]).values()), outer
 
+    @pytest.mark.parametrize(
+        ("attributes", "size"), [(["packed"], 22), (["aligned(64)"], 64), (["packed", "aligned(4)"], 24)]
+    )
+    def test_what_is_packed_or_aligned_lies_as_the_compiler_has_it(
+        self, session: Session, attributes: list[str], size: int
+    ) -> None:
+        members = ["uchar tag", "float4 place", "Inner inner"]
+        texts = struct_texts({"Inner": ["packed", "uchar a", "uint b"], "S": [*attributes, *members]}, {})
+        source = (
+            "typedef struct { uchar a; uint b; } __attribute__((packed)) Inner;\n"
+            f"typedef struct __attribute__(({', '.join(attributes)})) {{ {'; '.join(members)}; }} S;"
+        )
+        found = _measured(session, Plan(source, (), (), {}), "S", ["tag", "place", "inner"]) or [0]
+        assert found[0] == numpy_type(texts["S"])[0].itemsize == size
+        assert found[1::2] == list(offsets(texts["S"]).values())
+
 
 @pytest.mark.parametrize(
     ("members", "message"),
     [
+        (["packed"], r"^structs\.S: has no members"),
+        (["aligned(3)", "float x"], r"^structs\.S\.1: 'aligned\(3\)': no power of two"),
+        (["aligned(N)", "float x"], r"^structs\.S\.1: 'aligned\(N\)' is no member"),
         (["flaot x"], r"^structs\.S\.1: unknown type 'flaot'"),
         (["float x", "int x"], r"^structs\.S: has 'x' twice"),
         (["float"], r"^structs\.S\.1: 'float' is no member"),
@@ -73,6 +92,14 @@ class TestLayout:
 def test_members_that_are_none(members: list[str], message: str) -> None:
     with pytest.raises(StudyError, match=message):
         struct_texts({"First": ["int a"], "S": members}, {})
+
+
+def test_numbers_that_no_device_reads_at_once_are_no_output() -> None:
+    given = study(structs={"Point": ["packed", "uchar tag", "float3 place", "int count[2]"]})
+    with pytest.raises(StudyError, match=r"p\.place lies at no multiple of its size.* is not packed"):
+        Problem(given, {"N": 4}).plan({"WG": 1})
+    assert astride("float4") is None
+    assert astride(struct_texts({"S": ["packed", "int a", "int4 b[2]"]}, {})["S"]) is None
 
 
 def test_a_name_of_opencl_is_no_struct() -> None:

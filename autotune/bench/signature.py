@@ -216,11 +216,14 @@ def _layouts(session: Session, plan: Plan, known: Mapping[str, Sequence[KernelAr
         for number, (member, ours_at) in enumerate(offsets(ours).items()):
             theirs_at, takes, has = places[2 * number], places[2 * number + 1], dtype[member].itemsize
             if ours_at != theirs_at:
-                yield f"structs.{name}: {member} is at byte {theirs_at} in the kernel, at {ours_at} in the study"
+                what = f"structs.{name}: {member} is at byte {theirs_at} in the kernel, at {ours_at} in the study"
+                yield f'{what}: members go in the kernel\'s order, "packed" before them where it is'
             if takes != has:
                 yield f"structs.{name}: {member} takes {takes} bytes in the kernel, {has} in the study"
         if size != dtype.itemsize:
-            yield f"structs.{name}: takes {size} bytes in the kernel, {dtype.itemsize} in the study"
+            what = f"structs.{name}: takes {size} bytes in the kernel, {dtype.itemsize} in the study"
+            more = f'write the members that are missing, or "aligned({size & -size})" before them'
+            yield f"{what}: {more}" if size > dtype.itemsize else f'{what}: write "packed" before its members'
 
 
 def _members_missing(session: Session, plan: Plan, theirs: str, ours: str) -> str:

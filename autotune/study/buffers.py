@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from autotune.errors import StudyError
 from autotune.expression import Expression
 from autotune.study.argument import BRACES, Argument, Data, Extent, concrete_type, declared_type, extents
+from autotune.study.structs import astride
 from autotune.study.types import numpy_type, scalar_type
 
 if TYPE_CHECKING:
@@ -78,6 +79,11 @@ class Buffer(Argument):
         allocate = extents(self.allocate, names, f"{where}.allocate") if padded else shape
         if tuple(map(max, allocate, shape)) != allocate:
             raise StudyError(f"allocates {allocate}, less than its shape {shape}", where=where)
+        if self.access in _WRITTEN and (leaf := astride(kind)) is not None:
+            what = f"{self.name}{leaf.label} lies at no multiple of its size, where nothing compares it"
+            raise StudyError(
+                what, where=where, hint='write outputs to a struct that is not packed; "in" and "scratch" may be'
+            )
         data = self.data.concrete(names, f"{where}.data")
         placed = self.constant
         # Where no configuration is at hand, nothing asks where the kernel has it.

@@ -2,7 +2,8 @@
 
 A struct travels as its text, `struct Particle { float4 position; int tag[4]; }`, complete with those nested in it, so
 that a plan needs nothing else. OpenCL C lays out as C does: a member starts at a multiple of its alignment (a
-vector's is its size, three components taking the room of four), the whole is a multiple of the largest.
+vector's is its size, three components taking the room of four), the whole is a multiple of the largest. One that is
+`packed` has no room between its members, one that is `aligned(32)` is a multiple of that.
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ MAX_MEMBERS = 128
 """Of one struct, those of nested structs included: each is compared by a launch of its own."""
 
 _MEMBER = re.compile(r"\s*([\w{}]+(?:\s+\w+)?)\s+(\w+)\s*((?:\[\s*\d{1,9}\s*\]\s*)*);?\s*")
+_ATTRIBUTE = re.compile(r"\s*(?:packed|aligned\s*\(\s*(\d{1,5})\s*\))\s*")
 _TOKEN = re.compile(r"\s*(\w+|[{}\[\];])")
 _DEEPEST = 8
+_ALIGNMENTS = [2**power for power in range(13)]
 
 
 class Leaf(NamedTuple):
@@ -85,6 +88,15 @@ def offsets(text: str) -> dict[str, int]:
     return {name: int(where) for name, (_, where, *_) in fields.items()}
 
 
+def astride(text: str) -> Leaf | None:
+    """Return a leaf that lies where no device reads its numbers at once: not at a multiple of their size."""
+    if not is_struct(text):
+        return None
+    size, sizes = struct_dtype(text).itemsize, {name: np.dtype(kind).itemsize for name, kind in SCALAR_TYPES.items()}
+    placed = ((leaf, (size, leaf.offset, *(step for _, step in leaf.axes))) for leaf in leaves(text))
+    return next((leaf for leaf, places in placed if any(place % sizes[leaf.scalar] for place in places)), None)
+
+
 def struct_texts(tables: Mapping[str, Sequence[str]], choices: Mapping[str, Any]) -> dict[str, str]:
     """Return the text of each struct that a study declares: name -> members, as C writes them. Raises StudyError.
 
@@ -96,14 +108,29 @@ def struct_texts(tables: Mapping[str, Sequence[str]], choices: Mapping[str, Any]
         if is_plain(name):
             raise StudyError(f"{name!r} is already an OpenCL type", where=where, hint="choose another name")
         later = [other for other in tables if other not in texts]
-        parts = [_member(member, texts, choices, f"{where}.{n}", later) for n, member in enumerate(members, 1)]
+        numbered = [*enumerate(members, 1)]
+        attributes = [_attribute(text, f"{where}.{n}") for n, text in numbered if _ATTRIBUTE.fullmatch(text)]
+        plain = [(n, text) for n, text in numbered if not _ATTRIBUTE.fullmatch(text)]
+        if not plain:
+            raise StudyError("has no members", where=where, hint='write "float4 position" or "int tag[4]"')
+        parts = [_member(text, texts, choices, f"{where}.{n}", later) for n, text in plain]
         if twice := [called for called, count in Counter(called for _, called in parts).items() if count > 1]:
             raise StudyError(f"has {twice[0]!r} twice", where=where)
-        texts[name] = f"struct {name} {{ {' '.join(text for text, _ in parts)} }}"
+        texts[name] = f"struct {' '.join([name, *attributes])} {{ {' '.join(text for text, _ in parts)} }}"
         if not re.search(r"\{\w+\}", texts[name]):
             with placed(where):
                 _layout(texts[name])
     return texts
+
+
+def _attribute(text: str, where: str) -> str:
+    """Return what says how a struct lies as it stands in the struct's text. Raises StudyError."""
+    found = _ATTRIBUTE.fullmatch(text)
+    if found is None or found[1] is None:
+        return "packed"
+    if int(found[1]) not in _ALIGNMENTS:
+        raise StudyError(f"{text!r}: no power of two up to {_ALIGNMENTS[-1]}", where=where, hint='write "aligned(16)"')
+    return f"aligned {int(found[1])}"
 
 
 def _member(
@@ -141,10 +168,12 @@ def _layout(text: str) -> _Layout:
 
 def _parse(tokens: Sequence[str], at: int, depth: int) -> tuple[_Layout, int]:
     """Read `struct NAME { ... }` and return its layout, and the place behind it."""
-    if depth > _DEEPEST or tokens[at : at + 1] != ["struct"] or tokens[at + 2 : at + 3] != ["{"]:
+    opened = tokens.index("{", at) if "{" in tokens[at:] else at
+    if depth > _DEEPEST or tokens[at : at + 1] != ["struct"] or opened < at + 2:
         raise StudyError("not a struct" if depth <= _DEEPEST else f"structs nested more than {_DEEPEST} deep")
-    name, at = tokens[at + 1], at + 3
-    end, alignment = 0, 1
+    name, attributes, at = tokens[at + 1], tokens[at + 2 : opened], opened + 1
+    packed = "packed" in attributes
+    end, alignment = 0, max([int(word) for word in attributes if word.isdigit()], default=1)
     names: list[str] = []
     formats: list[Any] = []
     starts: list[int] = []
@@ -160,9 +189,9 @@ def _parse(tokens: Sequence[str], at: int, depth: int) -> tuple[_Layout, int]:
             dimensions.append(int(tokens[at + 1]))
             at += 3
         at += 1  # ;
-        start = round_up(end, member.alignment)
+        start = end if packed else round_up(end, member.alignment)
         size = member.dtype.itemsize * _count(dimensions, called)
-        end, alignment = start + size, max(alignment, member.alignment)
+        end, alignment = start + size, alignment if packed else max(alignment, member.alignment)
         if end > MAX_BYTES:
             raise StudyError(f"{name} takes more than {MAX_BYTES} bytes")
         names.append(called)

@@ -7,10 +7,10 @@ guards and names; what is no more than a guess says so: nothing here decides a r
     scanning.py    kernels, macros and structs of a text, where no compiler tells; typedefs.py: names of types
     syntax.py      C as far as index arithmetic goes; preprocessing.py: its macros and branches, functions.py: its
                    functions
-    terms.py       sums of products of names
-    statements.py  a walk through a kernel, with values.py for its expressions, scopes.py for its variables and
-                   touching.py for OpenCL's own functions, to what reading.py holds: which places of which argument, and
-                   what bounds the variables
+    terms.py       sums of products of names; byvalue.py: vectors and structs by value
+    statements.py  a walk through a kernel, with values.py for its expressions, scopes.py for its variables,
+                   guarding.py for what comparisons tell and touching.py for OpenCL's own functions, to what
+                   reading.py holds: which places of which argument, and what bounds the variables
     shapes.py      extents from that; launches.py: work-items; indices.py: indices taken apart
     proposal.py    what is proposed of parameters and choices, with repeats.py, nouns.py, and branches.py for what
                    an #if asks; vectors.py: of their widths; fixed.py: of numbers that no tuner can set yet;

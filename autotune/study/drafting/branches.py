@@ -22,6 +22,11 @@ _DEFINED = re.compile(r"\bdefined\b[ \t]*(?:\([ \t]*)?\w+(?:[ \t]*\))?")
 _NAME = re.compile(r"\b[A-Za-z_]\w*")
 _CALL = re.compile(r"\b([A-Za-z_]\w*)[ \t]*\([^()]*\)")
 _COMPARED = re.compile(r"\b([A-Za-z_]\w*+)\s*+[=!]=\s*+(\d{1,9})\b(?!\.)|\b(\d{1,9})\s*+[=!]=\s*+([A-Za-z_]\w*+)")
+OF_OPENCL = {
+    "__OPENCL_VERSION__": "120", "__OPENCL_C_VERSION__": "120", "CL_VERSION_1_0": "100", "CL_VERSION_1_1": "110",
+    "CL_VERSION_1_2": "120", "__ENDIAN_LITTLE__": "1", "__IMAGE_SUPPORT__": "1",
+}  # fmt: skip
+"""What every compiler of OpenCL C defines, as a driver has it that is asked for no newer one."""
 OF_COMPILER = re.compile(r"__|_?cl_|CL_|GL_|true$|false$")
 """How names begin that compilers define, or extensions of OpenCL."""
 VECTOR = re.compile(r"v(load|store)|convert_|as_|u?(char|short|int|long)|half|float|double")

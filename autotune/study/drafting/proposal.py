@@ -9,27 +9,33 @@ from functools import cached_property
 
 from autotune.devices import KernelArgument
 from autotune.expression import FUNCTIONS
-from autotune.study.drafting.branches import Branches, asked_by_directives, asked_by_pragmas, lines_with, siblings
+from autotune.study.drafting.branches import (
+    OF_OPENCL,
+    Branches,
+    asked_by_directives,
+    asked_by_pragmas,
+    lines_with,
+    siblings,
+)
+from autotune.study.drafting.byvalue import WHOLE_TYPES, ByValue, is_by_value
 from autotune.study.drafting.functions import reached
 from autotune.study.drafting.groups import MADE, by_default, is_alone, is_of_group, made_up, work_group
 from autotune.study.drafting.nouns import COUNT_NAME, SMALL_NAME, TASK_NAME
 from autotune.study.drafting.preprocessing import Preprocessed
 from autotune.study.drafting.reading import Reading
 from autotune.study.drafting.repeats import lengths, operands, repeats
-from autotune.study.drafting.scanning import DEFINE, candidates, number_of, struct_bodies
+from autotune.study.drafting.scanning import DEFINE, candidates, number_of
 from autotune.study.drafting.shapes import Shapes
 from autotune.study.drafting.sketch import Sketch
 from autotune.study.drafting.statements import read
 from autotune.study.drafting.syntax import NotRead
 from autotune.study.drafting.terms import Sum
 from autotune.study.drafting.touching import components
-from autotune.study.drafting.typedefs import as_written, cast_to, members_spelt_out
+from autotune.study.drafting.typedefs import as_written, cast_to, structs_of
 from autotune.study.drafting.vectors import of_components, pointer, widths_of
 from autotune.study.includes import defined_anyway, names_asked, without_comments
 from autotune.study.scope import DEVICE_FACTS
 from autotune.study.types import SCALAR_TYPES, is_plain
-
-_WHOLE_TYPES = ("int", "uint", "long", "ulong", "size_t")
 
 
 class Proposal:
@@ -50,7 +56,7 @@ class Proposal:
         """The words that a parameter may be, in the place of numbers."""
         self.made: dict[str, str] = {}
         """Sizes that the kernel is not given, with what is said of them."""
-        stated = dict.fromkeys(sketch.extensions, "1")
+        stated = OF_OPENCL | dict.fromkeys(sketch.extensions, "1")
         stated |= {name: sketch.macros.get(name, text) for name, text in given.items()}
         self._readings: dict[tuple[object, ...], Reading | None] = {}
         self.code = Preprocessed(sketch.source, stated)
@@ -80,18 +86,17 @@ class Proposal:
         alone = [one.name for one in self.arguments.values() if one.address == "private" and self._is_whole(one)]
         return [*alone, *self.members.values()]
 
+    @property
+    def members(self) -> Mapping[str, str]:
+        """Whole numbers in structs and vectors by value (`world.count`, `dim.x`), with what a size is called."""
+        return self.by_value.sizes
+
     @cached_property
-    def members(self) -> dict[str, str]:
-        """Whole numbers in structs by value, as the kernel writes them (`world.count`), with what a size is called."""
-        found: dict[str, str] = {}
+    def by_value(self) -> ByValue:
+        """The vectors and structs that kernels take by value."""
         taken = {*self.arguments, *self.parameters, *self.choices, *self.tasks, *self.counts, *FUNCTIONS, *DEVICE_FACTS}
-        for one in self.arguments.values():
-            for member in self.structs.get(self.kind(one.type_name), []) if one.address == "private" else ():
-                kind, _, name = member.rpartition(" ")
-                if kind in _WHOLE_TYPES and name.isidentifier():
-                    found[f"{one.name}.{name}"] = f"{one.name}_{name}" if name in taken else name
-                    taken.add(name)
-        return found
+        kinds = {one.name: one.type_name for one in filter(is_by_value, self.arguments.values())}
+        return ByValue(kinds, self.structs, self.meant, taken)
 
     def is_small(self, name: str) -> bool:
         """Whether a whole number is one of those that hardly are a size, by its name."""
@@ -135,10 +140,7 @@ class Proposal:
         told = {entry: self.sketch.signatures[entry] for entry in self.launched}
         return as_written(told, self.sketch.source, {*self.choices})
 
-    @cached_property
-    def structs(self) -> dict[str, list[str]]:
-        """The members of the structs in the text."""
-        return members_spelt_out(struct_bodies(self.text), self.text, {*self.choices})
+    structs = cached_property(structs_of)
 
     @cached_property
     def own(self) -> dict[str, str]:
@@ -242,7 +244,7 @@ class Proposal:
 
     def _is_whole(self, one: KernelArgument) -> bool:
         reserved = one.name in FUNCTIONS or one.name in DEVICE_FACTS or one.name in SCALAR_TYPES
-        return one.type_name in _WHOLE_TYPES and not reserved
+        return one.type_name in WHOLE_TYPES and not reserved
 
     # -- work-groups ------------------------------------------------------------------------------
 
@@ -335,19 +337,20 @@ class Proposal:
     def _reading(self, entry: str, *, tuned: bool, own: Sequence[str] = ()) -> Reading | None:
         """Walk through a kernel: its parameters stay names where it is `tuned`, else stand for their defaults."""
         kept, widths = [*self.kept(tuned=tuned), *own], widths_of(self, tuned=tuned)
-        known = {name: name for name in (*self.whole, *kept)} | self.members
+        known = {name: name for name in (*self.whole, *kept)}
         called = self.sketch.called.get(entry, {})
         known |= {theirs: name for name, theirs in called.items() if name in known}
-        pointers = {
-            called.get(one.name, one.name): pointer(self, one, widths)
+        given = {
+            called.get(one.name, one.name): (
+                self.by_value.value(one.name) if is_by_value(one) else pointer(self, one, widths)
+            )
             for one in self.sketch.signatures[entry]
-            if one.address != "private" or "image" in one.type_name
         }
-        key = (entry, *kept, *known.items(), *pointers.items())
+        key = (entry, *kept, *known.items(), *self.members.items(), *map(str, given.items()))
         if key not in self._readings:
             try:
                 functions = self.code.functions(kept)
-                self._readings[key] = read(functions, entry, pointers, known, widths) if entry in functions else None
+                self._readings[key] = read(functions, entry, given, known, widths) if entry in functions else None
             except (NotRead, RecursionError):
                 self._readings[key] = None
         return self._readings[key]

@@ -76,8 +76,9 @@ class Reading:
     `arrays`: the extents of local arrays; `cells`: where one is indexed, in which dimension, at which place.
     `axes`: whose ids are asked for; `items`: along which items differ; `within`: along which a kernel asks where in its
     group an item is; `spread`: along which groups differ; `lone`: along which a kernel asks whether an item or group is
-    the one of a certain number; `through`: which are counted through with the first. `lost`: whether ids are used in a
-    way that was not understood.
+    the one of a certain number; `through`: which are counted through with the first; `apart`: whose ids are used for
+    more than that. `lost`: whether ids are used in a way that was not understood. `begun`: whether a kernel asks where
+    global ids begin.
     `shifts`: numbers that are bytes by which a place is shifted. `seen`: the types that each argument is read and
     written as.
     `without_rim`: guards beyond which others than within are written, with where there is no rim; `rimmed`: where.
@@ -103,7 +104,9 @@ class Reading:
     spread: set[int] = field(default_factory=set)
     lone: set[int] = field(default_factory=set)
     through: set[int] = field(default_factory=set)
+    apart: set[int] = field(default_factory=set)
     lost: bool = False
+    begun: bool = False
     without_rim: dict[tuple[Sum, Sum], Sum] = field(default_factory=dict)
     rimmed: set[str] = field(default_factory=set)
     unread: set[str] = field(default_factory=set)
@@ -134,7 +137,7 @@ class Reading:
         for axes in (self.items, self.within, self.spread):
             axes -= self.through
         apart = "|".join(f"[gwl]id#{axis}" for axis in self.through)
-        return self.lost or re.search(rf"{apart}|gsz#|ngr#", asked) is not None
+        return self.lost or bool(self.apart & self.through) or re.search(rf"{apart}|gsz#|ngr#", asked) is not None
 
     def note_guard(self, varying: Sum, limit: Sum, turned_away: bool) -> None:
         """Note what a comparison with a limit tells where it lets variables pass, or where it turns them away."""

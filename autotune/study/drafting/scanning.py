@@ -21,7 +21,10 @@ DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+([^\n]+)", re.MULTILI
 KERNEL = re.compile(r"\b(?:__)?kernel\b([^;{}]{0,300}?)\bvoid\s+(\w+)\s*\(([^()]*(?:\([^()]*\)[^()]*)*)\)")
 """What stands before `void`, the name, and the arguments."""
 
-_STRUCT = re.compile(r"\bstruct\s*(\w*)\s*\{([^{}]*)\}\s*(?:__attribute__\s*\(\(.*?\)\)\s*)?(\w*)\s*;", re.DOTALL)
+_ATTRIBUTES = r"((?:__attribute__\s*\(\([^;{}]*?\)\)\s*)*)"
+_STRUCT = re.compile(
+    rf"\bstruct\s*{_ATTRIBUTES}(\w*)\s*\{{([^{{}}]*)\}}\s*{_ATTRIBUTES}(\w*)\s*{_ATTRIBUTES};", re.DOTALL
+)
 
 
 @lru_cache(maxsize=1)
@@ -58,7 +61,8 @@ def _scanned_argument(text: str) -> KernelArgument:
     left = [word for word in words if word not in skipped]
     named = len(left) > 1 and not is_type(left[-1])
     name, kind = (left[-1], " ".join(left[:-1])) if named else ("", " ".join(left))
-    return KernelArgument(name, opencl_name(kind) + "*" * ("*" in words), address, access, "const" in words)
+    const = "const" in (words[: words.index("*")] if "*" in words else words)  # what it points to
+    return KernelArgument(name, opencl_name(kind) + "*" * ("*" in words), address, access, const)
 
 
 def opencl_name(kind: str) -> str:
@@ -70,17 +74,30 @@ def opencl_name(kind: str) -> str:
 
 
 def struct_bodies(text: str) -> dict[str, list[str]]:
-    """Return the members of each struct of a text, as C writes them, by tag and by typedef."""
+    """Return the members of each struct of a text, as C writes them, by tag and by typedef, but of those that hold more
+    than members.
+    """
     found = {}
-    for tag, body, alias in _STRUCT.findall(without_comments(text)):
-        members: list[str] = []
+    for _, tag, body, _, alias, _ in _STRUCT.findall(without_comments(text)):
+        members: list[str] | None = []
         for statement in filter(str.strip, body.split(";")):
             kind, *names = re.split(r"\s*,\s*", statement.strip())
             first = re.fullmatch(r"(?:struct\s+)?((?:unsigned\s+)?\w+)\s+(.+)", kind, re.DOTALL)
-            if first is None:
+            if first is None or members is None:
+                members = None
                 continue
             of = opencl_name(first[1])
-            members += [f"{of} {' '.join(name.split())}" for name in (first[2], *names)]
+            members += [f"{of} " + re.sub(r"\s+(?=\[)", "", " ".join(name.split())) for name in (first[2], *names)]
+        if members is not None:
+            found.update(dict.fromkeys(filter(None, (alias, tag)), members))
+    return found
+
+
+def struct_attributes(text: str) -> dict[str, list[str]]:
+    """Return what a text says of how structs lie, `packed`, `aligned(32)`, by tag and by typedef."""
+    found = {}
+    for before, tag, _, behind, alias, last in _STRUCT.findall(without_comments(text)):
+        told = re.findall(r"\b(?:__)?(packed|aligned)(?:__)?\s*(\(\s*\w+\s*\))?", f"{before} {behind} {last}")
         for name in filter(None, (alias, tag)):
-            found[name] = members
+            found[name] = ["".join(words) for words in told]
     return found

@@ -51,6 +51,8 @@ class Scopes:
                     self.found.either[str(before)] = (begun, begun)
                 if isinstance(before, Pointer) and isinstance(value, Pointer):  # of the type that the variable has
                     scope[name] = value._replace(width=before.width, parts=before.parts, seen=before.seen)
+                elif type(before) is tuple:
+                    scope[name] = value if opened == self._branches else (None,) * len(before)
                 elif before is None or (once and not isinstance(before, Pointer)):
                     scope[name] = value
                 elif isinstance(before, Pointer):
@@ -63,6 +65,11 @@ class Scopes:
         """Whether a variable is set in its own block alone, by one statement after another."""
         within = (plain for scope, plain in zip(self._scopes[::-1], self._plain[::-1], strict=True) if name in scope)
         return name in next(within, ())
+
+    def _is_within(self, name: str) -> bool:
+        """Whether a variable was declared in the branch or loop that is walked through."""
+        scopes = zip(reversed(self._scopes), reversed(self._opened), strict=True)
+        return next((opened == self._branches for scope, opened in scopes if name in scope), False)
 
     def _put(self, name: str, value: Any) -> None:
         """Have a name stand for something from here on."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from math import gcd
 from typing import Any
@@ -15,6 +15,14 @@ from autotune.study.drafting.terms import Sum, undivided
 
 BEYOND = "by the places that were understood; others may lie farther"
 """Why the extents of a buffer are a guess."""
+
+
+def product(shape: Sequence[Sum]) -> Sum:
+    """Return how many elements a shape has."""
+    total = Sum.of(1)
+    for extent in shape:
+        total = total * extent
+    return total
 
 
 def _number(value: Sum) -> int:
@@ -229,9 +237,16 @@ class Shapes(Launches):
             for axis, extent in self.axes.items() if not whole else ():
                 index = index.with_value(f"gsz#{axis}", extent)
             index = self._factored(index)
-            rows = self._rows(index) if not whole or not self._strided(index) else (index, [])
+            ended = self._ended(index)
+            flat = whole and (self._strided(index) or ended is not None)
+            rows = (index, []) if flat else self._rows(index)
+            if ended is not None and (across := self._rows(index)) is not None and ended.over(product(across[1])):
+                rows = across
             rows = self._of_several(index, rows) if rows is not None and rows[1] else rows
-            if rows is None or (limit := self.upper(rows[0])) is None or not limit.known:
+            limit = None if rows is None else self.upper(rows[0])
+            if rows is not None and rows[1] and ended is not None:
+                limit = ended.over(product(rows[1]))
+            if rows is None or limit is None or not limit.known:
                 if not index.names & self.reading.contents.keys():  # contents are bounded by their data
                     self.doubts[name] = BEYOND
                 continue
@@ -265,6 +280,12 @@ class Shapes(Launches):
             self.doubts[name] = BEYOND
         return shape
 
+    def _ended(self, index: Sum) -> Sum | None:
+        """Return what ends an index of rows as a whole, `n` of `y * W + x < n`; None where nothing does."""
+        strided = any("#" not in name for product in index.varying for name in product)
+        limits = (limit for varying, limit in self.reading.guards if varying == index and self._sized(limit))
+        return next(limits, None) if strided else None
+
     def image(self, name: str, dimensions: int) -> list[Sum] | None:
         """Return the extents of an image, as NumPy counts them."""
         found: list[Sum | None] = [None] * dimensions
@@ -275,8 +296,9 @@ class Shapes(Launches):
                 started = self._started(coordinate)
                 ids = self._ids(started)
                 extent = self.axes.get(min(ids)) if len(ids) == 1 else self.upper(coordinate)
-                several = started.factor_of(f"gid#{min(ids, default=0)}").number or 1
-                extent = extent * Sum.of(several) if extent is not None and len(ids) == 1 and several > 1 else extent
+                several = started.factor_of(f"gid#{min(ids, default=0)}")
+                if extent is not None and len(ids) == 1 and several.known and (several.number or 2) > 1:
+                    extent = extent * several
                 found[place] = found[place] or extent
                 if any(re.match(r"\([^.]*(?:gid|wid)#\d.*\)\.#", each) for each in started.names):
                     self.doubts[name] = BEYOND  # of a product or sum no more is known than whose work it is

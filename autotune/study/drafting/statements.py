@@ -24,25 +24,25 @@ _FARTHEST = 4000
 def read(
     functions: Mapping[str, Function],
     entry: str,
-    pointers: Mapping[str, Pointer],
+    given: Mapping[str, Any],
     known: Mapping[str, str],
     widths: Mapping[str, str],
 ) -> Reading:
-    """Return what is found in a kernel. `pointers`: its buffers and images; `known`: what names stand for;
-    `widths`: see vectors.py.
+    """Return what is found in a kernel. `given`: its buffers and images, and what byvalue.py knows of its vectors and
+    structs; `known`: what names stand for; `widths`: see vectors.py.
     """
-    found = _walked(_Walk(functions, known, widths, through=True), functions[entry], pointers)
+    found = _walked(_Walk(functions, known, widths, through=True), functions[entry], given)
     if found.through and found.leave_out_through():
-        return _walked(_Walk(functions, known, widths, through=False), functions[entry], pointers)
+        return _walked(_Walk(functions, known, widths, through=False), functions[entry], given)
     return found
 
 
-def _walked(walk: _Walk, function: Function, pointers: Mapping[str, Pointer]) -> Reading:
-    given = {name: pointers[name] for name in function.takes if name in pointers}
+def _walked(walk: _Walk, function: Function, known: Mapping[str, Any]) -> Reading:
+    given = {name: known[name] for name in function.takes if known.get(name) is not None}
     walk.takes = frozenset(function.takes)
     walk.function(function, given)
     if walk.spent:
-        walk.found.unread |= {pointer.name for pointer in given.values()}
+        walk.found.unread |= {pointer.name for pointer in given.values() if isinstance(pointer, Pointer)}
         walk.found.lose_ids()
     return walk.found
 
@@ -189,6 +189,8 @@ class _Walk(Values):
         if shared and extents:
             self.found.arrays[name] = [each if isinstance(each, Sum) else None for each in extents]
         value = self._initial(rest[1:], vector=vector and not extents) if rest[:1] == ["="] else None
+        if value is None and vector and not pointed and not extents:
+            value = (None,) * components(kind)[1]
         if pointed and isinstance(value, Pointer) and bytes_of(kind):
             value = self._seen_as(value, kind)
         stated, changed = rest[:1] == ["="], changes(name, self._rest)

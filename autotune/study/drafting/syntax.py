@@ -207,12 +207,12 @@ class _Reader:
         elif (cast := self._cast()) is not None:
             tree = cast
         else:
-            tree = self._postfix()
+            tree = self._postfix(self._primary())
         self._depth -= 1
         return tree
 
     def _cast(self) -> Tree | None:
-        """A cast, or a vector: `(int2)(x, y)`."""
+        """A cast, or a vector: `(int2)(x, y)`, `(int2){x, y}`."""
         if self._tokens[self.at : self.at + 1] != ["("]:
             return None
         end = closing(self._tokens, self.at)
@@ -225,16 +225,17 @@ class _Reader:
         if not words or not whole_type or (not named and "unsigned" not in words):
             return None
         self.at = end + 1
-        if "*" not in words and self._tokens[self.at : self.at + 1] == ["("]:
-            inner = closing(self._tokens, self.at)
-            parts = split(self._tokens[self.at + 1 : inner])
-            if len(parts) > 1:
+        if "*" not in words and self._tokens[self.at : self.at + 1] in (["("], ["{"]):
+            inner, braces = closing(self._tokens, self.at), self._tokens[self.at] == "{"
+            parts = [part for part in split(self._tokens[self.at + 1 : inner]) if part]
+            if len(parts) > 1 or (braces and parts):
                 self.at = inner + 1
-                return ("vector", *(expression(part, self._types) for part in parts))
+                each = [expression(part, self._types) for part in parts]
+                return self._postfix(("vector", *each)) if len(each) > 1 else each[0]
         return self._unary()
 
-    def _postfix(self) -> Tree:
-        tree = self._primary()
+    def _postfix(self, tree: Tree) -> Tree:
+        """What a tree is followed by: an index, arguments, members."""
         while operator := self._next("[", "(", ".", "->", "++", "--"):
             if operator in (".", "->"):
                 tree = ("member", tree, self._word())

@@ -228,13 +228,6 @@ def put_together(value: Sum, name: str, whole: Sum, by: Sum) -> Sum:
     return value - left * each - Sum.of(name) * (each * by) + whole * each
 
 
-def moved(place: object, by: object, operator: str) -> Sum | None:
-    """Return a component of the sum or difference of two vectors, if it is known."""
-    if not isinstance(place, Sum) or not isinstance(by, Sum):
-        return None
-    return place + by if operator == "+" else place - by
-
-
 def _operand(value: Sum) -> str:
     single = len(value.terms) == 1 and next(iter(value.terms.values())) == 1 and sum(map(len, value.terms)) == 1
     return str(next(iter(value.terms))[0]) if single else f"({value})" if value.number is None else str(value.number)

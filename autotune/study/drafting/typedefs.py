@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from autotune.devices import KernelArgument
-from autotune.study.drafting.scanning import DEFINE, opencl_name, scanned
+from autotune.study.drafting.scanning import DEFINE, opencl_name, scanned, struct_bodies
 from autotune.study.drafting.syntax import NotRead, expression, folded, tokens_of
 from autotune.study.includes import without_comments
 from autotune.study.types import is_plain
@@ -57,6 +57,15 @@ def cast_to(of: Proposal, readings: Iterable[Reading | None]) -> dict[str, str]:
         if len(kinds) == 1 and is_plain(of.choices.get(kind := kinds.pop(), kind)) and kind != "void":
             found[name] = kind
     return found
+
+
+def structs_of(of: Proposal) -> dict[str, list[str]]:
+    """Return the members of the structs in a text; of one with directives or functions in it those that are left."""
+    try:
+        left = struct_bodies(" ".join(of.code.tokens([*of.choices])))
+    except NotRead:
+        left = {}
+    return members_spelt_out({**left, **struct_bodies(of.text)}, of.text, {*of.choices})
 
 
 def members_spelt_out(

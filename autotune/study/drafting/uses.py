@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 from autotune.devices import KernelArgument
 from autotune.errors import StudyError
 from autotune.study.drafting.branches import asked_by_directives
+from autotune.study.drafting.byvalue import letters
 from autotune.study.drafting.groups import is_of_group
 from autotune.study.drafting.proposal import Proposal
 from autotune.study.drafting.repeats import codes
-from autotune.study.drafting.shapes import BEYOND
+from autotune.study.drafting.scanning import struct_attributes
+from autotune.study.drafting.shapes import BEYOND, product
 from autotune.study.drafting.syntax import NotRead
 from autotune.study.drafting.terms import Sum
+from autotune.study.drafting.touching import components
 from autotune.study.types import is_plain, scalar_type
 
 _REAL = ("half", "float", "double")
@@ -264,24 +267,36 @@ class Uses:
             return ', data = { distribution = "constant", value = 0 }', "what is added to begins at 0"
         return ", data = { low = 0, high = 100 }", "its data"
 
-    def value(self, kind: str, argument: str, sizes: Collection[str]) -> str:
-        """Return a scalar's value, or one for each member of a struct; those of an argument may be `sizes`."""
-        bodies = self._of.structs
-        if kind not in bodies:
-            return '"0"' if argument in self.shifts else '"1"'
-        parts = (member.split() for member in bodies[kind])
-        values = []
-        for member in parts:
-            name = re.sub(r"\[.*", "", member[-1])
-            size = self._of.members.get(f"{argument}.{name}", "")
-            value = self.value(member[0], "", ()) if member[0] in bodies else f'"{size if size in sizes else 1}"'
-            values.append(f"{name} = {value}")
-        return "{ " + ", ".join(values) + " }"
+    def value(self, kind: str, path: str, sizes: Collection[str]) -> str:
+        """Return a value of a type: of a struct by member, of what has a size among its parts by part. `path`: where it
+        is in an argument: `world.origin`; `sizes`: those that the study has.
+        """
+        if kind in self._of.structs:
+            members = self._of.by_value.members(kind)
+            table = (f"{name} = {self._part(of, f'{path}.{name}', length, sizes)}" for name, of, length in members)
+            return "{ " + ", ".join(table) + " }"
+        parts = [
+            self._number(f"{path}.{letter}", kind, sizes) for letter in letters(components(self._of.meant(kind))[1])
+        ]
+        return self._number(path, kind, sizes) if len({*parts}) == 1 else f"[{', '.join(parts)}]"
+
+    def _part(self, kind: str, path: str, length: int | None, sizes: Collection[str]) -> str:
+        numbers = [self._number(f"{path}[{place}]", kind, sizes) for place in range(length or 0)]
+        return f"[{', '.join(numbers)}]" if len({*numbers}) > 1 else self.value(kind, path, sizes)
+
+    def _number(self, path: str, kind: str, sizes: Collection[str]) -> str:
+        """Return a number in an argument: the size that it is, 0 where it only shifts places. Of what is no whole
+        number none that leaves what it multiplies as it was.
+        """
+        size = self._of.members.get(path, path)
+        if size in sizes and path in self._of.members:
+            return f'"{size}"'
+        meant = self._of.meant(kind)
+        return '"0"' if size in self.shifts else '"0.5"' if is_plain(meant) and not is_whole(meant) else '"1"'
 
     def structs(self) -> list[tuple[str, str]]:
-        """Return the rows of the structs that arguments are of, the inner ones first, each with its members that were
-        not read.
-        """
+        """Return the rows of the structs that arguments are of, the inner ones first, each with what is missing."""
+        attributes = struct_attributes(self._of.text)
         bodies, lines = self._of.structs, dict[str, tuple[str, str]]()
 
         def add(name: str) -> None:
@@ -289,9 +304,10 @@ class Uses:
                 return
             for member in bodies[name]:
                 add(member.split()[0])
-            listed = ", ".join(f'"{member}"' for member in bodies[name])
-            unread = (member for member in bodies[name] if not self._is_member(member))
-            lines[name] = f"{name} = [{listed}]", ", ".join(unread)
+            listed = ", ".join(f'"{member}"' for member in (*attributes.get(name, ()), *bodies[name]))
+            unread = ", ".join(member for member in bodies[name] if not self._is_member(member))
+            asked = f"its members: what {unread} stands for was not read" if unread else ""
+            lines[name] = f"{name} = [{listed}]", asked
 
         for one in self._of.arguments.values():
             add(one.type_name.removesuffix("*").removeprefix("struct ").strip())
@@ -301,14 +317,6 @@ class Uses:
         kind, _, name = member.partition(" ")
         known = is_plain(kind) or kind in self._of.structs or kind in self._of.choices
         return known and re.fullmatch(r"\w+(\s*\[\s*\d+\s*\])*", name) is not None
-
-
-def product(shape: Sequence[Sum]) -> Sum:
-    """Return how many elements a shape has."""
-    total = Sum.of(1)
-    for extent in shape:
-        total = total * extent
-    return total
 
 
 def is_whole(kind: str) -> bool:

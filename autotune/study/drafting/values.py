@@ -7,11 +7,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from autotune.study.drafting.byvalue import spread, swizzled, with_component
 from autotune.study.drafting.functions import Function
+from autotune.study.drafting.guarding import Guards
 from autotune.study.drafting.reading import EXTENT, Mention, Pointer
-from autotune.study.drafting.scopes import Scopes
 from autotune.study.drafting.syntax import NotRead, Tree, expression, folded, whole
-from autotune.study.drafting.terms import Sum, counted_through, moved, put_together, quotient, remainder, with_ids
+from autotune.study.drafting.terms import Sum, counted_through, put_together, quotient, remainder, with_ids
 from autotune.study.drafting.touching import bytes_of, is_understood, touched
 from autotune.study.drafting.vectors import elements
 
@@ -21,12 +22,13 @@ IDS = {
 }  # fmt: skip
 _EXTENTS = {"get_image_width": 0, "get_image_height": 1, "get_image_depth": 2}
 _ARITHMETIC = ("+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>")
+_CONVERTED = re.compile(r"(?:convert|as)_u?(?:char|short|int|long)(?:2|3|4|8|16)?(?:_sat)?(?:_rt[ezpn])?")
 _METHODS = ("vector", "unary", "cond", "member", "index", "assign", "call", "cast", "sizeof")
 MOST_STEPS = 20_000
 _DEEPEST = 5
 
 
-class Values(Scopes, ABC):
+class Values(Guards, ABC):
     """Expressions within the scopes of a walk through statements."""
 
     def __init__(
@@ -37,7 +39,6 @@ class Values(Scopes, ABC):
         self._through = through  # whether items are counted through along all axes
         self.takes: frozenset[str] = frozenset()
         """The names of the kernel's arguments."""
-        self._minima: dict[str, list[Sum]] = {}
         self._returned: list[Any] = []
         self._steps = self._depth = 0
 
@@ -126,20 +127,20 @@ class Values(Scopes, ABC):
         value = self._of(parts[0])
         if isinstance(value, Pointer):
             return self._at(value, Sum())
-        if value is None and (size := self._known.get(f"{parts[0][1]}.{parts[1]}")):
-            return Sum.of(size)
+        if isinstance(value, Mapping):
+            return value.get(str(parts[1]))
         if isinstance(value, Sum) and value.names and value.names <= self.found.contents.keys():
             return value  # what is read of a struct is content as the struct is
-        places = ["xyzw".find(letter) for letter in str(parts[1])]
-        if type(value) is not tuple or not all(0 <= place < len(value) for place in places):
-            return None
-        return value[places[0]] if len(places) == 1 else tuple(value[place] for place in places)
+        return swizzled(value, str(parts[1])) if type(value) is tuple else None
 
     def _of_index(self, _: str, parts: Any, bound: bool) -> Any:
         base, index = self._of(parts[0]), self._of(parts[1])
         self.found.note_cell(parts[0], index)
         if isinstance(base, Pointer):
             return self._at(base, index)
+        if isinstance(base, list):
+            place = index.number if isinstance(index, Sum) else None
+            return base[place] if place is not None and 0 <= place < len(base) else None
         return base if isinstance(base, Sum) and not any("@" in name for name in base.names) else None
 
     def _at(self, base: Pointer, index: Any, kind: str = "read") -> Any:
@@ -162,7 +163,11 @@ class Values(Scopes, ABC):
             self._of(left)
             made = self.found.mentions[before:]
             if made and isinstance(self._of(root), Pointer):
+                self._ask_apart(value)
                 self.found.mentions[before + len(made) - 1] = made[-1]._replace(kind="write" if sign == "=" else "both")
+            elif left[0] == "member" and type(of := self._of(left[1])) is tuple and left[1][0] == "name":
+                value = value if sign == "=" else self._combined(sign[:-1], self._of(left), value, bound)
+                self._put(str(root[1]), with_component(of, str(left[2]), self._lasting(str(root[1]), value)))
             elif root[0] == "name" and sign == "=":  # a local array of numbers that are all alike
                 self._set(str(root[1]), value)
             return value
@@ -170,7 +175,9 @@ class Values(Scopes, ABC):
             name = str(left[1])
             if sign == "=":
                 self._set(name, value)
-            elif isinstance(self._lookup(name), Sum) and self._is_plain(name):
+            elif type(before := self._lookup(name)) is tuple:
+                self._set(name, self._combined(sign[:-1], before, value, bound))
+            elif isinstance(before, Sum) and self._is_plain(name):
                 self._set(name, self._of_binary(sign[:-1], (left, right), bound))
             else:
                 self._stepped(left, value if sign == "+=" and isinstance(value, Sum) else None)
@@ -188,14 +195,19 @@ class Values(Scopes, ABC):
         left, right = self._of(parts[0], bound), self._of(parts[1], bound)
         if operator in ("&&", "||"):
             self.found.settle(before, both=operator == "&&")
+        return self._combined(operator, left, right, bound)
+
+    def _combined(self, operator: str, left: Any, right: Any, bound: bool) -> Any:
+        """What an operator makes of two values."""
         if isinstance(left, Pointer) and operator in ("+", "-") and not isinstance(right, Pointer):
             by = right if isinstance(right, Sum) else self._fresh("any")
             if operator == "+" and left.parts > 1 and str(by) in self.takes:
                 self.found.shifts.add(str(by))
                 return left
             return left.moved(by if operator == "+" else -by)
-        if type(left) is type(right) is tuple and operator in ("+", "-"):
-            return tuple(moved(a, b, operator) for a, b in zip(left, right, strict=False))
+        if tuple in (type(left), type(right)):
+            pairs = zip(*spread(left, right), strict=False)
+            return tuple(self._combined(operator, one, other, bound) for one, other in pairs)
         if not isinstance(left, Sum) or not isinstance(right, Sum):
             one = left if isinstance(left, Sum) else right
             return self._unread(one) if isinstance(one, Sum) and operator in _ARITHMETIC else None
@@ -205,20 +217,24 @@ class Values(Scopes, ABC):
         if operator in ("==", "!="):
             self.found.note_lone(left - right)
         if operator in ("/", "%", ">>", "<<", "&") and right.known and right:
+            self._ask_apart(left)
             power = Sum.of(2**right.number) if right.number is not None and 0 <= right.number < 31 else None
             if operator in ("/", "%"):
-                found = self._quotient(left, right) if operator == "/" else remainder(left, right)
-                if operator == "%" and not found.known:
-                    self.found.guards.append((found, right))
-                return found
+                return self._quotient(left, right) if operator == "/" else self._remainder(left, right)
             if operator == "&":
                 masked = self._fresh("masked")
                 self.found.guards.append((masked, right + 1))
                 return masked
             if power is not None:
                 return self._quotient(left, power) if operator == ">>" else left * power
+        if operator == "-" and (divisor := self._divided_by(left, right)) is not None:
+            return self._remainder(left, divisor)
         made = {"+": left.__add__, "-": left.__sub__, "*": left.__mul__}.get(operator)
         return self._unread(left, right) if made is None else self._with_ids(made(right))
+
+    def _lasting(self, name: str, value: Any) -> Any:
+        """What a variable is worth from an assignment on: within a branch or loop of its own nobody knows."""
+        return value if self._is_within(name) or not isinstance(value, Sum) else self._unread(value)
 
     def _with_ids(self, value: Sum) -> Sum:
         value = with_ids(value)
@@ -234,45 +250,33 @@ class Values(Scopes, ABC):
             self.found.quotients[min(found.names)] = (value, by)
         return found
 
+    def _remainder(self, value: Sum, by: Sum) -> Sum:
+        found = remainder(value, by)
+        if not found.known:
+            self.found.guards.append((found, by))
+        return found
+
+    def _divided_by(self, value: Sum, taken: Sum) -> Sum | None:
+        """By what a value was divided whose quotient is taken off so often: W of `n - n / W * W`; None of others."""
+        for name in taken.names & self.found.quotients.keys():
+            whole, by = self.found.quotients[name]
+            if whole == value and taken == Sum.of(name) * by:
+                return by
+        return None
+
+    def _ask_apart(self, *values: Any) -> None:
+        """Note that ids along axes are used for more than to count items through."""
+        for value in values:
+            if type(value) is tuple:
+                self._ask_apart(*value)
+            elif isinstance(value, Sum):
+                self.found.apart |= {int(axis) for axis in re.findall(r"[gw]id#([12])", " ".join(value.names))}
+
     def _unread(self, *parts: Sum) -> Sum:
         """A variable of which no more is known than whose work it is."""
+        self._ask_apart(*parts)
         ids = sorted({name for part in parts for name in re.findall(r"(?:gid|wid)#[012]", str(part))})
         return self._fresh(f"({' '.join(ids)})")
-
-    def _compared(self, operator: str, left: Sum, right: Sum, bound: bool) -> None:
-        """Note below what a variable stays, whether the comparison lets it pass or turns it away."""
-        passing, turned = left - right, right - left
-        rim = passing if not right else turned if not left else None  # `place - rim < 0` bounds no place
-        pairs = {"<": (passing, turned - 1), ">=": (turned - 1, passing), "<=": (passing - 1, turned)}
-        forms = pairs.get(operator, (turned, passing - 1))
-        for turned_away, form in zip((False, True), forms, strict=True):
-            if rim is None or (form - rim).number is None:
-                for each in self._without_minima(form):
-                    self._guard(each, turned_away, plain_number=bound and not turned_away)
-
-    def _without_minima(self, form: Sum) -> list[Sum]:
-        for name in form.names & self._minima.keys():
-            return [each for part in self._minima[name] for each in self._without_minima(form.with_value(name, part))]
-        return [form]
-
-    def _guard(self, form: Sum, turned_away: bool, *, plain_number: bool) -> None:
-        """Note that a sum is less than 0: its variables, each a positive multiple, stay below the rest."""
-        self.found.note_span(form)
-        fixed = form.part(lambda product: all("#" not in name or name[:4] == "lsz#" for name in product))
-        varying, rest = form - fixed, -fixed
-        ends = {name for name in varying.names if name in self.found.contents and varying.factor_of(name) == Sum.of(-1)}
-        if ends:
-            array = self.found.contents[min(ends)][0]
-            for name in (varying.names - ends) & self.found.loops.keys():
-                begun = self.found.loops[name][0].names
-                if any(array == self.found.contents[each][0] for each in begun & self.found.contents.keys()):
-                    self.found.between[name] = array
-        elif varying and all(factor > 0 for factor in varying.terms.values()) and (rest.names or plain_number):
-            self.found.note_guard(varying, rest, turned_away)
-            name = min(varying.names)
-            if name in self.found.quotients and varying == Sum.of(name):  # a // b < n is a < n * b
-                value, by = self.found.quotients[name]
-                self._guard(value - rest * by, turned_away, plain_number=False)
 
     def _of_call(self, _: str, parts: Any, bound: bool) -> Any:
         name = str(parts[0][1]) if parts[0][0] == "name" else ""
@@ -283,6 +287,9 @@ class Values(Scopes, ABC):
                 return None
             self.found.note_id(name, axis)
             return Sum.of(f"{IDS[name]}#{axis}")
+        if name == "get_global_offset":
+            self.found.begun = True
+            return Sum()
         if name in _EXTENTS and len(parts) == 2:
             return Sum.of(f"{EXTENT}{_EXTENTS[name]}")
         given = [self._of(part) for part in parts[1:]]
@@ -293,11 +300,15 @@ class Values(Scopes, ABC):
         if name == "max" and len(given) == 2:
             sums = [each for each in given if isinstance(each, Sum) and each.number is None]
             return sums[0] if len(sums) == 1 else None
-        if name in ("mad24", "mul24", "convert_int", "as_int", "abs") and all(isinstance(one, Sum) for one in given):
+        if _CONVERTED.fullmatch(name) and len(given) == 1:
+            return given[0] if isinstance(given[0], (Sum, tuple)) else None
+        if name in ("mad24", "mul24", "abs") and all(isinstance(one, Sum) for one in given):
             product = given[0] * given[1] if len(given) > 1 else given[0]
             return product + given[2] if len(given) > 2 else product
         self._touched(name, given)
         function = self._functions.get(name)
+        if function is None and not is_understood(name):
+            self._ask_apart(*given)
         if function is None or self._depth >= _DEEPEST:
             if not is_understood(name):
                 self.found.unread |= {each.name for each in given if isinstance(each, Pointer)}
@@ -306,13 +317,6 @@ class Values(Scopes, ABC):
         found = self.function(function, dict(zip(function.takes, given, strict=False)))
         self._depth -= 1
         return found
-
-    def _minimum(self, parts: list[Sum]) -> Sum:
-        atom = self._fresh("min")
-        (name,) = atom.names
-        self._minima[name] = parts
-        self.found.guards += [(atom, part + 1) for part in parts if part.known]
-        return atom
 
     def _touched(self, name: str, given: Sequence[Any]) -> None:
         """Note what OpenCL's own functions read and write."""

@@ -187,9 +187,9 @@ class _Writer:
         structs = self._uses.structs()
         if structs:
             self._add("", "# Members in the kernel's order, as C writes them.", "[structs]")
-        for line, unread in structs:
-            if unread:
-                self._gap(line, f"its members: what {unread} stands for was not read")
+        for line, asked in structs:
+            if asked:
+                self._gap(line, asked)
             else:
                 self._add(line)
         self._add("", "# Inputs are random numbers from -1 to 1, or what their data says.", "[arguments]")
@@ -298,6 +298,9 @@ class _Writer:
             self._add(line)
         extents = ", ".join(f'"{one}"' for one in self._of.locals[entry])
         self._told(f"local = [{extents}]", self._of.doubts.get(entry, ""))
+        if self._of.tuned[entry].reading.begun:
+            offset = json.dumps(["0"] * len(items))
+            self._guess(f"offset = {offset}", "the kernel asks where its global ids begin")
         if overwritten := self._uses.overwritten(entry):
             name, other = overwritten
             what = f'{other} has written {name}, which {entry} writes anew: when, or "1" where both take place'

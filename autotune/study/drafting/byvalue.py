@@ -1,0 +1,123 @@
+"""Vectors and structs that kernels take by value: which whole numbers are in them, and how these are called."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from autotune.devices import KernelArgument
+from autotune.study.drafting.terms import Sum
+from autotune.study.drafting.touching import components
+from autotune.study.types import SCALAR_TYPES
+
+WHOLE_TYPES = ("int", "uint", "long", "ulong", "size_t")
+_MOST = 32
+"""So many elements of an array in a struct are read, and so many levels of structs within structs."""
+_LONGEST = 64
+"""Characters of the name of a size."""
+
+Kinds = Mapping[str, Sequence[str]]
+"""The members of structs, as C writes them."""
+
+
+class ByValue:
+    """The whole numbers in arguments of vectors and structs. `kinds`: the arguments' types; `meant`: what a name of a
+    type stands for; `taken`: names that no size may have.
+    """
+
+    def __init__(
+        self, kinds: Mapping[str, str], structs: Kinds, meant: Callable[[str], str], taken: Collection[str]
+    ) -> None:
+        self._kinds, self._structs, self._meant = kinds, structs, meant
+        paths = [(name, path) for name, kind in kinds.items() for path in self._paths(kind, 0)]
+        alike = Counter(path for _, path in paths)
+        self.sizes: dict[str, str] = {}
+        """What a size is called, by the path of each number: `count` of `world.count`, `dim_x` of `dim.x`."""
+        for name, path in paths:
+            short = "_".join(re.findall(r"\w+", path))
+            own = meant(kinds[name]) in structs
+            called = (
+                short
+                if own and alike[path] == 1 and not {short} & {*taken, *self.sizes.values(), *SCALAR_TYPES}
+                else ""
+            )
+            called = called or f"{name}_{short}"
+            if len(called) <= _LONGEST and called not in taken and called not in SCALAR_TYPES:
+                self.sizes[name + path] = called
+
+    def _paths(self, kind: str, depth: int) -> Iterator[str]:
+        """Yield the places of the whole numbers in a type: `.count`, `.dims[0]`, `.x`."""
+        of, count = components(self._meant(kind))
+        if count > 1 and of in WHOLE_TYPES:
+            yield from (f".{letter}" for letter in letters(count))
+        for name, inner, length in self.members(kind) if depth < _MOST else ():
+            if self._meant(inner) in WHOLE_TYPES:
+                places = (f"[{place}]" for place in range(min(length or 0, _MOST)))
+                yield from [f".{name}"] if length is None else (f".{name}{place}" for place in places)
+            elif length is None:
+                yield from (f".{name}{rest}" for rest in self._paths(inner, depth + 1))
+
+    def members(self, kind: str) -> Iterator[tuple[str, str, int | None]]:
+        """Yield the members of a struct: name, type, and the length of an array, 0 where it is none of one number."""
+        for member in self._structs.get(self._meant(kind), ()):
+            if found := re.fullmatch(r"(\w+)\s+(\w+)\s*(\[.*)?", member):
+                alone = re.fullmatch(r"\[\s*(\d{1,9})\s*\]", found[3] or "")
+                yield found[2], found[1], int(alone[1]) if alone else 0 if found[3] else None
+
+    def value(self, name: str) -> Any:
+        """Return what a kernel is given for an argument: sums of sizes, by member, by place or as a vector's."""
+        return self._value(self._kinds[name], name, 0)
+
+    def _value(self, kind: str, path: str, depth: int) -> Any:
+        if path in self.sizes:
+            return Sum.of(self.sizes[path])
+        if (count := components(self._meant(kind))[1]) > 1:
+            return tuple(self._value("", f"{path}.{letter}", 0) for letter in letters(count))
+        if depth >= _MOST or self._meant(kind) not in self._structs:
+            return None
+        found = dict[str, Any]()
+        for name, inner, length in self.members(kind):
+            places = [f"{path}.{name}[{place}]" for place in range(min(length or 0, _MOST))]
+            each = [self._value(inner, place, depth + 1) for place in places]
+            found[name] = self._value(inner, f"{path}.{name}", depth + 1) if length is None else each
+        return found
+
+
+def is_by_value(one: KernelArgument) -> bool:
+    """Whether an argument is a value: images are private too."""
+    return one.address == "private" and not one.type_name.startswith("image")
+
+
+def letters(count: int) -> Sequence[str]:
+    """Return what the components of a vector are called."""
+    return "xyzw"[:count] if count <= len("xyzw") else [f"s{place:x}" for place in range(count)]
+
+
+def swizzled(value: tuple[Any, ...], name: str) -> Any:
+    """Return a component of a vector, or several, by what they are called; None where it has no such."""
+    places = _places(name)
+    if not all(0 <= place < len(value) for place in places):
+        return None
+    return value[places[0]] if len(places) == 1 else tuple(value[place] for place in places)
+
+
+def with_component(value: tuple[Any, ...], name: str, component: Any) -> tuple[Any, ...]:
+    """Return a vector of which one component, or several, are something else."""
+    places = _places(name)
+    each = component if type(component) is tuple and len(component) == len(places) > 1 else [component] * len(places)
+    new = dict(zip(places, each, strict=True))
+    return tuple(new.get(place, old) for place, old in enumerate(value))
+
+
+def spread(one: Any, other: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Return two values as vectors: what is none is each of its components."""
+    length = min(len(each) for each in (one, other) if type(each) is tuple)
+    wide = [each if type(each) is tuple else (each,) * length for each in (one, other)]
+    return wide[0], wide[1]
+
+
+def _places(name: str) -> list[int]:
+    told = re.fullmatch(r"[sS]([0-9a-fA-F]+)", name)
+    return [int(digit, 16) for digit in told[1]] if told else ["xyzw".find(letter) for letter in name]

@@ -1,0 +1,58 @@
+"""What comparisons in a kernel tell: below what its variables stay."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from autotune.study.drafting.scopes import Scopes
+from autotune.study.drafting.terms import Sum
+
+
+class Guards(Scopes):
+    """Scopes with what bounds their variables."""
+
+    def __init__(self, known: Mapping[str, str]) -> None:
+        super().__init__(known)
+        self._minima: dict[str, list[Sum]] = {}
+
+    def _compared(self, operator: str, left: Sum, right: Sum, bound: bool) -> None:
+        """Note below what a variable stays, whether the comparison lets it pass or turns it away."""
+        passing, turned = left - right, right - left
+        rim = passing if not right else turned if not left else None  # `place - rim < 0` bounds no place
+        pairs = {"<": (passing, turned - 1), ">=": (turned - 1, passing), "<=": (passing - 1, turned)}
+        forms = pairs.get(operator, (turned, passing - 1))
+        for turned_away, form in zip((False, True), forms, strict=True):
+            if rim is None or (form - rim).number is None:
+                for each in self._without_minima(form):
+                    self._guard(each, turned_away, plain_number=bound and not turned_away)
+
+    def _without_minima(self, form: Sum) -> list[Sum]:
+        for name in form.names & self._minima.keys():
+            return [each for part in self._minima[name] for each in self._without_minima(form.with_value(name, part))]
+        return [form]
+
+    def _guard(self, form: Sum, turned_away: bool, *, plain_number: bool) -> None:
+        """Note that a sum is less than 0: its variables, each a positive multiple, stay below the rest."""
+        self.found.note_span(form)
+        fixed = form.part(lambda product: all("#" not in name or name[:4] == "lsz#" for name in product))
+        varying, rest = form - fixed, -fixed
+        ends = {name for name in varying.names if name in self.found.contents and varying.factor_of(name) == Sum.of(-1)}
+        if ends:
+            array = self.found.contents[min(ends)][0]
+            for name in (varying.names - ends) & self.found.loops.keys():
+                begun = self.found.loops[name][0].names
+                if any(array == self.found.contents[each][0] for each in begun & self.found.contents.keys()):
+                    self.found.between[name] = array
+        elif varying and all(factor > 0 for factor in varying.terms.values()) and (rest.names or plain_number):
+            self.found.note_guard(varying, rest, turned_away)
+            name = min(varying.names)
+            if name in self.found.quotients and varying == Sum.of(name):  # a // b < n is a < n * b
+                value, by = self.found.quotients[name]
+                self._guard(value - rest * by, turned_away, plain_number=False)
+
+    def _minimum(self, parts: list[Sum]) -> Sum:
+        atom = self._fresh("min")
+        (name,) = atom.names
+        self._minima[name] = parts
+        self.found.guards += [(atom, part + 1) for part in parts if part.known]
+        return atom
