@@ -417,3 +417,31 @@ def test_what_a_launch_divides_by_is_kept_from_zero() -> None:
 )
 def test_divisors_are_those_that_are_zero_for_some_values(texts: list[str], found: list[str]) -> None:
     assert zero_for_some(texts, {"A": [1, 2, 4], "B": [1, 2]}) == found
+
+
+COUNTED = (
+    macros(WG=128, PER=4)
+    + """
+kernel void tally(int n, int k, global const int *label, global int *size)
+{
+    local int own[64];
+    int me = get_local_id(0);
+    if (me < 64) own[me] = 0;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int t = 0; t < PER; ++t) {
+        int i = (get_group_id(0) * PER + t) * WG + me;
+        if (i < n) atomic_inc(own + label[i]);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (me < k) atomic_add(size + me, own[me]);
+}
+"""
+)
+
+
+def test_an_array_that_some_items_of_a_group_stay_away_from_does_not_tell_how_many_there_are() -> None:
+    _, lines = drafted(COUNTED)
+    assert 'local = ["WG"]' in lines
+    assert 'global = ["ceil_div(n, PER * WG) * WG"]' in lines
+    _, lines = drafted(COUNTED.replace("if (me < 64) ", "").replace("if (me < k) ", ""))
+    assert any(line.startswith('local = ["64"]') for line in lines)

@@ -16,7 +16,8 @@ guards and names; what is no more than a guess says so: nothing here decides a r
                    an #if asks; vectors.py: of their widths; fixed.py: of numbers that no tuner can set yet;
                    groups.py: of work-groups; uses.py: of each argument
     sizes.py       which of its numbers are sizes, and what they are at first
-    writer.py      the text of the study; naming.py: arguments that no expression can name
+    writer.py      the text of the study; naming.py: arguments that no expression can name; divisors.py: what its
+                   expressions divide by
     missing.py     what a kernel lacks that does not compile by itself
 """
 

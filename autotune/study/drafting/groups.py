@@ -187,6 +187,7 @@ def _held(reading: Reading, parameters: set[str]) -> dict[int, Sum]:
     whole: dict[int, set[Sum]] = {}
     steps: dict[int, set[Sum]] = {}
     shared = _shared(reading)
+    left_out = {varying for varying, _ in reading.guards}  # of a group's items: it has more than an array has places
     for name, level, index in reading.cells:
         extents = reading.arrays[name]
         axes = [axis for axis in (0, 1, 2) if index.factor_of(f"lid#{axis}") == Sum.of(1)]
@@ -198,6 +199,8 @@ def _held(reading: Reading, parameters: set[str]) -> dict[int, Sum]:
                 if step is not None:
                     steps.setdefault(axes[0], set()).add(step)
             elif level < len(extents) and (extent := extents[level]) is not None:
+                if extent.number is not None and index in left_out:
+                    continue
                 rim = rest.part(lambda product: product != ())
                 extent = extent - rim - rim
                 whole.setdefault(axes[0], set()).add(extent - (extent.number is None) * extent.terms.get((), 0))
