@@ -6,7 +6,8 @@ import asyncio
 import errno
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,11 @@ from tests.serving import SMALL, TOLD, UPLOAD, Client, serving
 from tests.stored import DEVICE, ok, put
 
 from autotune.lookup.formats import FORMATS  # isort: skip
-from autotune.service import routes, runner  # isort: skip
+from autotune.service import routes, runner, uploads  # isort: skip
 from autotune.service.trust import NOTES  # isort: skip
 from autotune.store import queries  # isort: skip
 from autotune.service.lookups import Answer, Lookups  # isort: skip
+from autotune.service.studies import Studies  # isort: skip
 
 CONFIGURATION = {
     "VARIANT": "WPT", "TILE": 32, "TILE_K": 16, "WPT_M": 4, "WPT_N": 4, "VECTOR_WIDTH": 1, "PAD": 0, "UNROLL": 4,
@@ -332,6 +334,26 @@ def test_a_name_means_ones_own_text_and_it_is_told_whose_it_is(client: Client) -
     asked = f"/v1/best?study=blur&kernel_hash={text.kernel_hash}&study_hash={text.study_hash}"
     assert "bob" not in client.ask(None, "GET", asked).headers[NOTES]
     assert client.ask(None, "GET", "/v1/studies/blur").json()["study_from"]["asked_by"] == "bob"
+
+
+def test_an_upload_that_is_read_twice_at_once_is_written_where_nobody_reads(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half a kernel would be read, and be the text of that upload from then on."""
+    submit(client, body={"study": None, "upload": UPLOAD, "size": {}})
+    studies, unpack, folders = Studies(client.service.store, client.service.config), uploads.unpack, list[Path]()
+
+    def meanwhile(upload: Mapping[str, Any], folder: Path) -> Path:
+        folders.append(folder)
+        if len(folders) == 1:
+            with ThreadPoolExecutor(1) as other:
+                assert other.submit(studies.text, "blur").result().study.name == "blur"
+        return unpack(upload, folder)
+
+    monkeypatch.setattr(uploads, "unpack", meanwhile)
+    assert studies.text("blur").source == UPLOAD["files"]["blur.cl"]
+    assert len(set(folders)) == 2
+    studies.close()
 
 
 def test_what_is_sent_again_by_name_keeps_its_text_whatever_came_since(client: Client) -> None:
