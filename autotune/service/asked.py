@@ -1,4 +1,4 @@
-"""What a child process is asked for: the study, at a size; and the check of one."""
+"""What a child process is asked for: the study, at a size; the check of one, and its default configuration alone."""
 
 from __future__ import annotations
 
@@ -40,6 +40,17 @@ def check(asked: Mapping[str, Any]) -> dict[str, Any]:
                 *(f"the default {name}={a} is not valid here: {b} stands in" for name, (a, b) in problem.moved.items()),
             ],
         }
+
+
+def default(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the default configuration of a study at the size and on the device asked for. Raises AutotuneError.
+
+    Nothing runs here: what the study would take of this machine is not looked at.
+    """
+    with study_of(asked) as study:
+        problem = problem_of(study, asked, device_of(asked["facts"]))
+        bounded(problem, asked)
+        return {"default": problem.default}
 
 
 def bounded(problem: Problem, asked: Mapping[str, Any]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -81,9 +81,12 @@ def _by_size(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def _lesson(request: Request, service: Service, number: int) -> tuple[listing.Problem, Lesson]:
     """Return a problem and what it teaches, as far as that is kept."""
     found = _problem(service, number)
-    text: StudyText | None = None
-    with suppress(AutotuneError):
-        text = service.studies.of(found.key.study, found.key.kernel_hash, found.key.study_hash)
+    try:
+        text: StudyText | str = service.studies.of(found.key.study, found.key.kernel_hash, found.key.study_hash)
+    except Refused:
+        text = single.NO_STUDY
+    except AutotuneError as error:
+        text = single.not_known(for_others(error))
     kept: Lessons = request.app.state.lessons
     return found, kept.of(service, found, text)
 
