@@ -502,6 +502,12 @@ def test_a_study_of_ones_own_is_checked(signed_in: Client) -> None:
     assert "<html" not in part
 
 
+@pytest.mark.parametrize("kernel", ["blur.cl", "../kernels/blur.cl", "src/blur.cl"])
+def test_a_kernel_has_the_name_that_the_study_gives_it(signed_in: Client, kernel: str) -> None:
+    form = own(csrf=csrf(signed_in), do="check", kernel_name="", toml=OWN.replace("blur.cl", kernel))
+    assert "2 valid configurations" in signed_in.http.post("/submit", data=form, headers=HTML).text
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [

@@ -11,7 +11,7 @@ from autotune.model import DeviceInfo
 from autotune.pool import require_room
 from autotune.service import uploads
 from autotune.store import device_of
-from autotune.study import Problem, Study, check_entries, check_inputs, check_reference, confined, effects
+from autotune.study import Problem, Study, check_entries, check_inputs, check_reference, effects
 
 
 def check(asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def study_of(asked: Mapping[str, Any]) -> Iterator[Study]:
     if asked.get("upload") is None:
         yield Study.load(asked["study"])
         return
-    with uploads.unpacked(asked["upload"]) as path, confined(path.parent):
+    with uploads.unpacked(asked["upload"]) as path, uploads.its_files(path):
         yield uploads.read(path, allow_python=asked["allow_python"]).study
 
 

@@ -22,7 +22,10 @@ class _Shape(BaseModel):
 
 
 class Upload(_Shape):
-    """A study of the asker's: the text of its TOML file, and of each file that it names, by its name there."""
+    """A study of the asker's: the text of its TOML file, and of each file that it names, by its name there.
+
+    A file is named as the study's folder has it, `inc/a.h`; one in the `kernels` beside that folder `../kernels/a.cl`.
+    """
 
     study: Annotated[StrictStr, Field(max_length=2**22, examples=['name = "blur"\nkernel = "blur.cl"\n...'])]
     files: dict[Annotated[StrictStr, Field(max_length=400)], Annotated[StrictStr, Field(max_length=2**22)]] = Field(

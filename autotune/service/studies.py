@@ -164,7 +164,7 @@ class Studies:
                     part.rename(folder)
             finally:
                 shutil.rmtree(part, ignore_errors=True)
-        return folder / uploads.STUDY_FILE
+        return uploads.study_in(folder)
 
 
 def _is(text: StudyText, kernel_hash: str | None, study_hash: str | None) -> bool:
