@@ -301,6 +301,19 @@ def test_a_wrong_search_is_told_what_is_wrong(shared: Client, body: dict[str, An
     assert shared.work.begun == []
 
 
+MANY = {f"a{number}": 1 for number in range(10_001)}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [MANY, {"size": MANY}, {"fix": {"TILE": [[]] * 10_001}}, {"study": None, "upload": UPLOAD | {"files": MANY}}],
+)
+def test_a_request_of_too_many_values_is_one_error(shared: Client, body: dict[str, Any]) -> None:
+    """Half a million, each told, would hold the whole server up for half a minute."""
+    answer = submit(shared, body=body)
+    assert (answer.status_code, answer.json()["error"]) == (422, "a request may hold 10,000 values")
+
+
 def test_an_uploaded_study_is_searched_looked_up_and_searched_again(client: Client) -> None:
     client.work.ends = True
     first = submit(client, body={"study": None, "upload": UPLOAD, "size": {}}).json()
