@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -214,6 +215,18 @@ def test_why_a_default_is_not_known_is_said_and_asked_again_after_a_while(
             page = get(client, f"/problems/1/{path}")
             assert "is not known: parameters: 2 configurations are valid, 1 may be" in page
     assert caplog.text.count("the default of blur is not known") == asked
+
+
+def test_a_page_does_not_wait_behind_many_for_a_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits has a thread: all of them would wait, and no other page be answered."""
+    asking = threading.BoundedSemaphore(1)
+    monkeypatch.setattr("autotune.service.pages.lessons._ASKING", asking)
+    with serving(tmp_path) as client:
+        put_uploaded(client)
+        with asking:
+            assert "busy with those of other pages; ask again" in get(client, "/problems/1/learned")
+        for _ in range(2):
+            assert "Nothing to compare" not in get(client, "/problems/1/learned")
 
 
 def test_a_study_that_cannot_be_read_is_not_said_to_be_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,13 @@ _KEPT = 32
 _AGAIN_S = 60.0
 """Seconds after which it is tried again to tell a default: a process may have found no memory, or no time."""
 
+_ASKING = threading.BoundedSemaphore(4)
+"""Held by each request that waits for a default: a request takes a thread, of which all others need one too, and a
+study may take half a minute to tell."""
+
+BUSY = "the study's default configuration is not known: the server is busy with those of other pages; ask again"
+"""Said instead of waiting behind more of them than that."""
+
 log = logging.getLogger(__name__)
 
 LIVE_DOTS = 800
@@ -68,7 +75,8 @@ class Lessons:
                 self._kept.move_to_end(problem.number)
                 return kept.lesson
         lesson = _lesson(service, problem, text)
-        until = time.monotonic() + _AGAIN_S if lesson.default != text and isinstance(lesson.default, str) else math.inf
+        known = lesson.default == text or not isinstance(lesson.default, str)
+        until = math.inf if known else time.monotonic() + (_AGAIN_S if lesson.default != BUSY else 0)
         with self._lock:
             self._kept[problem.number] = _Kept(text, stored, lesson, until)
             self._kept.move_to_end(problem.number)
@@ -102,11 +110,15 @@ def default_of(service: Service, problem: listing.Problem, text: StudyText | str
     device = listing.device(service.store, problem.key.device)
     if device is None:
         return "nothing is stored of the device, so that the study's default configuration is not known"
+    if not _ASKING.acquire(blocking=False):
+        return BUSY
     try:
         return from_thread.run(submitting.default_of, service, problem.key, device)
     except AutotuneError as error:  # the study is another one today, or its process found no room
         log.warning("problem %d: the default of %s is not known: %s", problem.number, text.name, error)
         return single.not_known(for_others(error))
+    finally:
+        _ASKING.release()
 
 
 def course_of(service: Service, numbers: list[int], *, live: bool) -> dict[str, Any]:
