@@ -20,7 +20,7 @@ from tests.serving import SMALL, TOLD, UPLOAD, Client, serving
 from tests.stored import DEVICE, ok, put
 
 from autotune.lookup.formats import FORMATS  # isort: skip
-from autotune.service import routes, runner, uploads  # isort: skip
+from autotune.service import routes, runner, uploads, views  # isort: skip
 from autotune.service.trust import NOTES  # isort: skip
 from autotune.store import queries  # isort: skip
 from autotune.service.lookups import Answer, Lookups  # isort: skip
@@ -210,6 +210,27 @@ def test_a_search_may_end_by_its_gain(client: Client) -> None:
     ended(client, submit(client, body={"budget": {"least_gain": 0.01}}).json()["id"])
     (asked,) = client.work.asked
     assert (asked["budget"]["least_gain"], asked["budget"]["seconds"]) == (0.01, 4 * 3600.0)
+
+
+def test_what_events_tell_is_not_read_where_all_requests_are_answered(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To read an uploaded study may take seconds, and a database may hang."""
+    search, held_up = views.search, list[bool]()
+
+    def noted(*given: Any) -> Any:
+        held_up.append(asyncio._get_running_loop() is not None)
+        return search(*given)
+
+    monkeypatch.setattr(views, "search", noted)
+    client.work.ends = True
+    for _ in range(2):
+        ended(client, submit(client).json()["id"])
+    first, second = (submit(client).json()["id"] for _ in range(2))
+    for one in (second, first):
+        client.ask("run", "DELETE", f"/v1/searches/{one}")
+    assert len(held_up) > 4
+    assert not any(held_up)
 
 
 def test_one_search_at_a_time_and_the_rest_know_their_place(client: Client) -> None:

@@ -118,7 +118,7 @@ async def stop(service: Service, name: str) -> views.Json:
         if views.has_ended(told):
             raise Refused(409, "it has ended already")
         raise Refused(409, "this server does not run it", hint="Ctrl-C where it was started")
-    runner.stop(found)
+    await runner.stop(found)
     return await asyncio.to_thread(views.search, service, name)
 
 
