@@ -162,6 +162,14 @@ def test_the_report_is_one_file(client: Client) -> None:
     assert not re.search(r"(src|href)=\"(?!#)", found.text)
 
 
+def test_a_report_is_a_file_whatever_a_database_calls_its_study(tmp_path: Path) -> None:
+    """A database that others wrote may hold any name: a header holds none but of Latin-1, in one line."""
+    with serving(tmp_path, read_only=True) as client:
+        put(client.service.store, [ok({"WPT": 1}, 5)], key=KEY._replace(study="漢\r\nX: y" + "z" * 5000))
+        named = client.ask(None, "GET", "/problems/1/report.html", headers=HTML).headers["content-disposition"]
+        assert re.fullmatch(r'attachment; filename="___X__yz{1,120}\.html"', named)
+
+
 @pytest.mark.parametrize("read_only", [False, True])
 def test_a_default_that_is_moved_on_the_device_is_compared_with_the_best(tmp_path: Path, read_only: bool) -> None:
     with serving(tmp_path, read_only=read_only) as client:
