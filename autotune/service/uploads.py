@@ -1,6 +1,6 @@
 """A study that came with a request: a TOML text and the files it names, nothing else.
 
-It is unpacked into a folder of its own, the study into `studies` there, and read confined to that: what the study names
+It is unpacked into a folder of its own, the study into `upload` there, and read confined to that: what the study names
 lies where it does at its author, and neither the server's files nor the bundled kernels are there for it. Nothing of it
 is executed to find out what it is; a reference in Python needs `--allow-python`.
 """
@@ -24,7 +24,7 @@ from autotune.study import StudyText, confined, read_study
 
 STUDY_FILE = "study.toml"
 
-_STUDIES = "studies"
+_STUDIES = "upload"
 
 _NAME = re.compile(r"(?!\.)[A-Za-z0-9_.+-]{1,100}")
 _MOST_LEVELS = 4
