@@ -446,7 +446,7 @@ def test_a_study_goes_along_with_all_that_it_reads(tmp_path: Path) -> None:
         Server(fake.url).submit(study, budget={"trials": 3}, device=None)
         body = json.loads(fake.asked[0][3])
     assert set(body) == {"upload", "budget"}
-    assert set(body["upload"]["files"]) == {"saxpy.cl", "inc/a.h"}
+    assert set(body["upload"]["files"]) == {"../kernels/saxpy.cl", "../kernels/inc/a.h"}
     assert body["upload"]["study"] == study.read_text()
 
 
@@ -474,7 +474,7 @@ def test_nothing_but_what_lies_in_the_study_s_folder_goes_to_a_server(tmp_path: 
         with pytest.raises(UsageError) as raised:
             upload_of(study)
         assert re.search(f"lies outside of the study's folder{said}", raised.value.what)
-        assert raised.value.hint == "a server takes what lies beside the study: copy it there"
+        assert raised.value.hint == "a server takes what lies beside the study, or in ../kernels/: copy it there"
     else:
         assert upload_of(study)["upload"]["files"] == {"real.cl": SOURCE}
 

@@ -15,7 +15,7 @@ import pytest
 from autotune.identity import Configuration
 from autotune.model import Measurement, Outcome, Trial
 from autotune.ranking import median
-from autotune.reports import learned
+from autotune.reports import learned, single
 from autotune.samplers import importances
 from autotune.store import Store, survey
 from autotune.study import Problem
@@ -25,7 +25,7 @@ from tests.test_loop import recorded, run, time_of
 
 
 def lessons(
-    store: Store, default: Configuration | None = None, **options: int
+    store: Store, default: Configuration | str = single.NO_STUDY, **options: int
 ) -> tuple[learned.Sample, dict[str, Any]]:
     known = learned.sample(store, 1, **options)
     told = learned.learned(store, 1, known, default)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,8 @@ from autotune.study import (
 from tests.serving import UPLOAD, Client, serving
 from tests.stored import DEVICE, KEY, SMALL, ok, put, put_in, put_moved
 
-from autotune.service.pages.submit import line_of  # isort: skip  after tests.serving, which skips without FastAPI
+from autotune.service import Limits  # isort: skip  after tests.serving, which skips without FastAPI
+from autotune.service.pages.submit import line_of  # isort: skip
 
 OWN = str(UPLOAD["study"])
 NASTY = "<script>alert(1)</script> \x1b[31m \u202e </pre> ' onload='x"
@@ -160,6 +162,14 @@ def test_the_report_is_one_file(client: Client) -> None:
     assert not re.search(r"(src|href)=\"(?!#)", found.text)
 
 
+def test_a_report_is_a_file_whatever_a_database_calls_its_study(tmp_path: Path) -> None:
+    """A database that others wrote may hold any name: a header holds none but of Latin-1, in one line."""
+    with serving(tmp_path, read_only=True) as client:
+        put(client.service.store, [ok({"WPT": 1}, 5)], key=KEY._replace(study="漢\r\nX: y" + "z" * 5000))
+        named = client.ask(None, "GET", "/problems/1/report.html", headers=HTML).headers["content-disposition"]
+        assert re.fullmatch(r'attachment; filename="___X__yz{1,120}\.html"', named)
+
+
 @pytest.mark.parametrize("read_only", [False, True])
 def test_a_default_that_is_moved_on_the_device_is_compared_with_the_best(tmp_path: Path, read_only: bool) -> None:
     with serving(tmp_path, read_only=read_only) as client:
@@ -178,19 +188,65 @@ def test_two_servers_in_one_process_keep_lessons_apart(tmp_path: Path) -> None:
             assert told["learned"]["parameters"] == {"WPT": [value]}
 
 
-def test_the_default_of_an_uploaded_study_is_compared_with_the_best(tmp_path: Path) -> None:
+def put_uploaded(client: Client) -> None:
+    """Store a search of an uploaded study on SMALL, where its default is moved."""
     moved = "values = [32, 64, 128]\ndefault = 128\n[[constraints]]\nrequire = 'WG <= compute_units * 32'\n"
     upload = UPLOAD | {"study": OWN.replace("values = [32, 64]\n", moved)}
     request = {"fingerprint": SMALL.fingerprint, "device_name": SMALL.name, "budget": {}}
+    store = client.service.store
+    store.submit("here", "u0", "blur", request, "ann", upload=upload)
+    text = client.service.studies.text("blur")
+    key = problem_key(text, default_size(text), {}, SMALL.fingerprint)
+    put(store, [ok({"WG": 32}, 5, 5, 5), ok({"WG": 64}, 9, 9, 9)], key=key, device=SMALL)
+
+
+def test_the_default_of_an_uploaded_study_is_compared_with_the_best_where_it_has_no_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What runs elsewhere may be larger than the memory that is free here."""
+    monkeypatch.setattr("autotune.pool.sizing.available", lambda: 0.0)
     with serving(tmp_path) as client:
-        store = client.service.store
-        store.submit("here", "u0", "blur", request, "ann", upload=upload)
-        text = client.service.studies.text("blur")
-        key = problem_key(text, default_size(text), {}, SMALL.fingerprint)
-        put(store, [ok({"WG": 32}, 5, 5, 5), ok({"WG": 64}, 9, 9, 9)], key=key, device=SMALL)
-        page = client.ask(None, "GET", "/problems/1/learned", headers=HTML).text
+        put_uploaded(client)
+        page = get(client, "/problems/1/learned")
         assert "the study's default" in page
         assert "Nothing to compare" not in page
+
+
+@pytest.mark.parametrize(("again_s", "asked"), [(1e6, 1), (0.0, 2)])
+def test_why_a_default_is_not_known_is_said_and_asked_again_after_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, again_s: float, asked: int
+) -> None:
+    monkeypatch.setattr("autotune.service.pages.lessons._AGAIN_S", again_s)
+    with serving(tmp_path, limits=Limits(space=1)) as client:
+        put_uploaded(client)
+        for path in ("learned", "report.html"):
+            page = get(client, f"/problems/1/{path}")
+            assert "is not known: parameters: 2 configurations are valid, 1 may be" in page
+    assert caplog.text.count("the default of blur is not known") == asked
+
+
+def test_a_page_does_not_wait_behind_many_for_a_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits has a thread: all of them would wait, and no other page be answered."""
+    asking = threading.BoundedSemaphore(1)
+    monkeypatch.setattr("autotune.service.pages.lessons._ASKING", asking)
+    with serving(tmp_path) as client:
+        put_uploaded(client)
+        with asking:
+            assert "busy with those of other pages; ask again" in get(client, "/problems/1/learned")
+        for _ in range(2):
+            assert "Nothing to compare" not in get(client, "/problems/1/learned")
+
+
+def test_a_study_that_cannot_be_read_is_not_said_to_be_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "studies").mkdir()
+    (tmp_path / "studies" / "scale.toml").write_text("x = ")
+    with serving(tmp_path) as client:
+        put(client.service.store, [ok({"WPT": 1}, 5000)])
+        assert "is not known: studies/scale.toml: not valid TOML" in get(client, "/problems/1/learned")
+        (tmp_path / "studies" / "scale.toml").unlink()
+        client.service.studies._own.clear()
+        assert "the study is not here" in get(client, "/problems/1/learned")
 
 
 def test_sizes_stand_in_the_order_of_their_numbers(tmp_path: Path) -> None:
@@ -465,6 +521,12 @@ def test_a_study_of_ones_own_is_checked(signed_in: Client) -> None:
     part = signed_in.http.post("/submit", data=form, headers=HTML | {"HX-Request": "true"}).text
     assert "2 valid configurations" in part
     assert "<html" not in part
+
+
+@pytest.mark.parametrize("kernel", ["blur.cl", "../kernels/blur.cl", "src/blur.cl"])
+def test_a_kernel_has_the_name_that_the_study_gives_it(signed_in: Client, kernel: str) -> None:
+    form = own(csrf=csrf(signed_in), do="check", kernel_name="", toml=OWN.replace("blur.cl", kernel))
+    assert "2 valid configurations" in signed_in.http.post("/submit", data=form, headers=HTML).text
 
 
 @pytest.mark.parametrize(

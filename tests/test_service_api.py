@@ -6,7 +6,8 @@ import asyncio
 import errno
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,11 @@ from tests.serving import SMALL, TOLD, UPLOAD, Client, serving
 from tests.stored import DEVICE, ok, put
 
 from autotune.lookup.formats import FORMATS  # isort: skip
-from autotune.service import routes, runner  # isort: skip
+from autotune.service import routes, runner, uploads, views  # isort: skip
 from autotune.service.trust import NOTES  # isort: skip
 from autotune.store import queries  # isort: skip
 from autotune.service.lookups import Answer, Lookups  # isort: skip
+from autotune.service.studies import Studies  # isort: skip
 
 CONFIGURATION = {
     "VARIANT": "WPT", "TILE": 32, "TILE_K": 16, "WPT_M": 4, "WPT_N": 4, "VECTOR_WIDTH": 1, "PAD": 0, "UNROLL": 4,
@@ -210,6 +212,27 @@ def test_a_search_may_end_by_its_gain(client: Client) -> None:
     assert (asked["budget"]["least_gain"], asked["budget"]["seconds"]) == (0.01, 4 * 3600.0)
 
 
+def test_what_events_tell_is_not_read_where_all_requests_are_answered(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To read an uploaded study may take seconds, and a database may hang."""
+    search, held_up = views.search, list[bool]()
+
+    def noted(*given: Any) -> Any:
+        held_up.append(asyncio._get_running_loop() is not None)
+        return search(*given)
+
+    monkeypatch.setattr(views, "search", noted)
+    client.work.ends = True
+    for _ in range(2):
+        ended(client, submit(client).json()["id"])
+    first, second = (submit(client).json()["id"] for _ in range(2))
+    for one in (second, first):
+        client.ask("run", "DELETE", f"/v1/searches/{one}")
+    assert len(held_up) > 4
+    assert not any(held_up)
+
+
 def test_one_search_at_a_time_and_the_rest_know_their_place(client: Client) -> None:
     searches = [submit(client, name=name).json()["id"] for name in ("ann", "ann", "bob")]
     places = [client.ask("read", "GET", f"/v1/searches/{one}").json()["place"] for one in searches[1:]]
@@ -299,6 +322,19 @@ def test_a_wrong_search_is_told_what_is_wrong(shared: Client, body: dict[str, An
     assert shared.work.begun == []
 
 
+MANY = {f"a{number}": 1 for number in range(10_001)}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [MANY, {"size": MANY}, {"fix": {"TILE": [[]] * 10_001}}, {"study": None, "upload": UPLOAD | {"files": MANY}}],
+)
+def test_a_request_of_too_many_values_is_one_error(shared: Client, body: dict[str, Any]) -> None:
+    """Half a million, each told, would hold the whole server up for half a minute."""
+    answer = submit(shared, body=body)
+    assert (answer.status_code, answer.json()["error"]) == (422, "a request may hold 10,000 values")
+
+
 def test_an_uploaded_study_is_searched_looked_up_and_searched_again(client: Client) -> None:
     client.work.ends = True
     first = submit(client, body={"study": None, "upload": UPLOAD, "size": {}}).json()
@@ -332,6 +368,26 @@ def test_a_name_means_ones_own_text_and_it_is_told_whose_it_is(client: Client) -
     asked = f"/v1/best?study=blur&kernel_hash={text.kernel_hash}&study_hash={text.study_hash}"
     assert "bob" not in client.ask(None, "GET", asked).headers[NOTES]
     assert client.ask(None, "GET", "/v1/studies/blur").json()["study_from"]["asked_by"] == "bob"
+
+
+def test_an_upload_that_is_read_twice_at_once_is_written_where_nobody_reads(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half a kernel would be read, and be the text of that upload from then on."""
+    submit(client, body={"study": None, "upload": UPLOAD, "size": {}})
+    studies, unpack, folders = Studies(client.service.store, client.service.config), uploads.unpack, list[Path]()
+
+    def meanwhile(upload: Mapping[str, Any], folder: Path) -> Path:
+        folders.append(folder)
+        if len(folders) == 1:
+            with ThreadPoolExecutor(1) as other:
+                assert other.submit(studies.text, "blur").result().study.name == "blur"
+        return unpack(upload, folder)
+
+    monkeypatch.setattr(uploads, "unpack", meanwhile)
+    assert studies.text("blur").source == UPLOAD["files"]["blur.cl"]
+    assert len(set(folders)) == 2
+    studies.close()
 
 
 def test_what_is_sent_again_by_name_keeps_its_text_whatever_came_since(client: Client) -> None:

@@ -88,7 +88,8 @@ def test_what_is_right_is_taken_with_its_includes_in_folders() -> None:
 @pytest.mark.parametrize(
     "name",
     ["../x.cl", "/etc/x.cl", "a/../../x.cl", ".hidden", "a//b", "a/", "", "study.toml", "a\0b", "a\nb", "é.cl",
-     "a" * 101, "a/b/c/d/e.h", "./a.cl", "..", "C:\\x"],
+     "a" * 101, "a/b/c/d/e.h", "./a.cl", "..", "C:\\x", "../kernels", "../kernels/", "../kernels/../a.cl",
+     "../kernels/a/b/c/d/e.h", "a/../kernels/a.cl", "../studies/a.cl"],
 )  # fmt: skip
 def test_a_name_that_leaves_the_folder_is_refused(name: str) -> None:
     with pytest.raises(AutotuneError, match=r"no name of a file|file and a folder"):
@@ -238,6 +239,33 @@ def _is_own(seen: str) -> bool:
     here = os.path.realpath(tempfile.gettempdir())
     roots = (f"{here}/autotune-run-", f"{here}/.autotune-", sys.prefix, sys.base_prefix)
     return seen.startswith(roots) or seen.startswith("exec (<code object <module> at")
+
+
+@pytest.mark.parametrize("kernel", ["x.cl", "../kernels/x.cl", "near.cl"])
+def test_what_lies_in_the_kernels_beside_the_studies_is_found_as_it_is_here(tmp_path: Path, kernel: str) -> None:
+    """By the kernel's name, by includes of both folders, by a folder of includes."""
+    flag = '[[options]]\nflag = "-I../kernels/inc"\n'
+    near = '#include "../kernels/a.h"\n'
+    files = {
+        "studies/blur.toml": STUDY.replace("blur.cl", kernel) + flag,
+        "studies/near.cl": f"{near}#include <b.h>\n{KERNEL}",
+        "kernels/x.cl": f'#include "a.h"\n#include <b.h>\n{KERNEL}',
+        "kernels/a.h": "#define A 1\n",
+        "kernels/inc/b.h": "#define B 1\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    study = tmp_path / "studies" / "blur.toml"
+    sent = read(upload_of(study)["upload"])
+    here = find_study(str(study))
+    assert (sent.kernel_hash, sent.study_hash) == (here.kernel_hash, here.study_hash)
+
+
+@pytest.mark.parametrize("kernel", ["../kernels/x.cl", "y.cl", "../y.cl"])
+def test_a_kernel_that_did_not_come_is_told_to_be_sent_along(kernel: str) -> None:
+    with pytest.raises(StudyError, match="did not come with the study: send it along, under that name"):
+        read({"study": STUDY.replace("blur.cl", kernel), "files": {"blur.cl": KERNEL}})
 
 
 def test_a_kernel_of_another_encoding_is_sent_as_it_is_read(tmp_path: Path) -> None:

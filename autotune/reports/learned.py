@@ -119,8 +119,8 @@ def _is_time(ns: float | None) -> TypeGuard[float]:
     return ns is not None and 0 < ns < math.inf
 
 
-def learned(store: Store, problem: int, known: Sample, default: Configuration | None) -> dict[str, Any]:
-    """Return what a problem's sample teaches; `default` is the study's default configuration, where known.
+def learned(store: Store, problem: int, known: Sample, default: Configuration | str) -> dict[str, Any]:
+    """Return what a problem's sample teaches; `default` is the study's default configuration, or why it is not known.
 
     Raises StoreError as `sample` does.
     """
@@ -297,15 +297,16 @@ def spread(samples: Sequence[int]) -> dict[str, Any]:
     }
 
 
-def gain(store: Store, known: Sample, default: Configuration | None) -> dict[str, Any]:
+def gain(store: Store, known: Sample, default: Configuration | str) -> dict[str, Any]:
     """Return how the best compares with the study's default configuration; `why` says what is missing, where it is.
 
-    `speedup` with its `interval` comes of times taken in turns; without those it stays None.
+    `default` is a text where it is not known, and says why. `speedup` with its `interval` comes of times taken in
+    turns; without those it stays None.
     """
     if not known.measured:
         return {"why": "no configuration has passed"}
-    if default is None:
-        return {"why": "the study is not here, so that its default configuration is not known"}
+    if isinstance(default, str):
+        return {"why": default}
     # By the ranking, whose first has not the lowest time where finalists were timed again.
     best = next((one for one in known.measured if one.trial == known.best), known.measured[0])
     named = canonical(default)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from autotune import __version__, text
-from autotune.errors import StudyError, UsageError
+from autotune.errors import AutotuneError, StudyError, UsageError
 from autotune.identity import Configuration, ProblemKey, in_order
 from autotune.lookup import Asked
 from autotune.reports import learned, page
@@ -83,19 +83,28 @@ def _fits(problem: listing.Problem, asked: Asked, text_of: StudyText | None) -> 
     return all(choices.get(name) == value for name, value in given.items() if name in named)
 
 
-def default_of(store: Store, problem: listing.Problem, text_of: StudyText | None) -> Configuration | None:
-    """Return the study's default configuration for a problem, moved where it is not valid there; None where unknown."""
+NO_STUDY = "the study is not here, so that its default configuration is not known"
+"""Why a default is not known, where nobody could know it."""
+
+
+def default_of(store: Store, problem: listing.Problem, text_of: StudyText | None) -> Configuration | str:
+    """Return the study's default configuration for a problem, moved where it is not valid there; else why not."""
     if text_of is None:
-        return None
+        return NO_STUDY
     device = listing.device(store, problem.key.device)
     try:
         return Problem(Study.from_text(text_of), problem.key.size, problem.key.choices, device).default
-    except UsageError:  # the study is another one today
-        return None
+    except UsageError as error:  # the study is another one today
+        return not_known(error)
 
 
-def report(store: Store, problem: listing.Problem, default: Configuration | None, notes: Sequence[str] = ()) -> str:
-    """Return the file. `default` is the study's default configuration, where known; `notes` stand at the top."""
+def not_known(error: AutotuneError) -> str:
+    """Return why a study's default configuration is not known."""
+    return f"the study's default configuration is not known: {text.line(str(error))}"
+
+
+def report(store: Store, problem: listing.Problem, default: Configuration | str, notes: Sequence[str] = ()) -> str:
+    """Return the file. `default` is the study's default configuration, or why it is not known; `notes` are its top."""
     searches = listing.answering(store, problem.number)
     known = learned.sample(store, problem.number)
     told = learned.learned(store, problem.number, known, default)

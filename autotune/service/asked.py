@@ -1,4 +1,4 @@
-"""What a child process is asked for: the study, at a size; and the check of one."""
+"""What a child process is asked for: the study, at a size; the check of one, and its default configuration alone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from autotune.model import DeviceInfo
 from autotune.pool import require_room
 from autotune.service import uploads
 from autotune.store import device_of
-from autotune.study import Problem, Study, check_entries, check_inputs, check_reference, confined, effects
+from autotune.study import Problem, Study, check_entries, check_inputs, check_reference, effects
 
 
 def check(asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -42,6 +42,17 @@ def check(asked: Mapping[str, Any]) -> dict[str, Any]:
         }
 
 
+def default(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the default configuration of a study at the size and on the device asked for. Raises AutotuneError.
+
+    Nothing runs here: what the study would take of this machine is not looked at.
+    """
+    with study_of(asked) as study:
+        problem = problem_of(study, asked, device_of(asked["facts"]))
+        bounded(problem, asked)
+        return {"default": problem.default}
+
+
 def bounded(problem: Problem, asked: Mapping[str, Any]) -> int:
     """Return the number of valid configurations. Raises UsageError for more than an uploaded study may have."""
     valid = len(problem.space)
@@ -56,7 +67,7 @@ def study_of(asked: Mapping[str, Any]) -> Iterator[Study]:
     if asked.get("upload") is None:
         yield Study.load(asked["study"])
         return
-    with uploads.unpacked(asked["upload"]) as path, confined(path.parent):
+    with uploads.unpacked(asked["upload"]) as path, uploads.its_files(path):
         yield uploads.read(path, allow_python=asked["allow_python"]).study
 
 

@@ -2,6 +2,7 @@
 
     search    runs the search of a submission, telling its progress
     check     says what an uploaded study is, or what is wrong with it
+    default   says what the default configuration of one is
     devices   lists what this machine has, or a cluster
 
 What is asked comes as JSON on stdin; answers go out as lines of JSON on stdout: `{"progress": ...}` any number of
@@ -66,11 +67,23 @@ def _list_apart(asked: Mapping[str, Any]) -> None:
 def _check(asked: Mapping[str, Any], _tell: Tell, _stop: threading.Event) -> Mapping[str, Any]:
     from autotune.service.asked import check
 
+    _bound(asked)
+    return check(asked)
+
+
+def _default(asked: Mapping[str, Any], _tell: Tell, _stop: threading.Event) -> Mapping[str, Any]:
+    from autotune.service.asked import default
+
+    _bound(asked)
+    return default(asked)
+
+
+def _bound(asked: Mapping[str, Any]) -> None:
+    """Have this process end where it takes more time or memory than it may."""
     seconds, most = int(asked["seconds"]), int(asked["bytes"])
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
-    return check(asked)
 
 
 def _devices(asked: Mapping[str, Any], _tell: Tell, _stop: threading.Event) -> Mapping[str, Any]:
@@ -87,4 +100,4 @@ def _devices(asked: Mapping[str, Any], _tell: Tell, _stop: threading.Event) -> M
     return {"devices": [{"queue": queue, "facts": asdict(info)} for queue, info in queues], "amiss": amiss}
 
 
-WORKS = {"search": _search, "check": _check, "devices": _devices}
+WORKS = {"search": _search, "check": _check, "default": _default, "devices": _devices}

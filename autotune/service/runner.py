@@ -70,6 +70,7 @@ class Runner:
         self._wake: dict[str, asyncio.Event] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._closing = False
+        self._telling = asyncio.Lock()
 
     async def start(self) -> None:
         """Queue again what the last server left, and begin."""
@@ -104,16 +105,15 @@ class Runner:
         if queue in self._wake:
             self._wake[queue].set()
 
-    def stop(self, submission: Submission) -> None:
+    async def stop(self, submission: Submission) -> None:
         """End a search that somebody wants stopped, in order; its state says so when it has ended."""
         process = self._running.get(submission.uuid)
-        self._tell(submission.uuid, END if submission.state == STOPPED else STATE)
-        if submission.state != STOPPING or submission.server != self._config.name:
-            return
-        self._stopping.add(submission.uuid)
-        if process is not None:
-            signal(process)
-        self.wake(submission.queue)  # where nothing runs there, it is a stray
+        if submission.state == STOPPING and submission.server == self._config.name:
+            self._stopping.add(submission.uuid)
+            if process is not None:
+                signal(process)
+            self.wake(submission.queue)  # where nothing runs there, it is a stray
+        await self._tell(submission.uuid, END if submission.state == STOPPED else STATE)
 
     async def _work(self, queue: str) -> None:
         while not self._closing:
@@ -121,7 +121,7 @@ class Runner:
             try:
                 for stray in await asyncio.to_thread(self._strays, queue):
                     self._stopping.discard(stray.uuid)
-                    self._tell(stray.uuid, STATE if stray.state in OPEN else END)
+                    await self._tell(stray.uuid, STATE if stray.state in OPEN else END)
                 is_here = queue in self._machine.queues()
                 submission = await asyncio.to_thread(self._claimed, queue) if is_here else None
                 if submission is not None:
@@ -156,7 +156,7 @@ class Runner:
 
     async def _run(self, submission: Submission) -> None:
         """Run one search to its end, whatever becomes of its process, and put that on record."""
-        self._tell(submission.uuid, STATE)
+        await self._tell(submission.uuid, STATE)
         result: Mapping[str, Any] | None = None
         try:
             state, reason, result = await self._child(submission)
@@ -170,7 +170,7 @@ class Runner:
             await gone(self._running.pop(submission.uuid, None))
         await self._record(submission.uuid, state, reason, result)
         self._stopping.discard(submission.uuid)
-        self._tell(submission.uuid, STATE if state == QUEUED else END)
+        await self._tell(submission.uuid, STATE if state == QUEUED else END)
         await asyncio.to_thread(self._store.sweep)
         if state == QUEUED:
             await asyncio.sleep(AGAIN_S)
@@ -224,8 +224,8 @@ class Runner:
         """Ask a process to end once its search is to be stopped: nobody else tells what another server was asked."""
         while not await self._is_stopping(search):
             await asyncio.sleep(LOOK_S)
-        self._tell(search, STATE)
         signal(process)
+        await self._tell(search, STATE)
 
     async def _outcome(
         self, submission: Submission, answer: Mapping[str, Any], code: int, said: deque[str]
@@ -278,7 +278,12 @@ class Runner:
             "space": self._config.limits.space,
         }
 
-    def _tell(self, search: str, kind: str) -> None:
-        """Tell who watches a search; where the database is away, they see for themselves at the next beat."""
-        with suppress(StoreError):
-            self._feeds.of(search).tell(kind, self._describe(search))
+    async def _tell(self, search: str, kind: str) -> None:
+        """Tell who watches a search; where the database is away, they see for themselves at the next beat.
+
+        One after the other, so that events keep their order. In a thread: to describe a search may take as long as to
+        read its study, and a database may hang.
+        """
+        async with self._telling:
+            with suppress(StoreError):
+                self._feeds.of(search).tell(kind, await asyncio.to_thread(self._describe, search))

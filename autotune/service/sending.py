@@ -10,6 +10,9 @@ from typing import Any
 from autotune.errors import UsageError
 from autotune.text import typed
 
+BESIDE = "../kernels/"
+"""How the names of files begin that lie beside the study's folder, where kernels have one of their own."""
+
 
 def question_of(study: str | Path) -> list[tuple[str, str]]:
     """Return how a study is asked for: by its name or, where it is a path, by the hashes of its text too."""
@@ -56,9 +59,10 @@ def _name_in(file: Path, roots: Sequence[Path]) -> str:
     plain, there = _plain(file), file.resolve()
     folders = [folder for folder in map(_plain, roots) if plain.is_relative_to(folder)]
     if folders and any(there.is_relative_to(root.resolve()) for root in roots):
-        return plain.relative_to(folders[0]).as_posix()
+        beside = BESIDE if folders[0] == _plain(roots[1]) != _plain(roots[0]) else ""
+        return beside + plain.relative_to(folders[0]).as_posix()
     led = f": it is a link to {there}" if folders else ""
-    hint = "a server takes what lies beside the study: copy it there"
+    hint = f"a server takes what lies beside the study, or in {BESIDE}: copy it there"
     raise UsageError(f"{file} lies outside of the study's folder{led}", hint=hint)
 
 

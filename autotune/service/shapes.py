@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, model_validator
+from pydantic_core import PydanticCustomError
 
 from autotune.identity import STUDY_NAME
 from autotune.samplers import DEFAULT_SAMPLER, SAMPLERS
@@ -17,12 +18,32 @@ Value = StrictInt | float | Annotated[StrictStr, Field(max_length=1000)]
 Whole = Annotated[StrictInt, Field(ge=1, le=2**31 - 1)]
 
 
+_MOST_VALUES = 10_000
+"""Names and values of one request: each that is wrong is an error of its own, which takes its time to tell."""
+
+
 class _Shape(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _bounded(cls, given: Any) -> Any:
+        left, looked_at = _MOST_VALUES, [given]
+        while looked_at:
+            one = looked_at.pop()
+            parts = one.values() if isinstance(one, dict) else one if isinstance(one, list) else ()
+            left -= len(parts)
+            if left < 0:
+                raise PydanticCustomError("too_many", f"a request may hold {_MOST_VALUES:,} values")
+            looked_at += parts
+        return given
+
 
 class Upload(_Shape):
-    """A study of the asker's: the text of its TOML file, and of each file that it names, by its name there."""
+    """A study of the asker's: the text of its TOML file, and of each file that it names, by its name there.
+
+    A file is named as the study's folder has it, `inc/a.h`; one in the `kernels` beside that folder `../kernels/a.cl`.
+    """
 
     study: Annotated[StrictStr, Field(max_length=2**22, examples=['name = "blur"\nkernel = "blur.cl"\n...'])]
     files: dict[Annotated[StrictStr, Field(max_length=400)], Annotated[StrictStr, Field(max_length=2**22)]] = Field(

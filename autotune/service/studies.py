@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import shutil
+import tempfile
 import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -141,17 +144,27 @@ class Studies:
         name = uploads.digest(upload)
         found = self._read.get(name)
         if found is None:
-            folder = self._folder.path / name
             try:
                 uploads.require_small(upload, self._config.limits)
-                folder.mkdir(exist_ok=True)
-                found = uploads.read(uploads.unpack(upload, folder), allow_python=True)
+                found = uploads.read(self._unpacked(upload, self._folder.path / name), allow_python=True)
             except (AutotuneError, OSError):
                 return None
             self._read[name] = found
             while len(self._read) > _KEPT:
                 self._read.popitem(last=False)
         return found
+
+    def _unpacked(self, upload: Mapping[str, Any], folder: Path) -> Path:
+        """Return an upload's study file in a folder that is there whole or not at all: others may read it by now."""
+        if not folder.exists():
+            part = Path(tempfile.mkdtemp(dir=self._folder.path))
+            try:
+                uploads.unpack(upload, part)
+                with suppress(OSError):  # another was faster
+                    part.rename(folder)
+            finally:
+                shutil.rmtree(part, ignore_errors=True)
+        return uploads.study_in(folder)
 
 
 def _is(text: StudyText, kernel_hash: str | None, study_hash: str | None) -> bool:

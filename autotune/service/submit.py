@@ -83,7 +83,7 @@ async def check(service: Service, caller: Caller, asked: Check) -> views.Json:
     device = await service.device(asked.device)
     asked, _ = await asyncio.to_thread(_completed, service, caller, asked)
     await _static(service, asked)
-    return await _examined(service, asked.model_dump(include={"study", "upload", "size", "choices"}), device)
+    return await _examined(service, "check", asked.model_dump(include={"study", "upload", "size", "choices"}), device)
 
 
 async def default_of(service: Service, key: ProblemKey, device: DeviceInfo) -> Configuration:
@@ -91,12 +91,12 @@ async def default_of(service: Service, key: ProblemKey, device: DeviceInfo) -> C
     _, sent = await asyncio.to_thread(service.studies.found, key.study, key.kernel_hash, key.study_hash)
     upload = None if sent is None else sent.upload
     asked = {"study": key.study, "upload": upload, "size": dict(key.size), "choices": dict(key.choices)}
-    found: Configuration = (await _examined(service, asked, device))["default"]
+    found: Configuration = (await _examined(service, "default", asked, device))["default"]
     return found
 
 
-async def _examined(service: Service, asked: views.Json, device: DeviceInfo) -> views.Json:
-    """Return what a study is, from a process of its own: to build a space may take any time and memory."""
+async def _examined(service: Service, what: str, asked: views.Json, device: DeviceInfo) -> views.Json:
+    """Return what a piece of work says of a study, in a process of its own: a space may take any time and memory."""
     limits = service.config.limits
     told = asked | {
         "facts": asdict(device),
@@ -106,7 +106,7 @@ async def _examined(service: Service, asked: views.Json, device: DeviceInfo) -> 
         "bytes": limits.check_bytes,
     }
     async with service.checking:
-        return dict(await work("check", told, limits.check_s))
+        return dict(await work(what, told, limits.check_s))
 
 
 async def stop(service: Service, name: str) -> views.Json:
@@ -118,7 +118,7 @@ async def stop(service: Service, name: str) -> views.Json:
         if views.has_ended(told):
             raise Refused(409, "it has ended already")
         raise Refused(409, "this server does not run it", hint="Ctrl-C where it was started")
-    runner.stop(found)
+    await runner.stop(found)
     return await asyncio.to_thread(views.search, service, name)
 
 

@@ -1,7 +1,8 @@
 """A study that came with a request: a TOML text and the files it names, nothing else.
 
-It is unpacked into a folder of its own and read confined to that: neither the server's files nor the bundled kernels
-are there for it. Nothing of it is executed to find out what it is; a reference in Python needs `--allow-python`.
+It is unpacked into a folder of its own, the study into `upload` there, and read confined to that: what the study names
+lies where it does at its author, and neither the server's files nor the bundled kernels are there for it. Nothing of it
+is executed to find out what it is; a reference in Python needs `--allow-python`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,12 @@ from autotune.errors import AutotuneError, StudyError
 from autotune.pool import RunFolder
 from autotune.service.answers import Refused
 from autotune.service.config import Limits
+from autotune.service.sending import BESIDE
 from autotune.study import StudyText, confined, read_study
 
 STUDY_FILE = "study.toml"
+
+_STUDIES = "upload"
 
 _NAME = re.compile(r"(?!\.)[A-Za-z0-9_.+-]{1,100}")
 _MOST_LEVELS = 4
@@ -36,11 +40,12 @@ def require_small(upload: Mapping[str, Any], limits: Limits) -> None:
         raise Refused(413, f"{size:,} bytes came, {limits.upload_bytes:,} may", where="upload")
     seen: set[str] = set()
     for name in files:
-        parts = name.split("/")
+        beside = BESIDE if name.startswith(BESIDE) else ""
+        parts = name.removeprefix(beside).split("/")
         if len(parts) > _MOST_LEVELS or not all(_NAME.fullmatch(part) for part in parts) or name == STUDY_FILE:
-            hint = "write letters, digits, _ . + - and at most 3 folders before; neither .. nor /"
+            hint = f"write letters, digits, _ . + - and at most 3 folders before; .. in {BESIDE} alone, and no / first"
             raise Refused(422, f"{name!r:.120} is no name of a file", where="upload.files", hint=hint)
-        folders = {"/".join(parts[:place]) for place in range(1, len(parts))}
+        folders = {beside + "/".join(parts[:place]) for place in range(1, len(parts))}
         if name in seen or folders & files.keys():
             raise Refused(422, f"{name!r:.120} is a file and a folder", where="upload.files")
         seen |= {name, *folders}
@@ -51,11 +56,22 @@ def require_small(upload: Mapping[str, Any], limits: Limits) -> None:
 
 def unpack(upload: Mapping[str, Any], folder: Path) -> Path:
     """Write an upload into an empty folder; return the path of its study file."""
-    for name, text in {**upload["files"], STUDY_FILE: upload["study"]}.items():
-        path = folder / name
+    study = study_in(folder)
+    for name, text in {STUDY_FILE: upload["study"], **upload["files"]}.items():
+        path = study.parent / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(text.encode())
-    return folder / STUDY_FILE
+    return study
+
+
+def study_in(folder: Path) -> Path:
+    """Return the path of the study file of an upload that is unpacked there."""
+    return folder / _STUDIES / STUDY_FILE
+
+
+def its_files(study: Path) -> AbstractContextManager[None]:
+    """Have nothing read, within this context, that did not come with an unpacked study."""
+    return confined(study.parent.parent)
 
 
 @contextmanager
@@ -74,18 +90,22 @@ def unpacked(upload: Mapping[str, Any]) -> Iterator[Path]:
 @contextmanager
 def clear_of(folder: str) -> Iterator[None]:
     """Have errors name the files of an upload as its author does."""
+    names = {f"{folder}/{_STUDIES}/": "", f"{folder}/{BESIDE[3:]}": BESIDE, folder: "the upload"}
     try:
         yield
     except AutotuneError as error:
         for part in ("what", "where", "hint", "detail"):
-            setattr(error, part, getattr(error, part).replace(f"{folder}/", "").replace(folder, "the upload"))
+            said = getattr(error, part)
+            for place, name in names.items():
+                said = said.replace(place, name)
+            setattr(error, part, said)
         error.args = (error.what,)
         raise
 
 
 def read(path: Path, *, allow_python: bool) -> StudyText:
     """Return an unpacked study, all of it read. Raises StudyError for what is wrong, or not to be run here."""
-    with confined(path.parent):
+    with its_files(path):
         text = read_study(path)
         if not allow_python and (where := _python_in(text.table)):
             hint = "give it as numpy, as a kernel or as a file, or have the server started with --allow-python"

@@ -294,16 +294,16 @@ def find_kernel(name: str, study: File, key: str) -> str:
     for place in places:
         if is_file(found := paths.join(place, name)):
             return found
-    looked = " and ".join(dict.fromkeys(place or "." for place in places))
-    raise StudyError(f"no file {name!r}", where=f"{study}: {key}", hint=f"looked in {looked}")
+    looked = f"looked in {' and '.join(dict.fromkeys(place or '.' for place in places))}"
+    hint = "it did not come with the study: send it along, under that name" if CONFINED.get() else looked
+    raise StudyError(f"no file {name!r}", where=f"{study}: {key}", hint=hint)
 
 
 def kernel_folders(study: File) -> Sequence[str]:
     """Return where a study's kernels are: beside it, in the sibling `kernels/`, or bundled."""
     folder = paths.dirname(study)
-    if CONFINED.get():
-        return (folder,)
-    return folder, paths.join(paths.dirname(folder), "kernels"), paths.join(bundled_folder(), "kernels")
+    own = folder, paths.join(paths.dirname(folder), "kernels")
+    return own if CONFINED.get() else (*own, paths.join(bundled_folder(), "kernels"))
 
 
 def default_size(text: StudyText) -> dict[str, int]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+import math
 import threading
+import time
 from collections import OrderedDict
 from typing import Any, NamedTuple
 
@@ -12,30 +15,48 @@ from autotune.errors import AutotuneError
 from autotune.identity import Configuration
 from autotune.reports import course, learned, single
 from autotune.service import submit as submitting
+from autotune.service.answers import for_others
 from autotune.service.state import Service
 from autotune.store import listing, survey
 from autotune.study import StudyText
 
 _KEPT = 32
 
+_AGAIN_S = 60.0
+"""Seconds after which it is tried again to tell a default: a process may have found no memory, or no time."""
+
+_ASKING = threading.BoundedSemaphore(4)
+"""Held by each request that waits for a default: a request takes a thread, of which all others need one too, and a
+study may take half a minute to tell."""
+
+BUSY = "the study's default configuration is not known: the server is busy with those of other pages; ask again"
+"""Said instead of waiting behind more of them than that."""
+
+log = logging.getLogger(__name__)
+
 LIVE_DOTS = 800
 """Trials that the chart of a running search shows: it is sent anew each time something happens."""
 
 
 class Lesson(NamedTuple):
-    """The sample of a problem, what it teaches, and the study's default configuration there, where known."""
+    """The sample of a problem, what it teaches, and the study's default configuration there, or why it is not known."""
 
     known: learned.Sample
     told: dict[str, Any]
-    default: Configuration | None
+    default: Configuration | str
 
 
 class _Kept(NamedTuple):
-    """A lesson, with what it was made of: it holds while that is the same."""
+    """A lesson, with what it was made of: it holds while that is the same, until an instant at most."""
 
-    text: StudyText | None
+    text: StudyText | str
     stored: tuple[int, ...]
     lesson: Lesson
+    until: float
+
+    def is_of(self, text: StudyText | str, stored: tuple[int, ...]) -> bool:
+        """Whether it was made of these."""
+        return (self.text is text or (isinstance(text, str) and self.text == text)) and self.stored == stored
 
 
 class Lessons:
@@ -45,24 +66,26 @@ class Lessons:
         self._kept: OrderedDict[int, _Kept] = OrderedDict()
         self._lock = threading.Lock()
 
-    def of(self, service: Service, problem: listing.Problem, text: StudyText | None) -> Lesson:
-        """Return what a problem teaches; `text` is its study as it is now, None where that is not here."""
+    def of(self, service: Service, problem: listing.Problem, text: StudyText | str) -> Lesson:
+        """Return what a problem teaches; `text` is its study as it is now, or why its default is not known without."""
         stored = _stored(service, problem.number)
         with self._lock:
             kept = self._kept.get(problem.number)
-            if kept is not None and kept.text is text and kept.stored == stored:
+            if kept is not None and kept.is_of(text, stored) and time.monotonic() < kept.until:
                 self._kept.move_to_end(problem.number)
                 return kept.lesson
         lesson = _lesson(service, problem, text)
+        known = lesson.default == text or not isinstance(lesson.default, str)
+        until = math.inf if known else time.monotonic() + (_AGAIN_S if lesson.default != BUSY else 0)
         with self._lock:
-            self._kept[problem.number] = _Kept(text, stored, lesson)
+            self._kept[problem.number] = _Kept(text, stored, lesson, until)
             self._kept.move_to_end(problem.number)
             while len(self._kept) > _KEPT:
                 self._kept.popitem(last=False)
         return lesson
 
 
-def _lesson(service: Service, problem: listing.Problem, text: StudyText | None) -> Lesson:
+def _lesson(service: Service, problem: listing.Problem, text: StudyText | str) -> Lesson:
     known = learned.sample(service.store, problem.number)
     default = default_of(service, problem, text)
     return Lesson(known, learned.learned(service.store, problem.number, known, default), default)
@@ -75,20 +98,27 @@ def _stored(service: Service, problem: int) -> tuple[int, ...]:
     return trials, sum(search.ended is not None for search in searches), *(search.number for search in searches[:1])
 
 
-def default_of(service: Service, problem: listing.Problem, text: StudyText | None) -> Configuration | None:
-    """Return the study's default configuration for a problem, moved where it is not valid there; None where unknown.
+def default_of(service: Service, problem: listing.Problem, text: StudyText | str) -> Configuration | str:
+    """Return the study's default configuration for a problem, moved where it is not valid there; else why not.
 
     To be called from a thread of a request: an uploaded study is looked at in a process of its own.
     """
-    if text is None or text.name in service.studies.names():
+    if isinstance(text, str):
+        return text
+    if text.name in service.studies.names():
         return single.default_of(service.store, problem, text)
     device = listing.device(service.store, problem.key.device)
     if device is None:
-        return None
+        return "nothing is stored of the device, so that the study's default configuration is not known"
+    if not _ASKING.acquire(blocking=False):
+        return BUSY
     try:
         return from_thread.run(submitting.default_of, service, problem.key, device)
-    except AutotuneError:  # the study is another one today
-        return None
+    except AutotuneError as error:  # the study is another one today, or its process found no room
+        log.warning("problem %d: the default of %s is not known: %s", problem.number, text.name, error)
+        return single.not_known(for_others(error))
+    finally:
+        _ASKING.release()
 
 
 def course_of(service: Service, numbers: list[int], *, live: bool) -> dict[str, Any]:

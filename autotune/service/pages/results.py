@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -28,6 +29,10 @@ from autotune.text import size as shown_size
 router = APIRouter()
 
 PAGE = 20
+
+_MOST_NAME = 120
+"""Characters of a file's name that a browser is told."""
+
 Number = Annotated[int, Path(ge=1, le=2**63 - 1)]
 
 
@@ -81,9 +86,12 @@ def _by_size(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def _lesson(request: Request, service: Service, number: int) -> tuple[listing.Problem, Lesson]:
     """Return a problem and what it teaches, as far as that is kept."""
     found = _problem(service, number)
-    text: StudyText | None = None
-    with suppress(AutotuneError):
-        text = service.studies.of(found.key.study, found.key.kernel_hash, found.key.study_hash)
+    try:
+        text: StudyText | str = service.studies.of(found.key.study, found.key.kernel_hash, found.key.study_hash)
+    except Refused:
+        text = single.NO_STUDY
+    except AutotuneError as error:
+        text = single.not_known(for_others(error))
     kept: Lessons = request.app.state.lessons
     return found, kept.of(service, found, text)
 
@@ -138,9 +146,7 @@ def heat(
 def report(request: Request, service: Opened, caller: Reader, number: Number) -> Response:
     """The same as one file to keep or to send."""
     found, lesson = _lesson(request, service, number)
-    name = "".join(
-        char if char.isalnum() or char in "-_." else "_" for char in f"{found.key.study}-{shown_size(found.key.size)}"
-    )
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", f"{found.key.study}-{shown_size(found.key.size)}")[:_MOST_NAME]
     return HTMLResponse(
         single.report(service.store, found, lesson.default),
         headers={"Content-Disposition": f'attachment; filename="{name}.html"', "Cache-Control": "no-store"},

@@ -74,7 +74,7 @@ def asked_for(given: Form, service: Service) -> Submit:
     own = given.get("study") == OWN
     shape: dict[str, Any] = {"device": given.get("device") or None, "sampler": given.get("sampler") or DEFAULT_SAMPLER}
     if own:
-        files = {given.get("kernel_name") or "kernel.cl": given.get("kernel", "")}
+        files = {given.get("kernel_name", "").strip() or _kernel_in(given.get("toml", "")): given.get("kernel", "")}
         shape["upload"] = {
             "study": _unix(given.get("toml", "")),
             "files": {name: _unix(text) for name, text in files.items()},
@@ -100,6 +100,12 @@ def asked_for(given: Form, service: Service) -> Submit:
     except ValidationError as error:
         first = error.errors()[0]
         raise UsageError(str(first["msg"]), where=".".join(map(str, first["loc"]))) from None
+
+
+def _kernel_in(toml: str) -> str:
+    """Return the kernel's file as a study names it."""
+    named = re.search(r"""^[ \t]*kernel[ \t]*=[ \t]*["']([^"'\n]+)["']""", toml, re.MULTILINE)
+    return named[1] if named else "kernel.cl"
 
 
 def placed(told: dict[str, str], given: Form) -> dict[str, Any]:
