@@ -276,12 +276,14 @@ def test_events_have_no_head(client: Client) -> None:
     assert client.ask("read", "HEAD", f"/v1/searches/{NOBODY}/events").status_code == 405
 
 
-def test_every_answer_carries_the_headers_of_safety(client: Client) -> None:
+def test_every_answer_carries_the_headers_of_safety(client: Client, proxied: Client) -> None:
     for path in ("/v1/health", "/v1/nothing", "/v1/best?format=x"):
         headers = client.http.get(path).headers
         assert "unsafe" not in headers["content-security-policy"]
         assert headers["x-content-type-options"] == "nosniff"
         assert "frame-ancestors 'none'" in headers["content-security-policy"]
+        assert "strict-transport-security" not in headers
+    assert "strict-transport-security" in proxied.http.get("/v1/health").headers
 
 
 @pytest.mark.parametrize(
