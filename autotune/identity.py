@@ -139,20 +139,18 @@ def name_fault(name: object) -> str:
 
 def macro_fault(name: str) -> str:
     """Return what is wrong with the name of a `-D`, to stand behind it; it may have parameters, `AT(r,i)`."""
-    own, bracket, _ = name.partition("(")
-    return name_fault(own if bracket and _PARAMETERS.fullmatch(name, len(own)) else name)
+    own = name.partition("(")[0]
+    return name_fault(own if _PARAMETERS.fullmatch(name, len(own)) else name)
 
 
 def value_fault(value: object) -> str:
     """Return what is wrong with a value of a parameter or a choice, to stand behind it; "" where it may enter."""
-    if type(value) is int and -(2**63) <= value < 2**63:
-        return ""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
+    if type(value) is int:
+        return "" if -(2**63) <= value < 2**63 else "needs more than 64 bits"
+    if not isinstance(value, float | str):
         return "is neither a number nor text"
     if isinstance(value, float) and value - value != 0:
         return "is not finite"
-    if isinstance(value, int) and not -(2**63) <= value < 2**63:
-        return "needs more than 64 bits"
     if isinstance(value, str) and not is_c_value(value):
         return "cannot stand in a #define: it holds a control character, a comment mark or a line splice"
     return ""

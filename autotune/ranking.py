@@ -200,7 +200,7 @@ def may_be_as_fast(rival: Sequence[float], best: Sequence[float], *, in_turns: b
 
     Where both were taken in turns, by how many times as fast the second is; else by whether their intervals meet.
     """
-    if in_turns and len(rival) == len(best):
+    if in_turns:
         return speedup(rival, best)[1] <= 1.0
     return median_interval(rival)[0] <= median_interval(best)[1]
 
@@ -209,11 +209,9 @@ def interval_rank(n: int, confidence: float) -> int:
     """Return the 0-based rank of the interval's lower end among `n` samples; the upper is `n - 1 - rank`."""
     # Integers throughout: 2**n leaves the floats at n = 1024.
     allowed = round((1.0 - confidence) * 1_000_000) << n
-    term, below, rank = 1, 0, -1
-    while rank + 1 < (n + 1) // 2:
-        below += term
-        if 2_000_000 * below > allowed:
-            break
-        rank += 1
+    term, below, rank = 1, 1, 0
+    while 2_000_000 * below <= allowed:
         term = term * (n - rank) // (rank + 1)
-    return max(0, rank)
+        below += term
+        rank += 1
+    return max(0, rank - 1)

@@ -92,7 +92,7 @@ BAD_WORDS = {
     "search ./saxpy.toml --start WG=8192": "not a valid configuration",
     "search ./saxpy.toml --fix WPT=1 --start WG=32 --start WPT=2": "--start WPT=2: ",
     "search ./saxpy.toml --start WG=32,64": "2 values",
-    "search ./saxpy.toml --start WG=32,WG=64": "WG is given twice",
+    "search ./saxpy.toml --start WG=32,WG=64": "WG is given 2 values",
     "search ./saxpy.toml --fix WG=32,,64": "--fix: 'WG=32,,64' has an empty item; write --fix NAME=VALUE",
     "best ./saxpy.toml --size N=64,": "--size: 'N=64,' has an empty item; write --size NAME=VALUE",
     "search ./saxpy.toml --sampler magic": "known: .*random",

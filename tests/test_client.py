@@ -100,9 +100,11 @@ def best(**changes: Any) -> dict[str, Any]:
 
 
 def test_the_best_of_a_server_is_as_that_of_a_database() -> None:
-    with server((200, {"Autotune-Flops": "128000"}, BEST)) as fake:
+    told = BEST | {"ties": 2, "runs": 65}
+    with server((200, {"Autotune-Flops": "128000"}, told)) as fake:
         found = autotune.connect(fake.url, "at_x").best("blur", size={"N": 64}, choices={"T": "float"})
-        assert found.configuration == {"WG": 64, "MODE": "FAST"}
+        plain = json.loads(json.dumps(found._asdict()))
+        assert {**plain, **told} == {**plain, "database": told["database"], "launches": told["launches"]}
         assert (found.match, found.flops, found.database) == ("exact", 128000.0, fake.url)
         assert found.launches == (("blur", (64,), (64,), None),)
         ((method, path, headers, _),) = fake.asked
@@ -163,6 +165,10 @@ def test_what_a_server_refuses_is_not_answered_from_the_cache() -> None:
         best(options=["-DPATH=1"]),
         best(options=["-DA=1\n-DB=2"]),
         best(options=[5]),
+        best(options=["-DA=*/"]),
+        best(options=["-I\x1b[2J"]),
+        best(options=["x" * 5000]),
+        best(time_ns=True),
         best(size={"N": -1}),
         best(size={"N": 1.5}),
         best(time_ns="fast"),

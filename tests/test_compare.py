@@ -84,7 +84,7 @@ def test_what_is_stored_counts(store: Store) -> None:
 def test_no_more_trials_than_valid_configurations(store: Store) -> None:
     spent: list[tuple[int, int]] = []
     cells = compared(store, "FAST", trials=10_000, search=searcher(store, spent))
-    assert all(valid == trials for valid, trials in spent)
+    assert {valid == trials for valid, trials in spent} == {True}
     assert all(cell.trials == cell.valid for cell in cells)
 
 

@@ -21,12 +21,14 @@ def test_names_that_enter_and_those_that_do_not(names: list[object], fault: str)
     assert {identity.name_fault(name)[: len(fault) or None] for name in names} == {fault}
 
 
-@pytest.mark.parametrize("value", [0, -1, 2**63 - 1, 0.5, "float", "unsigned int"])
+@pytest.mark.parametrize("value", [0, -(2**63), 2**63 - 1, 0.5, "float", "unsigned int"])
 def test_values_that_enter(value: object) -> None:
     assert identity.value_fault(value) == ""
 
 
-@pytest.mark.parametrize("value", [True, None, [1], 2**63, float("nan"), float("inf"), "a\nb", "a\\", "/*", "\x1b"])
+@pytest.mark.parametrize(
+    "value", [True, None, [1], 2**63, -(2**63) - 1, float("nan"), float("inf"), "a\nb", "a\\", "/*", "\x1b"]
+)
 def test_values_that_do_not(value: object) -> None:
     assert identity.value_fault(value)
 

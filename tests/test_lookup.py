@@ -415,6 +415,8 @@ def test_nothing_stored_gives_the_default(place: Path) -> None:
     assert (found.match, found.configuration) == (Match.DEFAULT, {"WPT": 1, "WG": 64, "FAST": 0})
     assert (found.time_ns, found.interval_ns, found.measured_size) == (None, None, None)
     assert not place.exists()
+    put_in(place, [Trial(at(1), Outcome.CRASH)], key=key())
+    assert ask(place).match is Match.DEFAULT
 
 
 def test_a_default_that_is_not_valid_here_is_replaced(place: Path) -> None:
@@ -451,6 +453,9 @@ def test_what_is_stored_with_a_trial_is_computed_no_more(place: Path, monkeypatc
     found = ask(place, whole=True)
     assert (found.options, found.flops, found.match) == (tuple(OPTIONS), 2000, Match.EXACT)
     assert found.launches == (Launched("saxpy", (512,), (64,)),)
+    monkeypatch.undo()
+    stricter = text(constraints=[{"require": "WPT * WG < 128", "reason": "room for others"}])
+    assert ask(place, stricter).match is Match.DEFAULT
 
 
 def test_a_study_that_counts_no_operations_is_answered_without_evaluating_it(
@@ -511,6 +516,9 @@ def test_the_rate_follows_the_formula_of_today(place: Path) -> None:
     put_made(place, flops=7.0)
     assert ask(place, whole=True).flops == 7
     assert ask(place, text(work={"flops": "3 * N"}), whole=True).flops == 3000
+    for told in ("7", -1.0, 1e300, [7]):  # nor by what is none
+        spoil(place, "UPDATE trials SET made = ?", json.dumps(MADE | {"work": text().table["work"], "flops": told}))
+        assert ask(place, whole=True).flops == 2000
 
 
 QUERIES = [name for name, value in vars(sql).items() if name.isupper() and "SELECT" in str(value)]

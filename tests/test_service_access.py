@@ -11,10 +11,11 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
-from autotune.errors import UsageError
+from autotune.errors import StoreError, UsageError
 from autotune.store import ROLES, ServerStore, lasting
 from tests.serving import SMALL, UPLOAD, Client, serving
 
@@ -124,26 +125,27 @@ def test_a_token_is_good_until_it_expires_or_is_revoked(client: Client) -> None:
 
 def test_events_end_when_their_token_is_not_good_any_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(views, "search", lambda service, name: {"state": "running"})
+    monkeypatch.setattr("autotune.service.callers._KNOWN_S", 0.0)
     feeds = Feeds()
 
     async def main(store: ServerStore) -> None:
         known = Callers(store, Config(database=store.where))
         open_: Any = SimpleNamespace(callers=known, feeds=feeds)
-        for name, lasts in (("bob", None), ("ann", timedelta(days=1))):
-            caller = known.look_up(store.add_token(name, "read", lasts))
+        good = store.token_of
+        for name, now in (("bob", good), ("ann", lambda token: None)):  # revoked elsewhere; expired
+            caller = known.look_up(store.add_token(name, "read", timedelta(days=1)))
             assert caller is not None
             stream = routes.events(open_, caller, NOBODY)
             assert (await anext(stream)).event == "snapshot"
+            monkeypatch.setattr(store, "token_of", Mock(side_effect=StoreError("is away")))
             feeds.of(NOBODY).tell("progress", {})
             assert (await anext(stream)).event == "progress"
-            if lasts is None:
-                store.revoke_token(name)
-            else:
-                monkeypatch.setattr(store, "token_of", lambda token: None)  # as of one that has expired
-            known.forget()
+            store.revoke_token("bob")
+            monkeypatch.setattr(store, "token_of", now)
             feeds.of(NOBODY).tell("progress", {})
             with pytest.raises(StopAsyncIteration):
                 await anext(stream)
+            monkeypatch.setattr(store, "token_of", good)
         anybody = routes.events(open_, known.known(None) or Caller("", None), NOBODY)
         assert (await anext(anybody)).event == "snapshot"
 
@@ -274,12 +276,14 @@ def test_events_have_no_head(client: Client) -> None:
     assert client.ask("read", "HEAD", f"/v1/searches/{NOBODY}/events").status_code == 405
 
 
-def test_every_answer_carries_the_headers_of_safety(client: Client) -> None:
+def test_every_answer_carries_the_headers_of_safety(client: Client, proxied: Client) -> None:
     for path in ("/v1/health", "/v1/nothing", "/v1/best?format=x"):
         headers = client.http.get(path).headers
         assert "unsafe" not in headers["content-security-policy"]
         assert headers["x-content-type-options"] == "nosniff"
         assert "frame-ancestors 'none'" in headers["content-security-policy"]
+        assert "strict-transport-security" not in headers
+    assert "strict-transport-security" in proxied.http.get("/v1/health").headers
 
 
 @pytest.mark.parametrize(
@@ -333,6 +337,7 @@ def test_a_server_that_only_shows_takes_nothing(tmp_path: Path) -> None:
     with serving(tmp_path, read_only=True) as client:
         assert client.ask("admin", "POST", "/v1/searches", json=SMALL).status_code == 403
         assert client.ask("admin", "POST", "/v1/import", content=b"").status_code == 403
+        assert client.ask("admin", "GET", "/v1/me").json()["role"] == "read"
         assert client.ask(None, "GET", "/v1/home").status_code == 200
 
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 from itertools import islice
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from autotune.bench.timing import Rules, Source, is_drifting, measure, relative_width
+from autotune.bench.timing import Limits, Rules, Source, is_drifting, measure, relative_width
 
 MS = 1_000_000
 RAMP = [5793, 3989, 3020, 1450, 1556, 1463, 1462, 1465, 1464, 1461, 1462, 1463]
@@ -37,12 +37,20 @@ def test_the_warm_up_outlasts_a_clock_ramp() -> None:
         ([4 * MS, *[10_000] * 100], 10_000.0, 0),  # one long run of a short kernel
         ([1000 * MS, *[600 * MS] * 50], 590.0 * MS, 0),  # a long run that met a busy machine
         ([2 * MS] * 8 + [MS] * 100, 1.6 * MS, 0),  # as a disturbance lasts
+        ([15_000] * 20 + [10_000] * 400, 10_000.0, 0),  # as one of short runs does
     ],
 )
 def test_what_is_clearly_slower_is_stopped_and_nothing_else(times: list[int], bound: float | None, taken: int) -> None:
     timed = measure(replay(times), Rules(), bound)
     assert (len(timed.measurement.samples_ns) if timed.stopped else 0) == taken
     assert not timed.stopped or f"{times[0] / bound:.2f} times" in timed.reason
+
+
+def test_samples_of_several_runs_are_told_of_one() -> None:
+    timed = measure(replay([30 * MS] * 50), Rules(), bound_ns=1.5 * MS, runs=10)
+    assert (timed.measurement.samples_ns, timed.stopped) == ((3 * MS,) * 3, True)
+    assert "2.00 times as long after 30 runs" in timed.reason
+    assert not measure(replay([30 * MS] * 50), Rules(), bound_ns=3.1 * MS, runs=10).stopped
 
 
 @pytest.mark.parametrize(
@@ -58,7 +66,7 @@ def test_what_is_clearly_slower_is_stopped_and_nothing_else(times: list[int], bo
 def test_on_a_device_that_is_awake_few_batches_tell_what_is_slower(
     times: list[float], first: float, taken: int
 ) -> None:
-    rules = replace(Rules(), least_s=1.0).awake(first, 1.0)
+    rules = replace(Rules(), least_s=1.0).awake(2 * first, 2.0)
     timed = measure(replay([round(one * 2 * MS) for one in times]), rules, bound_ns=2.0 * MS)
     assert (len(timed.measurement.samples_ns) if timed.stopped else 0) == taken
 
@@ -67,6 +75,11 @@ def test_on_a_device_that_is_awake_few_batches_tell_what_is_slower(
 def test_on_a_device_that_is_awake_what_may_be_a_finalist_is_not_stopped(times: float, stopped: bool) -> None:
     timed = measure(replay([round(times * 2 * MS)] * 50), Rules().awake(times, 1.0), bound_ns=2.0 * MS)
     assert timed.stopped is stopped
+    assert Rules().awake(times, None).sure == Rules().sure
+
+
+def test_a_run_may_take_many_times_as_long_as_the_best_one_and_two_seconds() -> None:
+    assert [Limits(first_s=7.0).run_s(best_ns) for best_ns in (None, 1e6, 1e9)] == [7.0, 2.0, 20.0]
 
 
 @pytest.mark.parametrize(("factor", "runs"), [(2.0, 1), (1.6, 2), (1.35, 3)])
@@ -105,6 +118,7 @@ def test_seconds_bound_the_samples_but_three_are_taken() -> None:
     slow = measure(replay([1500 * MS, 1600 * MS, 1700 * MS] * 10), Rules(budget_s=2.0)).measurement
     assert len(slow.samples_ns) <= Rules().minimum
     assert [Rules(budget_s=2.0).is_precise([5000 * MS] * count) for count in (2, 3)] == [False, True]
+    assert [Rules().left([ns] * 50) for ns in (1000, MS)] == [150, 0]
 
 
 def test_a_recording_that_runs_dry_ends_the_measurement() -> None:
@@ -112,6 +126,7 @@ def test_a_recording_that_runs_dry_ends_the_measurement() -> None:
     assert len(measure(replay([2 * MS] * 5), Rules()).measurement.samples_ns) == 4
 
 
+@example([int(MS * 0.98**run) for run in range(20)], 1e9)  # a ramp without an end
 @given(st.lists(st.integers(1000, 10**9), min_size=1, max_size=80), st.floats(1e3, 1e9))
 def test_every_run_is_kept_once_and_the_rules_bound_their_number(times: list[int], bound: float) -> None:
     rules = Rules()
@@ -146,6 +161,8 @@ def test_drift_is_a_later_half_of_another_distribution() -> None:
     assert not is_drifting([100] * 10 + [101] * 10)
     assert not is_drifting([100, 200])
     assert is_drifting([0] * 6 + [100] * 6)
+    assert is_drifting([120] * 6 + [100] * 6)
+    assert not is_drifting([90, 100, 110] * 4 + [95, 104, 115] * 4)
 
 
 def test_width_is_relative_and_infinite_for_one_sample() -> None:

@@ -93,14 +93,14 @@ def import_trials(
         what = f"holds {READERS[name].about}{_of(document)}"
         raise UsageError(what, where=where, hint="say which study they are of: --study STUDY; nothing was imported")
     tuned = options.load_study(study)
-    renamed = {theirs: _one(theirs, ours) for theirs, ours in options.assignments(rename, "--rename")}
+    renamed = {theirs: _one(theirs, ours) for theirs, ours in options.assignments(rename, "--rename").items()}
     parameters = {known: parameter.values for known, parameter in tuned.parameters.items()}
     with placed(where, UsageError):
         meant = device_of(document, device, database)
         meant_size, source = size_of(document, size or (), tuned.sizes)
         choices = choices_of(document, choice or (), offered_choices(tuned.text))
         require_element(document, element_of(tuned, choices))
-        wanted = dict(options.assignments(fix, "--fix"))
+        wanted = options.assignments(fix, "--fix")
         adopted = adopt(document, parameters, format=name, file=where, rename=renamed, fix=wanted)
         told = {"format": name, "file": Path(where).name, "device": document.device, "kernel": document.kernel}
         told[HEADER] = _header(document)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import typer
@@ -113,38 +113,37 @@ def load_study(name: str) -> Study:
     return Study.from_text(text)
 
 
-def assignments(texts: Sequence[str] | None, option: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield (name, values) of `A=1,2,B=3` texts: a word without `=` is a further value of the name before it."""
+def assignments(texts: Sequence[str] | None, option: str) -> dict[str, list[str]]:
+    """Return the values of each name of `A=1,2,B=3` texts: a word without `=` is a further value of the name before it,
+    as is that of a name which comes again.
+    """
+    found: dict[str, list[str]] = {}
     for text in texts or ():
-        found: list[tuple[str, list[str]]] = []
+        last: list[str] | None = None
         for word in split_items(text, option):
             name, equals, value = word.partition("=")
             if equals and name and value:
-                found.append((name.strip(), [value.strip()]))
-            elif not equals and found:
-                found[-1][1].append(word)
+                last = found.setdefault(name.strip(), [])
+                last.append(value.strip())
+            elif not equals and last:
+                last.append(word)
             else:
                 raise UsageError(f"cannot read {word!r}", where=option, hint=f"write {option} NAME=VALUE")
-        yield from found
+    return found
 
 
 def parse_fix(texts: Sequence[str] | None, study: Study) -> dict[str, list[Value]]:
     """Return the values to keep of each parameter: `TS=16,32` or `TS=16,WPT=4`. Raises UsageError."""
-    fixed: dict[str, list[Value]] = {}
-    for name, values in assignments(texts, "--fix"):
-        fixed.setdefault(name, []).extend(_value(study, name, value, "--fix") for value in values)
-    return fixed
+    given = assignments(texts, "--fix").items()
+    return {name: [_value(study, name, value, "--fix") for value in values] for name, values in given}
 
 
 def parse_configuration(
     texts: Sequence[str] | None, study: Study, rest: Mapping[str, Value], option: str
 ) -> dict[str, Value]:
     """Return the configuration `rest` with what the texts set: `TS=16,WPT=4`. Raises UsageError."""
-    configuration, seen = dict(rest), set[str]()
-    for name, values in assignments(texts, option):
-        if name in seen:
-            raise UsageError(f"{name} is given twice", where=option, hint="leave one of them out")
-        seen.add(name)
+    configuration = dict(rest)
+    for name, values in assignments(texts, option).items():
         if len(values) != 1:
             raise UsageError(
                 f"{name} is given {len(values)} values", where=option, hint=f"write {option} {name}={values[0]}"

@@ -233,7 +233,7 @@ def _size_of(server: Server, study: str, texts: Sequence[str]) -> dict[str, int]
     if any(word.strip().isdecimal() for one in texts for word in one.split(",")):
         return text.parse_size(texts, server.sizes(study))
     found = {}
-    for name, values in assignments(texts, "--size"):
+    for name, values in assignments(texts, "--size").items():
         if len(values) != 1 or not values[0].isdecimal() or len(values[0]) > 10:
             raise UsageError(f"{name} cannot be {','.join(values)!r}", where="--size", hint="write --size M=1024,N=512")
         found[name] = int(values[0])
@@ -243,7 +243,7 @@ def _size_of(server: Server, study: str, texts: Sequence[str]) -> dict[str, int]
 def _values_of(texts: Sequence[str] | None, option: str) -> dict[str, Any]:
     """Return one value for each name that an option sets."""
     found = {}
-    for name, values in assignments(texts, option):
+    for name, values in assignments(texts, option).items():
         if len(values) != 1:
             raise UsageError(f"{name} is given {len(values)} values", where=option, hint=f"write {option} {name}=VALUE")
         found[name] = _value(values[0])
@@ -252,10 +252,7 @@ def _values_of(texts: Sequence[str] | None, option: str) -> dict[str, Any]:
 
 def _lists_of(texts: Sequence[str] | None) -> dict[str, list[Any]]:
     """Return the values for each name that --fix sets."""
-    found: dict[str, list[Any]] = {}
-    for name, values in assignments(texts, "--fix"):
-        found.setdefault(name, []).extend(map(_value, values))
-    return found
+    return {name: [*map(_value, values)] for name, values in assignments(texts, "--fix").items()}
 
 
 def _value(word: str) -> int | float | str:

@@ -167,10 +167,8 @@ def _configuration(
 
 def meant(told: Any, values: Sequence[Value]) -> Value | None:
     """Return the value of a list that a file means: the equal one (true is 1, 2.0 is 2), else the one written so."""
-    for value in values:
-        if isinstance(value, str) == isinstance(told, str) and value == told:
-            return value
-    return next((value for value in values if str(value) == str(told)), None)
+    equal = [value for value in values if value == told] or [value for value in values if str(value) == str(told)]
+    return equal[0] if equal else None
 
 
 def _trial(

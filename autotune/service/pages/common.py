@@ -107,7 +107,7 @@ def show(request: Request, template: str, data: dict[str, Any], status: int = 20
             {**data, **more},
             path=request.url.path,
             caller=caller,
-            may_run=caller.may("run") and not service.config.read_only,
+            may_run=caller.may("run"),
             may_admin=caller.may("admin"),
             csrf=csrf_token(request),
             read_only=service.config.read_only,
