@@ -16,7 +16,7 @@ from autotune.service import uploads
 from autotune.service.answers import Refused
 from autotune.service.config import Config
 from autotune.store import ServerStore, Uploaded
-from autotune.study import Study, StudyText, default_size, find_study, study_paths, watched
+from autotune.study import Study, StudyText, default_size, find_study, study_file, study_paths, watched
 
 _KEPT = 64
 
@@ -96,7 +96,7 @@ class Studies:
 
         None where there is none, or the server has its own.
         """
-        if name in study_paths():
+        if study_file(name) is not None:
             return None
         known = (one for whose in (asked_by, None) for one in self._store.uploads(name, whose))
         return next((one for one in known if self._text(one.upload) is not None), None)
@@ -112,7 +112,7 @@ class Studies:
             return known.text
         stamps = None if known is None else {path: stamp(path) for path in known.stamps}
         if known is None or stamps != known.stamps:
-            if name not in study_paths():
+            if study_file(name) is None:
                 return None
             with watched() as files:
                 text = find_study(name)

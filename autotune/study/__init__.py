@@ -37,6 +37,7 @@ from autotune.study.library import (
     problem_key,
     read_study,
     space_hash,
+    study_file,
     study_paths,
 )
 

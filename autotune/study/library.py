@@ -134,7 +134,7 @@ def _json(value: Any) -> str:
 
 
 def find_study(name_or_path: str) -> StudyText:
-    """Return the study with that name (`./studies` first, then the bundled ones) or at that path.
+    """Return the study with that name, as `study_file` finds it, or at that path.
 
     A text with a slash or the suffix `.toml` is a path. Raises StudyError where there is none.
     """
@@ -146,17 +146,42 @@ def find_study(name_or_path: str) -> StudyText:
             what = "not a study file" if paths.lexists(name_or_path) else "no such study file"
             raise StudyError(f"{what}: {name_or_path}", hint="autotune studies lists those found by name")
         return read_study(name_or_path)
-    own = paths.join("studies", f"{name_or_path}.toml")
-    bundled = paths.join(bundled_folder(), own)
-    if is_file(own):
-        hides = is_file(bundled) and read_text(own) != read_text(bundled)
-        return read_study(own, shadows=bundled if hides else None)
-    if is_file(bundled):
-        return read_study(bundled)
+    file = study_file(name_or_path)
+    if file is not None:
+        bundled = _bundled(name_or_path)
+        hides = file != bundled and is_file(bundled) and read_text(file) != read_text(bundled)
+        return read_study(file, shadows=bundled if hides else None)
     known = f"known: {', '.join(sorted(study_paths()))}{did_you_mean(name_or_path, study_paths())}"
     here = f"./{name_or_path}.toml"
     hint = f"the file here is {here}" if is_file(here) else f"{known}; a path needs a slash or the suffix .toml"
     raise StudyError(f"no study named {name_or_path!r}", hint=hint)
+
+
+def study_file(name: str) -> str | None:
+    """Return the file that a name means: in `./studies`, bundled, else the one in `./studies` whose `name` it is.
+
+    By its `name` results are stored and told. None where there is none. Raises StudyError where several are called so.
+    """
+    for file in (paths.join("studies", f"{name}.toml"), _bundled(name)):
+        if is_file(file):
+            return file
+    called = [str(path) for path in study_paths().values() if _is_called(str(path), name)]
+    if len(called) > 1:
+        raise StudyError(f"several studies are called {name!r}: {', '.join(called)}", hint="give the path of one")
+    return called[0] if called else None
+
+
+def _is_called(file: str, name: str) -> bool:
+    """Whether a study calls itself so, as far as it can be read."""
+    try:
+        text = read_text(file)
+        return name in text and read_study(file).name == name
+    except StudyError:
+        return False
+
+
+def _bundled(name: str) -> str:
+    return paths.join(bundled_folder(), "studies", f"{name}.toml")
 
 
 def study_paths() -> dict[str, Path]:

@@ -80,7 +80,7 @@ def default_of(service: Service, problem: listing.Problem, text: StudyText | Non
 
     To be called from a thread of a request: an uploaded study is looked at in a process of its own.
     """
-    if text is None or text.name in service.studies.names():
+    if text is None or service.studies.own(text.name) is not None:
         return single.default_of(service.store, problem, text)
     device = listing.device(service.store, problem.key.device)
     if device is None:
