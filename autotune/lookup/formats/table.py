@@ -41,4 +41,6 @@ def _measured(best: Best) -> str:
     if best.time_ns is None:
         return ""
     name = best.device_name or best.measured_on
-    return f"{best.measured[:10]} on {name}, driver {best.driver}, best of {text.count(best.trials, 'trial')}"
+    size = best.measured_size
+    where = f" at {text.pairs(size)}" if size and size != best.size else ""
+    return f"{best.measured[:10]}{where} on {name}, driver {best.driver}, best of {text.count(best.trials, 'trial')}"
