@@ -108,6 +108,11 @@ def test_a_shell_evaluates_what_shell_prints() -> None:
     assert done.stdout == f"float|16|{nasty}"
 
 
+def test_a_table_tells_models_of_one_name_apart() -> None:
+    other = EXACT._replace(measured_on="nvidia-h200-132cu-70g")
+    assert "on NVIDIA H200 (nvidia-h200-132cu-70g), driver" in render(other, "table")
+
+
 def test_a_table_says_of_how_many_trials() -> None:
     assert "best of 1 trial\n" in render(EXACT._replace(trials=1), "table")
     assert "best of 1,200 trials\n" in render(EXACT._replace(trials=1200), "table")
