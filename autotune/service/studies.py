@@ -83,7 +83,7 @@ class Studies:
             if text is not None and _is(text, kernel_hash, study_hash):
                 return text, uploaded
         if own is not None:
-            hint = "a search with it uploads yours; without the hashes you are answered for the server's"
+            hint = f"a search with yours uploads it; asked for by its name alone, {name}, the server's own answers"
             raise Refused(404, f"the server's study {name} is of another text", where="study", hint=hint)
         hint = (
             f"known by name: {', '.join(self.names())}; put yours with its kernel into ./studies where the server "
