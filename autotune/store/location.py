@@ -128,10 +128,21 @@ def locate(database: str | Location | None) -> Location:
     if named == "sqlite:///":
         raise StoreError("names no file", where=named, hint="write sqlite:///PATH, or the path alone")
     if named.startswith("sqlite:///"):
-        return Location(paths.expanduser(named.removeprefix("sqlite:///")))
+        return Location(_placed(named.removeprefix("sqlite:///")))
     if "://" in named or named.startswith("postgresql:"):
         return Location(url=named, named_by=by)
-    return Location(paths.expanduser(named))
+    return Location(_placed(named))
+
+
+def _placed(named: str) -> str:
+    path = paths.expanduser(named)
+    if not paths.isabs(path):
+        try:
+            os.getcwd()
+        except OSError:
+            what = "begins in the folder here, which was removed"
+            raise StoreError(what, where=path, hint="give the whole path, or change to another folder") from None
+    return path
 
 
 def log_of(path: str) -> str:
