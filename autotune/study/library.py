@@ -172,10 +172,10 @@ def study_file(name: str) -> str | None:
 
 
 def _is_called(file: str, name: str) -> bool:
-    """Whether a study calls itself so, as far as it can be read."""
+    """Whether a study calls itself so, as far as it can be read. Only the text of one that may is taken apart."""
     try:
-        text = read_text(file)
-        return name in text and read_study(file).name == name
+        likely = re.search(rf"^\W?name\W.*['\"]{re.escape(name)}['\"]", read_text(file), re.MULTILINE)
+        return likely is not None and _read_table(file).get("name") == name
     except StudyError:
         return False
 
@@ -201,6 +201,13 @@ def bundled_folder() -> str:
 
 def read_study(file: File, *, shadows: File | None = None) -> StudyText:
     """Read a study file and its kernel. Raises StudyError naming file and line or key."""
+    table = _read_table(file)
+    kernel_file, source = sources_of(table.get("kernel"), table, file, "kernel")
+    stem = paths.splitext(paths.basename(file))[0]
+    return StudyText(str(table.get("name", stem)), file, table, kernel_file, source, shadows)
+
+
+def _read_table(file: File) -> dict[str, Any]:
     text = read_text(file)
     for number, line in enumerate(text.split("\n"), 1):
         # Refused before it is parsed: time and memory grow with the square of its parts.
@@ -214,9 +221,7 @@ def read_study(file: File, *, shadows: File | None = None) -> StudyText:
         what = "nested too deeply" if isinstance(error, RecursionError) else "a number has too many digits"
         raise StudyError(f"not valid TOML: {what}", where=str(file)) from error
     require_plain(table, str(file))
-    kernel_file, source = sources_of(table.get("kernel"), table, file, "kernel")
-    stem = paths.splitext(paths.basename(file))[0]
-    return StudyText(str(table.get("name", stem)), file, table, kernel_file, source, shadows)
+    return table
 
 
 def sources_of(names: Any, table: Mapping[str, Any], study: File, key: str) -> tuple[str, str]:
