@@ -15,6 +15,7 @@ from os import path as paths
 from typing import Any, NamedTuple
 
 from autotune.errors import StoreError
+from autotune.store.places import placed
 from autotune.text import typed
 
 SCHEMA_VERSION = 7
@@ -128,21 +129,10 @@ def locate(database: str | Location | None) -> Location:
     if named == "sqlite:///":
         raise StoreError("names no file", where=named, hint="write sqlite:///PATH, or the path alone")
     if named.startswith("sqlite:///"):
-        return Location(_placed(named.removeprefix("sqlite:///")))
+        return Location(placed(named.removeprefix("sqlite:///")))
     if "://" in named or named.startswith("postgresql:"):
         return Location(url=named, named_by=by)
-    return Location(_placed(named))
-
-
-def _placed(named: str) -> str:
-    path = paths.expanduser(named)
-    if not paths.isabs(path):
-        try:
-            os.getcwd()
-        except OSError:
-            what = "begins in the folder here, which was removed"
-            raise StoreError(what, where=path, hint="give the whole path, or change to another folder") from None
-    return path
+    return Location(placed(named))
 
 
 def log_of(path: str) -> str:
