@@ -286,10 +286,12 @@ def test_devices_as_a_table_and_as_json() -> None:
 def test_studies_lists_bundled_and_own_ones_with_their_counts() -> None:
     Path("studies").mkdir()
     Path("studies/saxpy.toml").write_text(STUDY.replace("saxpy.cl", "../saxpy.cl"))
+    Path("studies/mine.toml").write_text(STUDY.replace("saxpy.cl", "../saxpy.cl"))
     Path("studies/broken.toml").write_text("name = ")
     rows = {row["study"]: row for row in json.loads(run("studies", "--json").stdout)}
     assert {"sgemm", "matmul", "matmul_rect", "product_sum", "element_mult", "saxpy", "broken"} <= set(rows)
     assert (rows["saxpy"]["valid"], rows["saxpy"]["trials"]) == (VALID, 2)
+    assert rows["mine"]["trials"] == 2, "results go by what the study calls itself"
     assert rows["sgemm"]["trials"] == 0
     assert rows["sgemm"]["valid"] >= 10_000
     assert "not valid TOML" in rows["broken"]["error"]

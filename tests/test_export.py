@@ -53,7 +53,11 @@ DEFAULT = Best(
     choices={},
     options=("-DWG=64",),
 )
-CASES = {"exact": EXACT, "default": DEFAULT}
+NEAREST = EXACT._replace(
+    match=Match.NEAREST_SIZE, notes=("measured at M=N=4096 K=1007, asked for M=N=K=64",), flops=None, ties=0,
+    size={"M": 64, "N": 64, "K": 64}, launches=(Launched("sgemm", (16, 8), (16, 8)),),
+)  # fmt: skip
+CASES = {"exact": EXACT, "default": DEFAULT, "nearest": NEAREST}
 
 
 def test_an_option_without_a_value_defines_1_as_for_the_compiler() -> None:
@@ -102,6 +106,11 @@ def test_a_shell_evaluates_what_shell_prints() -> None:
     script = render(best, "shell") + 'printf "%s|%s|%s" "$TUNED_T" "$TUNED_TILE" "$TUNED_NASTY"'
     done = subprocess.run(["sh", "-euc", script], capture_output=True, text=True, check=True)
     assert done.stdout == f"float|16|{nasty}"
+
+
+def test_a_table_tells_models_of_one_name_apart() -> None:
+    other = EXACT._replace(measured_on="nvidia-h200-132cu-70g")
+    assert "on NVIDIA H200 (nvidia-h200-132cu-70g), driver" in render(other, "table")
 
 
 def test_a_table_says_of_how_many_trials() -> None:

@@ -157,6 +157,20 @@ def test_what_cannot_be_written_is_one_line(here: Path) -> None:
     require_spare(Path("nowhere/out.txt"))
 
 
+def test_in_a_folder_that_was_removed_nothing_can_be_written_in_one_line(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here / "gone").mkdir()
+    monkeypatch.chdir(here / "gone")
+    (here / "gone").rmdir()
+    with (
+        pytest.raises(UsageError, match=r"^out\.txt: cannot be written: No such file or directory$"),
+        writing(Path("out.txt")),
+    ):
+        pass
+    assert one_line(typed("export", "out.jsonl")).startswith("error: out.jsonl: cannot be written: ")
+
+
 @pytest.mark.parametrize("command", ["new", "import-study"])
 def test_a_pipe_is_not_waited_for(here: Path, command: str) -> None:
     os.mkfifo("pipe.cl")

@@ -128,7 +128,7 @@ def test_models_of_one_name_are_told(tmp_path: Path) -> None:
 @needs_compilers
 def test_a_program_compiles_whichever_arguments_the_bests_take(tmp_path: Path) -> None:
     launch = {"entry": "saxpy", "global": ["round_up(N, WG)"], "local": ["WG"]}
-    parts = launch | {"arguments": ["N", "beta", "parts", "own", "all"], "when": "FAST == 1"}
+    parts = launch | {"arguments": ["N", "beta", "parts", "own", "all", "points"], "when": "FAST == 1"}
     study = text(
         launch=[launch | {"arguments": ["N", "alpha", "x", "y"]}, parts],
         arguments={
@@ -136,19 +136,23 @@ def test_a_program_compiles_whichever_arguments_the_bests_take(tmp_path: Path) -
             "x": {"type": "T", "shape": ["N"], "access": "in"}, "y": {"type": "T", "shape": ["N"], "access": "inout"},
             "parts": {"type": "T", "shape": ["N // WG"], "access": "scratch"}, "own": {"type": "T", "local": "WG"},
             "all": {"type": "float3", "value": ["1", "2", "3"]},
+            "points": {"type": "Point", "shape": ["N"], "access": "scratch"},
         },
+        structs={"Point": ["float3 place", "char tag"]},
     )  # fmt: skip
-    told = [f"SAXPY_BYTES_{name}" for name in ("x", "parts", "own")] + ["SAXPY_EXTENT_parts", "SAXPY_SCALAR_beta"]
+    told = [f"SAXPY_BYTES_{name}" for name in ("x", "parts", "own", "points")]
+    told += ["SAXPY_EXTENT_parts", "SAXPY_SCALAR_beta"]
     program = f"""
 #include "saxpy_tuned.h"
 int main(void) {{
     const SAXPY_selection s = SAXPY_select("{DEVICE.name}", 1024);
     printf("%d %d %d\\n", (int)SAXPY_BYTES_x(s, 1024), (int)SAXPY_BYTES_parts(s, 1024), (int)SAXPY_BYTES_own(s, 1024));
     printf("%d %.1f\\n", (int)SAXPY_EXTENT_parts(s, 0, 1024), (double)SAXPY_SCALAR_beta(s, 1024));
+    printf("%d %d\\n", (int)SAXPY_EXTENT_points(s, 0, 1024), (int)SAXPY_BYTES_points(s, 1024));
     return 0;
 }}
 """
-    for fast, said in ((0, ["4096 0 0", "0 0.0"]), (1, ["4096 64 256", "16 2.5"])):
+    for fast, said in ((0, ["4096 0 0", "0 0.0", "0 0"]), (1, ["4096 64 256", "16 2.5", "1024 32768"])):
         catalogue = collected(tmp_path / f"{fast}.db", (DEVICE, 1024, at(1, fast=fast)), study=study)
         written = header(catalogue).text
         assert all(f"#define {name}(" in written for name in told)

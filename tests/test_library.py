@@ -47,6 +47,23 @@ def test_a_study_in_the_folder_is_found_by_name_and_by_path(folder: Path) -> Non
     assert by_name.kernel_path == Path("kernels/k.cl")
 
 
+def test_a_study_is_found_by_what_it_calls_itself_where_no_file_is_named_so(folder: Path) -> None:
+    """Results are stored and told under that name, so it is what people type."""
+    (folder / "studies" / "file.toml").write_text(MINIMAL.format(name="inside"))
+    (folder / "studies" / "broken.toml").write_text("name = 'inside'\nkernel =\n")
+    assert find_study("inside").path == find_study("file").path == Path("studies/file.toml")
+    (folder / "studies" / "inside.toml").write_text(MINIMAL.format(name="other"))
+    assert find_study("inside").name == "other", "a file's name comes first"
+    (folder / "studies" / "inside.toml").write_text(MINIMAL.format(name="inside"))
+    (folder / "studies" / "inside.toml").rename(folder / "studies" / "second.toml")
+    with pytest.raises(
+        StudyError, match=r"several studies are called 'inside': studies/file.toml, studies/second.toml; "
+    ):
+        find_study("inside")
+    with pytest.raises(StudyError, match="no study named 'insid'"):
+        find_study("insid")
+
+
 def test_an_own_study_shadows_a_bundled_one_and_says_so(folder: Path) -> None:
     assert find_study("own").shadows is None
     (folder / "studies" / "matmul.toml").write_text(MINIMAL.format(name="matmul"))

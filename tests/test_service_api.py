@@ -418,6 +418,26 @@ def test_an_uploaded_study_never_stands_for_one_of_the_servers(client: Client) -
     assert client.ask(None, "GET", "/v1/best?study=matmul").json()["size"] == {"M": 256, "N": 256, "K": 256}
 
 
+def test_a_study_of_the_servers_answers_to_the_name_it_calls_itself_by(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that names a file, `autotune best ./my.toml --server`, asks by it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "studies").mkdir()
+    (tmp_path / "studies" / "file.toml").write_text(UPLOAD["study"])
+    (tmp_path / "studies" / "blur.cl").write_text(UPLOAD["files"]["blur.cl"])
+    text = find_study("blur")
+    put(client.service.store, [ok({"WG": 64}, 1000, 1010)], key=problem_key(text, {"N": 1000}, {}, DEVICE.fingerprint))
+    for name in ("blur", "file"):
+        asked = f"/v1/best?study={name}&kernel_hash={text.kernel_hash}&study_hash={text.study_hash}"
+        assert client.ask(None, "GET", asked).json()["configuration"] == {"WG": 64}
+        assert client.ask("read", "GET", f"/v1/history?study={name}").json()[0]["study"] == "blur"
+        assert submit(client, body={"study": name, "size": {}}).status_code == 202
+    listed = {one["study"]: one["trials"] for one in client.ask(None, "GET", "/v1/studies").json()}
+    assert listed["file"] == 1
+    assert "blur" not in listed
+
+
 def test_a_check_tells_what_a_study_is_and_what_is_wrong_with_it(shared: Client) -> None:
     told = shared.ask("run", "POST", "/v1/checks", json={"upload": UPLOAD}).json()
     assert (told["study"], told["valid_configurations"], told["default"]) == ("blur", 2, {"WG": 32})

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import autotune
+from autotune.errors import AutotuneError
 from autotune.lookup import warm
 from autotune.lookup.answer import Launched, best
 from autotune.study import Problem, Study
@@ -65,6 +66,22 @@ def age(folder: Path) -> None:
     then = time.time_ns() - 10 * warm.YOUNG_NS
     for file in (*folder.rglob("*"), folder):
         os.utime(file, ns=(then, then))
+
+
+def test_a_program_whose_folder_was_removed_is_answered(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AUTOTUNE_DB", str(folder / "a.db"))
+    gone = folder / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    for _ in range(2):
+        assert autotune.best(str(folder / "saxpy.toml"), device=DEVICE.fingerprint).configuration == SLOW
+    assert autotune.best("matmul", device=DEVICE.fingerprint).match == "default"
+    with pytest.raises(AutotuneError, match=r"no such study file: \./saxpy\.toml"):
+        autotune.best("./saxpy.toml", device=DEVICE.fingerprint)
+    for database in ("a.db", "sqlite:///a.db"):
+        with pytest.raises(AutotuneError, match=r"^a\.db: begins in the folder here, which was removed; give "):
+            autotune.best(str(folder / "saxpy.toml"), device=DEVICE.fingerprint, database=database)
 
 
 def test_what_has_not_changed_is_not_looked_up_again(folder: Path, ask: Ask) -> None:

@@ -188,7 +188,9 @@ class ScalarSlot:
             made = self.scalar.create(cast_("Session", None))
         elif not isinstance(value, np.ndarray | np.void) or (value.dtype, value.shape) != (self._dtype, ()):
             what = f"{value!r:.40} is no single record of {struct_name(self.scalar.type)}"
-            raise UsageError(line(what), where=self.scalar.name, hint="give one of NumPy's, of this dtype")
+            dtype = f'numpy_type(kernel.arguments["{self.scalar.name}"].type)[0]'
+            hint = f"give one of NumPy's, of the dtype {dtype}, from autotune.study.types"
+            raise UsageError(line(what), where=self.scalar.name, hint=hint)
         return cast_("bytes", made.tobytes())
 
 

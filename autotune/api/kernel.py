@@ -60,7 +60,8 @@ class TunedKernel:
 
     def __repr__(self) -> str:
         best = self.best
-        took = f", {time_text(best.time_ns)}" if best.time_ns is not None and best.measured_size == best.size else ""
+        asked = (best.measured_size, best.measured_on) == (best.size, best.device)
+        took = f", {time_text(best.time_ns)}" if best.time_ns is not None and asked else ""
         return f"<tuned {best.study} {size_text(best.size)} on {best.device}: {best.match}{took}>"
 
     def __reduce__(self) -> NoReturn:

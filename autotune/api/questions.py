@@ -15,7 +15,7 @@ from autotune import devices, text
 from autotune.api import asked
 from autotune.api.kernel import TunedKernel, warn_of_default
 from autotune.errors import DeviceError, UsageError
-from autotune.lookup import DEFAULT_STUDY
+from autotune.lookup import DEFAULT_STUDY, warm
 from autotune.model import Choices, DeviceInfo, Size
 from autotune.study import Study
 from autotune.tuner import Budget
@@ -64,7 +64,7 @@ def tuned(
     wanted, choices, named = asked.one_size(size, sizes), asked.choices(choices), asked.database(database)
     info = _device(device)
     name = study if isinstance(study, Study) else str(study)
-    place = (named or os.environ.get("AUTOTUNE_DB", ""), str(Path.cwd()))  # paths may be relative
+    place = (named or os.environ.get("AUTOTUNE_DB", ""), warm.working_folder())  # paths may be relative
     key = (name, _items(wanted), _items(choices), device is not None, info, place)
     with _lock:
         known = key in _kernels
@@ -89,7 +89,7 @@ _lock = threading.RLock()
 def _loaded(study: str | Path | Study) -> Study:
     if isinstance(study, Study):
         return study
-    name = (str(study), str(Path.cwd()))
+    name = (str(study), warm.working_folder())
     if name not in _studies:
         _studies[name] = Study.load(study)
     return _studies[name]

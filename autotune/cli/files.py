@@ -62,7 +62,8 @@ def replacing(file: Path, database: str | None = None, read: Iterable[str] = ())
                 part.unlink(missing_ok=True)
             raise
     except OSError as error:
-        hint = typed(["mkdir", "-p", str(file.parent)]) if isinstance(error, FileNotFoundError) else ""
+        missing = isinstance(error, FileNotFoundError) and file.parent.name
+        hint = typed(["mkdir", "-p", str(file.parent)]) if missing else ""
         raise UsageError(f"cannot be written: {error.strerror or error}", where=str(file), hint=hint) from error
 
 
@@ -88,7 +89,9 @@ def _is_same(file: Path, name: str) -> bool:
     try:
         return file.samefile(name)
     except (OSError, ValueError):
-        return os.path.realpath(file) == os.path.realpath(name)
+        with suppress(OSError):  # one begins in a folder that was removed: who opens it says so
+            return os.path.realpath(file) == os.path.realpath(name)
+        return False
 
 
 def _begins_as_database(file: Path) -> bool:

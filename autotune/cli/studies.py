@@ -44,6 +44,7 @@ def _study(name: str, info: DeviceInfo | None, counts: dict[str, int]) -> dict[s
     try:
         study = Study.load(name)
         row |= {"kernel": str(study.text.kernel_path), "parameters": list(study.parameters), "about": study.about}
+        row["trials"] = counts.get(study.name, 0)
         row["valid"] = len(Problem(study, device=info).space)
     except AutotuneError as error:
         row["error"] = f"error: {error}"

@@ -62,7 +62,7 @@ def best_again(
     """
     text = _text(study) if isinstance(study, str) else study
     location = locate(database)
-    place = location.path and os.path.abspath(location.path)  # noqa: PTH100  a path costs more than all that follows
+    place = location.path and os.path.join(working_folder(), location.path)  # noqa: PTH118  paths cost more than this
     try:
         key = (id(text), device, place, tuple((size or {}).items()), tuple((choices or {}).items()))
         known = _answers.get(key) if place else None
@@ -115,9 +115,17 @@ def own(found: Best) -> Best:
     )
 
 
+def working_folder() -> str:
+    """Return the folder in which relative paths begin; "" where it was removed, as under a service that goes on."""
+    try:
+        return os.getcwd()  # noqa: PTH109
+    except OSError:
+        return ""
+
+
 def _text(study: str) -> StudyText:
     """Return a study, read anew where anything that it was read from has changed."""
-    folder = os.getcwd()  # noqa: PTH109
+    folder = working_folder()
     known = _studies.get((study, folder))
     if known is not None and _are(known.stamps):
         return known.text
@@ -125,7 +133,7 @@ def _text(study: str) -> StudyText:
         text = find_study(study)
     reference = text.table.get("reference")
     code = isinstance(reference, dict) and any(name in reference for name in ("python", "kernel"))
-    stamps = None if code else _stamped(dict.fromkeys(map(os.path.abspath, names)))
+    stamps = None if code else _stamped(dict.fromkeys(os.path.join(folder, name) for name in names))  # noqa: PTH118
     if stamps is not None:
         with _lock:
             if len(_studies) >= _MOST:

@@ -19,7 +19,7 @@ from autotune.service import uploads
 from autotune.service.answers import Refused
 from autotune.service.config import Config
 from autotune.store import ServerStore, Uploaded
-from autotune.study import Study, StudyText, default_size, find_study, study_paths, watched
+from autotune.study import Study, StudyText, default_size, find_study, study_file, study_paths, watched
 
 _KEPT = 64
 
@@ -86,7 +86,7 @@ class Studies:
             if text is not None and _is(text, kernel_hash, study_hash):
                 return text, uploaded
         if own is not None:
-            hint = "a search with it uploads yours; without the hashes you are answered for the server's"
+            hint = f"a search with yours uploads it; asked for by its name alone, {name}, the server's own answers"
             raise Refused(404, f"the server's study {name} is of another text", where="study", hint=hint)
         hint = (
             f"known by name: {', '.join(self.names())}; put yours with its kernel into ./studies where the server "
@@ -99,7 +99,7 @@ class Studies:
 
         None where there is none, or the server has its own.
         """
-        if name in study_paths():
+        if study_file(name) is not None:
             return None
         known = (one for whose in (asked_by, None) for one in self._store.uploads(name, whose))
         return next((one for one in known if self._text(one.upload) is not None), None)
@@ -115,7 +115,7 @@ class Studies:
             return known.text
         stamps = None if known is None else {path: stamp(path) for path in known.stamps}
         if known is None or stamps != known.stamps:
-            if name not in study_paths():
+            if study_file(name) is None:
                 return None
             with watched() as files:
                 text = find_study(name)

@@ -166,7 +166,7 @@ def _require_values(study: Study, asked: Submit) -> None:
 
 def _loaded(service: Service, asked: Check) -> Study:
     if asked.upload is None:
-        if (name := str(asked.study)) not in service.studies.names():
+        if service.studies.own(name := str(asked.study)) is None:
             hint = f"known: {', '.join(service.studies.names())}; or send yours as upload"
             raise Refused(404, f"no study named {name!r}", where="study", hint=hint)
         return service.studies.load(name)

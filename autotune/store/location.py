@@ -15,6 +15,7 @@ from os import path as paths
 from typing import Any, NamedTuple
 
 from autotune.errors import StoreError
+from autotune.store.places import placed
 from autotune.text import typed
 
 SCHEMA_VERSION = 7
@@ -128,10 +129,10 @@ def locate(database: str | Location | None) -> Location:
     if named == "sqlite:///":
         raise StoreError("names no file", where=named, hint="write sqlite:///PATH, or the path alone")
     if named.startswith("sqlite:///"):
-        return Location(paths.expanduser(named.removeprefix("sqlite:///")))
+        return Location(placed(named.removeprefix("sqlite:///")))
     if "://" in named or named.startswith("postgresql:"):
         return Location(url=named, named_by=by)
-    return Location(paths.expanduser(named))
+    return Location(placed(named))
 
 
 def log_of(path: str) -> str:

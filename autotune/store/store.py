@@ -4,7 +4,7 @@ SQLite by default, PostgreSQL by URL. Workers never open it: a search writes wha
 report. Two searches may write to one database at once.
 
     access.py       transactions, on a server that goes away and a file that is removed
-    location.py     where the database is, for look-ups too;  mounts.py: whether it can be locked there
+    location.py (with places.py)     where the database is, for look-ups too;  mounts.py: whether it can be locked there
     database.py     how it is opened; its failures as one line;  waits.py: a server that does not answer is told
     presence.py     whether a search is still at work, and its file still there
     schema.py       the tables as they are now;  migrations.py: how they came to be

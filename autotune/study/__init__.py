@@ -1,9 +1,10 @@
 """From a study file to the plan of a configuration, with its input and expected data.
 
-The names of library.py are there at once; the others are imported when first used: the cold path
+The names of finding.py and library.py are there at once; the others are imported when first used: the cold path
 needs none of them, the workers few.
 
-    library.py     finds and reads study files, and hashes what decides a result (with includes.py and imports.py)
+    finding.py     finds study files by name or by path
+    library.py     reads them, and hashes what decides a result (with includes.py and imports.py)
     schema.py      what a file may say, made of entries.py; validation.py: what is wrong with one; scope.py: names in
                    expressions
     study.py       Study: its tables read, with crosschecks.py; checks.py: what its author may not have meant
@@ -25,19 +26,18 @@ needs none of them, the workers few.
 from typing import TYPE_CHECKING
 
 from autotune import lazily
+from autotune.study.finding import find_study, study_file, study_paths
 from autotune.study.library import (
     StudyText,
     default_choices,
     default_configuration,
     default_size,
-    find_study,
     kernel_folders,
     offered_choices,
     parameter_values,
     problem_key,
     read_study,
     space_hash,
-    study_paths,
 )
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Finds studies and kernels by name or by path, reads them as text, and hashes what decides a result.
+"""Reads studies and kernels as text, and hashes what decides a result.
 
 Standard library only, and without pathlib, which a look-up would pay for: paths are text here. Validation is study.py's
 work; this file only reads what it needs and says clearly when that is not there.
@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autotune.errors import StudyError
 from autotune.identity import ProblemKey, Value, require_names, require_values, text_digest
-from autotune.text import command, did_you_mean
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -133,40 +132,6 @@ def _json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
 
 
-def find_study(name_or_path: str) -> StudyText:
-    """Return the study with that name (`./studies` first, then the bundled ones) or at that path.
-
-    A text with a slash or the suffix `.toml` is a path. Raises StudyError where there is none.
-    """
-    if name_or_path.endswith(".cl") and is_file(name_or_path):
-        hint = f"{command('new', name_or_path)} writes a study for it"
-        raise StudyError("is a kernel, not a study", where=name_or_path, hint=hint)
-    if "/" in name_or_path or name_or_path.endswith(".toml"):
-        if not is_file(name_or_path):
-            what = "not a study file" if paths.lexists(name_or_path) else "no such study file"
-            raise StudyError(f"{what}: {name_or_path}", hint="autotune studies lists those found by name")
-        return read_study(name_or_path)
-    own = paths.join("studies", f"{name_or_path}.toml")
-    bundled = paths.join(bundled_folder(), own)
-    if is_file(own):
-        hides = is_file(bundled) and read_text(own) != read_text(bundled)
-        return read_study(own, shadows=bundled if hides else None)
-    if is_file(bundled):
-        return read_study(bundled)
-    known = f"known: {', '.join(sorted(study_paths()))}{did_you_mean(name_or_path, study_paths())}"
-    here = f"./{name_or_path}.toml"
-    hint = f"the file here is {here}" if is_file(here) else f"{known}; a path needs a slash or the suffix .toml"
-    raise StudyError(f"no study named {name_or_path!r}", hint=hint)
-
-
-def study_paths() -> dict[str, Path]:
-    """Return the studies that a name finds here: the bundled ones and those in `./studies`, by name."""
-    from pathlib import Path
-
-    folders = Path(bundled_folder(), "studies"), Path("studies")
-    return {path.stem: path for folder in folders for path in sorted(folder.glob("*.toml"))}
-
-
 def bundled_folder() -> str:
     """Return the folder that holds the bundled `studies/` and `kernels/`: in the wheel, or in the checkout."""
     package = paths.dirname(paths.dirname(paths.abspath(__file__)))
@@ -176,6 +141,14 @@ def bundled_folder() -> str:
 
 def read_study(file: File, *, shadows: File | None = None) -> StudyText:
     """Read a study file and its kernel. Raises StudyError naming file and line or key."""
+    table = read_table(file)
+    kernel_file, source = sources_of(table.get("kernel"), table, file, "kernel")
+    stem = paths.splitext(paths.basename(file))[0]
+    return StudyText(str(table.get("name", stem)), file, table, kernel_file, source, shadows)
+
+
+def read_table(file: File) -> dict[str, Any]:
+    """Return a study file's tables, unchecked but for what nobody could hash. Raises StudyError."""
     text = read_text(file)
     for number, line in enumerate(text.split("\n"), 1):
         # Refused before it is parsed: time and memory grow with the square of its parts.
@@ -189,9 +162,7 @@ def read_study(file: File, *, shadows: File | None = None) -> StudyText:
         what = "nested too deeply" if isinstance(error, RecursionError) else "a number has too many digits"
         raise StudyError(f"not valid TOML: {what}", where=str(file)) from error
     require_plain(table, str(file))
-    kernel_file, source = sources_of(table.get("kernel"), table, file, "kernel")
-    stem = paths.splitext(paths.basename(file))[0]
-    return StudyText(str(table.get("name", stem)), file, table, kernel_file, source, shadows)
+    return table
 
 
 def sources_of(names: Any, table: Mapping[str, Any], study: File, key: str) -> tuple[str, str]:

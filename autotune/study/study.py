@@ -13,7 +13,7 @@ import numpy as np
 from autotune.errors import StudyError, UsageError, placed
 from autotune.model import Choices, Value
 from autotune.space import Constraint
-from autotune.study import library, schema
+from autotune.study import finding, library, schema
 from autotune.study.arguments import KINDS, Argument, Buffer, Data, Scalar
 from autotune.study.arrays import names_of
 from autotune.study.crosschecks import (
@@ -90,7 +90,7 @@ class Study:
     @classmethod
     def load(cls, name_or_path: str | Path) -> Study:
         """Return the study of that name or at that path. Raises StudyError."""
-        return cls.from_text(library.find_study(str(name_or_path)))
+        return cls.from_text(finding.find_study(str(name_or_path)))
 
     @classmethod
     def from_text(cls, text: StudyText) -> Study:

@@ -63,7 +63,7 @@ class Geometry(NamedTuple):
     valid: tuple[str, ...]
     launches: tuple[LaunchText, ...]
     arguments: tuple[ArgumentText, ...]
-    unsaid: tuple[str, ...]  # arguments that the program makes itself: images, samplers, structs
+    unsaid: tuple[str, ...]  # arguments that the program makes itself: images, samplers, scalars of several numbers
     options: str  # those that no size enters, for clBuildProgram
     computed: tuple[Computed, ...]  # the others
     ends: tuple[tuple[str, str], ...] = ()
@@ -235,14 +235,13 @@ def _is_said(argument: Argument) -> bool:
     """Whether extents, or one number, say all of an argument."""
     if type(argument) is Scalar:
         return isinstance(argument.value, int | float)
-    return type(argument) in (Buffer, Local) and not is_struct(argument.type)
+    return type(argument) in (Buffer, Local)
 
 
 def kind_of(argument: Argument) -> str | None:
     """Return what kind of ArgumentText a study's argument becomes; None for one of which extents do not say all."""
-    kind = _KINDS.get(type(argument))
-    several = isinstance(argument, Scalar) and isinstance(argument.value, tuple)
-    return None if several or is_struct(argument.type) else kind
+    several = isinstance(argument, Scalar) and (isinstance(argument.value, tuple) or is_struct(argument.type))
+    return None if several else _KINDS.get(type(argument))
 
 
 def _argument(argument: Argument, extents: tuple[str, ...], value: str) -> ArgumentText:

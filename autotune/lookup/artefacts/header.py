@@ -114,7 +114,8 @@ class _Header:
             yield f" *   {self.p}_ENDS_{self.moved[0]}(s) is the name of the one that holds {self.moved[0]} in the end."
         unsaid = list(dict.fromkeys(name for one in self.variants for name in one.unsaid))
         if unsaid:
-            yield f" *   The program makes these arguments itself, images, samplers and structs: {', '.join(unsaid)}."
+            told = "images, samplers, vectors and structs by value"
+            yield f" *   The program makes these arguments itself, {told}: {', '.join(unsaid)}."
         yield from (f" *   {c_comment(note)}." for note in self.notes())
         yield " *   s.match says how it was chosen; s.entry is NULL where nothing stored may run at these sizes, nor be"
         yield " *   counted: a number that follows from them is beyond 2**62. */"

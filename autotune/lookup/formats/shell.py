@@ -11,15 +11,17 @@ from autotune.lookup.answer import Best
 
 PREFIX = "TUNED_"
 OPTIONS = "AUTOTUNE_OPTIONS"
+MATCH = "AUTOTUNE_MATCH"
 
 
 def render(best: Best) -> str:
-    """Return one assignment per choice, parameter and computed define, and one with all build options.
+    """Return one assignment per choice, parameter and computed define, one with all build options, one with the match.
 
     A define with parameters, `AT(r,i)`, is none of a shell's: it stands among the options alone. The options are quoted
     once more, as `--format defines` prints its own: `eval "cc $AUTOTUNE_OPTIONS ..."`.
     """
     values = {**best.choices, **best.configuration, **best.defines}
     values = {name: value for name, value in values.items() if "(" not in name}
-    pairs = {**{PREFIX + name: str(value) for name, value in values.items()}, OPTIONS: shlex.join(best.options)}
+    pairs = {PREFIX + name: str(value) for name, value in values.items()}
+    pairs |= {OPTIONS: shlex.join(best.options), MATCH: best.match.value}
     return "".join(f"{name}={shlex.quote(value)}\n" for name, value in pairs.items())

@@ -40,5 +40,8 @@ def _time(best: Best) -> str:
 def _measured(best: Best) -> str:
     if best.time_ns is None:
         return ""
-    name = best.device_name or best.measured_on
-    return f"{best.measured[:10]} on {name}, driver {best.driver}, best of {text.count(best.trials, 'trial')}"
+    name, size = best.device_name or best.measured_on, best.measured_size
+    if best.measured_on not in (best.device, name):  # models of one name are told apart
+        name += f" ({best.measured_on})"
+    where = f" at {text.pairs(size)}" if size and size != best.size else ""
+    return f"{best.measured[:10]}{where} on {name}, driver {best.driver}, best of {text.count(best.trials, 'trial')}"

@@ -12,18 +12,21 @@ from autotune.text import in_quotes
 
 
 def render(best: Best) -> str:
-    """Return a TOML document with the tables `configuration`, `size` and `choices`; `options` as in JSON.
+    """Return a TOML document with the tables `configuration`, `size`, `measured_size` and `choices`.
 
-    So are `launches`, without what is null there.
+    `options` are as in JSON; so are `launches`, without what is null there.
     """
     head: dict[str, Any] = {"study": best.study, "device": best.device, "match": best.match.value}
     if best.time_ns is not None:
         head |= {"time_ns": best.time_ns, "measured_on": best.measured_on, "driver": best.driver}
         head |= {"measured": best.measured}
     head |= {"notes": best.notes, "options": best.options}
-    tables = {"size": best.size, "choices": best.choices, "configuration": best.configuration}
+    tables = {"size": best.size, "measured_size": best.measured_size, "choices": best.choices}
+    tables |= {"configuration": best.configuration}
     lines = _entries(head)
     for name, table in tables.items():
+        if table is None:  # nothing was measured
+            continue
         lines += ["", f"[{name}]", *_entries(table)]
     for launch in best.launches:
         given = {name: value for name, value in launch.plain().items() if value is not None}

@@ -105,7 +105,7 @@ def default_of(service: Service, problem: listing.Problem, text: StudyText | str
     """
     if isinstance(text, str):
         return text
-    if text.name in service.studies.names():
+    if service.studies.own(text.name) is not None:
         return single.default_of(service.store, problem, text)
     device = listing.device(service.store, problem.key.device)
     if device is None:

@@ -164,9 +164,11 @@ def studies(service: Service) -> list[Json]:
     counts, found = service.store.counts(), []
     for name in service.studies.names():
         entry: Json = {"study": name, "about": "", "sizes": {}, "choices": {}, "parameters": [], "error": ""}
+        entry["trials"] = counts.get(name, 0)
         try:
             one = service.studies.load(name)
             entry |= {
+                "trials": counts.get(one.name, 0),
                 "about": one.about,
                 "sizes": dict(one.sizes),
                 "choices": {name: list(values) for name, values in one.choices.items()},
@@ -174,7 +176,7 @@ def studies(service: Service) -> list[Json]:
             }
         except AutotuneError as error:
             entry["error"] = line(str(error.what))
-        found.append({**entry, "trials": counts.get(name, 0)})
+        found.append(entry)
     return found
 
 
@@ -202,6 +204,8 @@ def study(service: Service, name: str) -> Json:
 
 def history(service: Service, study: str | None, limit: int, failed: bool, device: str | None) -> list[Json]:
     """The newest trials, or the newest failures, of a study, of a device. Raises DeviceError."""
+    if study is not None and study not in service.store.counts() and (own := service.studies.own(study)) is not None:
+        study = own.name
     rows = service.store.history(study, limit, failed=failed, device=_fingerprint(service, device))
     return list(map(row_json, rows))
 
