@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import tempfile
@@ -156,7 +157,7 @@ class Studies:
 
     def _unpacked(self, upload: Mapping[str, Any], folder: Path) -> Path:
         """Return an upload's study file in a folder that is there whole or not at all: others may read it by now."""
-        if not folder.exists():
+        if not os.path.exists(folder):
             part = Path(tempfile.mkdtemp(dir=self._folder.path))
             try:
                 uploads.unpack(upload, part)
