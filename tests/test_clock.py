@@ -177,7 +177,7 @@ def test_what_another_session_learnt_of_a_plan_is_not_learnt_again(
     batches: list[int] = []
     monkeypatch.setattr(clock.QueueClock, "_batch", lambda self, built: batches.append(self.runs))
     known = first.clocks.choose(built, ns, usual=usual)
-    assert (known.runs, batches) == (usual._fitting(), [])
+    assert (known.runs, batches) == (usual._fitting(usual.run_ns), [])
 
 
 @pytest.mark.parametrize(("first_ns", "samples"), [(1000, 1), (1100, 1), (1500, 0), (700, 0)])

@@ -156,6 +156,7 @@ class QueueClock:
         self.known: list[int] = []
         if usual is not None:
             self.runs, self.run_ns, self.command_ns = usual.runs, usual.run_ns, usual.command_ns
+        self._latest_ns = self.run_ns  # by the last batches
         self._learn(built, 0 if usual is not None else 5, wake_ns)
 
     def _learn(self, built: Built, most: int, wake_ns: int) -> None:
@@ -164,10 +165,10 @@ class QueueClock:
         while spent_ns < wake_ns or (tries < most and (not tries or not self.fits or self._was_disturbed())):
             self._fit()
             self.known = [self._batch(built)]
-            self.run_ns = self.known[0] / self.runs
+            self.run_ns = self._latest_ns = self.known[0] / self.runs
             spent_ns += self._hold_ns + self.known[0]
             tries += 1
-        if not self.known or not _NEAR <= self.runs / self._fitting() <= 1 / _NEAR:
+        if not self.known or not _NEAR <= self.runs / self._fitting(self.run_ns) <= 1 / _NEAR:
             self.known = []
             self._fit()
 
@@ -177,7 +178,7 @@ class QueueClock:
     def sample(self, built: Built, count: int) -> list[int]:
         """Return the net times of so many batches."""
         times = [self._batch(built) for _ in range(count)]
-        self.run_ns = median(times) / self.runs
+        self._latest_ns = median(times) / self.runs
         return times
 
     @property
@@ -186,7 +187,7 @@ class QueueClock:
 
         Short ones are noisy, and seem too short where the host looks late at the end of a long hold.
         """
-        return self.runs >= self._fitting() // 2
+        return self.runs >= self._fitting(self._latest_ns) // 2
 
     def facts(self) -> Mapping[str, str | int | float]:
         """Say which clock this was, its runs per sample, the host's time for each command and the device's for a launch
@@ -200,13 +201,13 @@ class QueueClock:
         device_ns = self.run_ns * self.runs
         return device_ns / (device_ns + self._hold_ns) if self._holds else 1.0
 
-    def _fitting(self) -> int:
+    def _fitting(self, run_ns: float) -> int:
         most = max(1, MOST_COMMANDS // self._commands)
-        return min(most, max(1, round(self._aim_ns / self.run_ns)))
+        return min(most, max(1, round(self._aim_ns / run_ns)))
 
     def _fit(self) -> None:
         """Make so many runs a batch as fit, and hold for a quarter longer than the host takes to enqueue them."""
-        self.runs = self._fitting()
+        self.runs = self._fitting(self.run_ns)
         self._hold_ns = 1.25 * self.command_ns * self._commands * self.runs + 100_000
         self._bases.clear()
 
