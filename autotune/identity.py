@@ -214,3 +214,25 @@ def misfit(parameters: Mapping[str, Sequence[Any]], configuration: object) -> st
 def _shown(value: object) -> str:
     """Return the beginning of a value as Python writes it, which leaves no control character."""
     return f"{value!r:.60}"
+
+
+MAX_LEVELS = 20
+"""Tables within tables of a study."""
+
+
+def require_plain(table: Mapping[str, Any], where: str) -> None:
+    """Raise StudyError for tables nested too deeply, and for a number that 64 bits do not hold."""
+    level: list[tuple[str, Any]] = list(table.items())
+    for _ in range(MAX_LEVELS):
+        below: list[tuple[str, Any]] = []
+        for key, value in level:
+            if isinstance(value, int):
+                if not -(2**63) <= value < 2**63:
+                    raise StudyError("holds a whole number beyond 64 bits", where=f"{where}: {key}")
+            elif isinstance(value, Mapping):
+                below += [(f"{key}.{name}", inner) for name, inner in value.items()]
+            elif isinstance(value, list | tuple):
+                below += [(f"{key}.{place}", inner) for place, inner in enumerate(value, 1)]
+        level = below
+    if level:
+        raise StudyError(f"is nested more than {MAX_LEVELS} levels deep", where=f"{where}: {level[0][0][:80]}")

@@ -23,7 +23,6 @@ from autotune.store.location import (
     log_of,
     may_not_be_written,
     require_database_file,
-    require_place,
     shown,
     version_in,
 )
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from autotune.store.database import ConnectionLost, clear_errors
     from autotune.store.fields import origin_fault
     from autotune.store.interchange import entered
-    from autotune.store.mounts import lacks_room, open_alone
+    from autotune.store.mounts import lacks_room, open_alone, require_place
     from autotune.store.moving import checked_lines
     from autotune.store.queries import StoredTrial
     from autotune.store.records import device_of, ordered
@@ -47,7 +46,7 @@ else:
             "database": "ConnectionLost clear_errors",
             "fields": "origin_fault",
             "interchange": "entered",
-            "mounts": "lacks_room open_alone",
+            "mounts": "lacks_room open_alone require_place",
             "moving": "checked_lines",
             "records": "device_of ordered",
             "server": "ServerStore",

@@ -28,10 +28,9 @@ from autotune.store.location import (
     is_ambiguous,
     is_our_file,
     log_of,
-    require_place,
     require_writable,
 )
-from autotune.store.mounts import open_alone
+from autotune.store.mounts import open_alone, require_place
 from autotune.text import installing
 
 CONNECT_S = 5

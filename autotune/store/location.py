@@ -15,7 +15,6 @@ from os import path as paths
 from typing import Any, NamedTuple
 
 from autotune.errors import StoreError
-from autotune.store.places import placed
 from autotune.text import typed
 
 SCHEMA_VERSION = 7
@@ -129,10 +128,22 @@ def locate(database: str | Location | None) -> Location:
     if named == "sqlite:///":
         raise StoreError("names no file", where=named, hint="write sqlite:///PATH, or the path alone")
     if named.startswith("sqlite:///"):
-        return Location(placed(named.removeprefix("sqlite:///")))
+        return Location(_placed(named.removeprefix("sqlite:///")))
     if "://" in named or named.startswith("postgresql:"):
         return Location(url=named, named_by=by)
-    return Location(placed(named))
+    return Location(_placed(named))
+
+
+def _placed(named: str) -> str:
+    """Return the path that a word names. Raises StoreError where it begins in a folder that is there no more."""
+    path = paths.expanduser(named)
+    if not paths.isabs(path):
+        try:
+            os.getcwd()
+        except OSError:
+            what = "begins in the folder here, which was removed"
+            raise StoreError(what, where=path, hint="give the whole path, or change to another folder") from None
+    return path
 
 
 def log_of(path: str) -> str:
@@ -210,7 +221,7 @@ def require_database_file(location: Location) -> None:
         os.stat(path)
     except OSError as error:
         if error.errno == errno.ENOTDIR and location.chosen:
-            raise _no_directory(path) from None
+            raise no_directory(path) from None
         if error.errno in (errno.ELOOP, errno.ENAMETOOLONG):
             raise StoreError(f"cannot be opened: {error.strerror}", where=path, hint=_ANOTHER) from None
     if os.path.isdir(path):
@@ -221,34 +232,16 @@ def require_database_file(location: Location) -> None:
         raise StoreError("cannot be read: Permission denied", where=path)
 
 
-def _nearest(folder: str) -> str:
+def nearest(folder: str) -> str:
     """Return the nearest folder above, or itself, that is there; it may be a file."""
     while not os.path.lexists(folder):
         folder = paths.dirname(folder) or "."
     return folder
 
 
-def _no_directory(path: str) -> StoreError:
-    return StoreError(f"{_nearest(paths.dirname(path) or '.')} is no directory", where=path, hint=_ANOTHER)
-
-
-def require_place(location: Location) -> None:
-    """Raise StoreError where a file cannot be what a search writes to, as far as can be told without opening it.
-
-    Of a server nothing can.
-    """
-    if location.url:
-        return
-    from autotune.store.mounts import require_local
-
-    require_database_file(location)
-    require_local(location.path)
-    file = paths.realpath(location.path) if paths.islink(location.path) else location.path
-    folder = paths.dirname(file) or "."
-    if location.chosen and not os.path.isdir(folder):
-        if not os.path.isdir(_nearest(folder)):
-            raise _no_directory(location.path)
-        raise StoreError("its directory does not exist", where=location.path, hint=typed(["mkdir", "-p", folder]))
+def no_directory(path: str) -> StoreError:
+    """Return the error of a path on which a file stands in the place of a folder."""
+    return StoreError(f"{nearest(paths.dirname(path) or '.')} is no directory", where=path, hint=_ANOTHER)
 
 
 SCHEMA = """

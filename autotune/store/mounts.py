@@ -1,4 +1,4 @@
-"""What the file system of a database lacks: SQLite needs locks that hold, and memory that processes share.
+"""Whether a database may lie where it is to: SQLite needs locks that hold, and memory that processes share.
 
 Standard library only, looked at where a search begins or something has failed.
 """
@@ -15,7 +15,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from autotune.errors import StoreError
-from autotune.store.location import BUSY_S
+from autotune.store.location import BUSY_S, Location, nearest, no_directory, require_database_file
+from autotune.text import typed
 
 NETWORK_FILE_SYSTEMS = frozenset({
     "9p", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "fuse.ceph", "fuse.gcsfuse", "fuse.glusterfs",
@@ -29,6 +30,23 @@ NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 """Errors by which a file system says that it has none."""
 
 LOCAL = "give --db a path on a local disk, or a postgresql:// URL"
+
+
+def require_place(location: Location) -> None:
+    """Raise StoreError where a file cannot be what a search writes to, as far as can be told without opening it.
+
+    Of a server nothing can.
+    """
+    if location.url:
+        return
+    require_database_file(location)
+    require_local(location.path)
+    file = os.path.realpath(location.path) if os.path.islink(location.path) else location.path
+    folder = os.path.dirname(file) or "."
+    if location.chosen and not os.path.isdir(folder):
+        if not os.path.isdir(nearest(folder)):
+            raise no_directory(location.path)
+        raise StoreError("its directory does not exist", where=location.path, hint=typed(["mkdir", "-p", folder]))
 
 
 def require_local(path: str) -> None:

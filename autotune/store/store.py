@@ -4,7 +4,7 @@ SQLite by default, PostgreSQL by URL. Workers never open it: a search writes wha
 report. Two searches may write to one database at once.
 
     access.py       transactions, on a server that goes away and a file that is removed
-    location.py (with places.py)     where the database is, for look-ups too;  mounts.py: whether it can be locked there
+    location.py     where the database is, for look-ups too;  mounts.py: whether it can lie there
     database.py     how it is opened; its failures as one line;  waits.py: a server that does not answer is told
     presence.py     whether a search is still at work, and its file still there
     schema.py       the tables as they are now;  migrations.py: how they came to be
@@ -38,16 +38,9 @@ from autotune.model import DeviceInfo, Outcome, ProblemKey, Trial
 from autotune.store import presence, queries
 from autotune.store.attempts import Attempts
 from autotune.store.database import clear_values, holds_nothing, open_as_it_is, open_engine, open_in_memory
-from autotune.store.location import (
-    IMPORTED,
-    Location,
-    is_for_reading,
-    locate,
-    may_not_be_written,
-    require_place,
-)
+from autotune.store.location import IMPORTED, Location, is_for_reading, locate, may_not_be_written
 from autotune.store.migrations import is_current, migrate
-from autotune.store.mounts import lacks_room
+from autotune.store.mounts import lacks_room, require_place
 from autotune.store.moving import Moving
 from autotune.store.records import device_columns, device_of, key_of, now, ordered
 from autotune.store.schema import devices, problems, searches, trials

@@ -1,10 +1,10 @@
 """From a study file to the plan of a configuration, with its input and expected data.
 
-The names of finding.py and library.py are there at once; the others are imported when first used: the cold path
+The names of library.py are there at once; the others are imported when first used: the cold path
 needs none of them, the workers few.
 
-    finding.py     finds study files by name or by path
-    library.py     reads them, and hashes what decides a result (with includes.py and imports.py)
+    library.py     finds and reads studies, and hashes what decides a result (with includes.py and imports.py);
+                   finding.py: by what they call themselves
     schema.py      what a file may say, made of entries.py; validation.py: what is wrong with one; scope.py: names in
                    expressions
     study.py       Study: its tables read, with crosschecks.py; checks.py: what its author may not have meant
@@ -26,18 +26,19 @@ needs none of them, the workers few.
 from typing import TYPE_CHECKING
 
 from autotune import lazily
-from autotune.study.finding import find_study, study_file, study_paths
 from autotune.study.library import (
     StudyText,
     default_choices,
     default_configuration,
     default_size,
+    find_study,
     kernel_folders,
     offered_choices,
     parameter_values,
     problem_key,
     read_study,
     space_hash,
+    study_file,
 )
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
         unknown,
     )
     from autotune.study.entries import refusing
+    from autotune.study.finding import study_paths
     from autotune.study.function import call_file
     from autotune.study.imports import files_of
     from autotune.study.includes import inline, without_comments
@@ -87,6 +89,7 @@ else:
             "builtins": "is_builtin",
             "checks": "check_entries effects",
             "entries": "refusing",
+            "finding": "study_paths",
             "drafting": (
                 "Sketch asked_by_error brought candidates draft hiding lacking_extension of_opencl scanned "
                 "struct_bodies undefined unknown"

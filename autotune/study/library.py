@@ -1,4 +1,4 @@
-"""Reads studies and kernels as text, and hashes what decides a result.
+"""Finds studies and kernels, reads them as text, and hashes what decides a result.
 
 Standard library only, and without pathlib, which a look-up would pay for: paths are text here. Validation is study.py's
 work; this file only reads what it needs and says clearly when that is not there.
@@ -17,7 +17,15 @@ from os import path as paths
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autotune.errors import StudyError
-from autotune.identity import ProblemKey, Value, require_names, require_values, text_digest
+from autotune.identity import (
+    MAX_LEVELS,
+    ProblemKey,
+    Value,
+    require_names,
+    require_plain,
+    require_values,
+    text_digest,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,8 +42,7 @@ MEASURED_TABLES = (
 MAX_TEXT = 4 * 2**20
 """Characters of a kernel with its includes, counted while they are put in."""
 
-_MAX_LEVELS = 20
-_LONG_KEY = r"""(?<![\w."'-])(?:(?:[\w-]+|"(?:\\.|[^"\\])*"|'[^']*')[ \t]*\.[ \t]*){%d}""" % (_MAX_LEVELS + 1)  # noqa: UP031
+_LONG_KEY = r"""(?<![\w."'-])(?:(?:[\w-]+|"(?:\\.|[^"\\])*"|'[^']*')[ \t]*\.[ \t]*){%d}""" % (MAX_LEVELS + 1)  # noqa: UP031
 
 
 class _StudyFields(NamedTuple):
@@ -132,6 +139,40 @@ def _json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
 
 
+def find_study(name_or_path: str) -> StudyText:
+    """Return the study with that name, as `study_file` finds it, or at that path.
+
+    A text with a slash or the suffix `.toml` is a path. Raises StudyError where there is none.
+    """
+    if "/" in name_or_path or name_or_path.endswith(".toml"):
+        if is_file(name_or_path) and not name_or_path.endswith(".cl"):
+            return read_study(name_or_path)
+    elif (file := study_file(name_or_path)) is not None:
+        bundled = _bundled(name_or_path)
+        hides = file != bundled and is_file(bundled) and read_text(file) != read_text(bundled)
+        return read_study(file, shadows=bundled if hides else None)
+    from autotune.study.finding import not_found
+
+    raise not_found(name_or_path)
+
+
+def study_file(name: str) -> str | None:
+    """Return the file that a name means: in `./studies`, bundled, else the one in `./studies` whose `name` it is.
+
+    By its `name` results are stored and told. None where there is none. Raises StudyError where several are called so.
+    """
+    for file in (paths.join("studies", f"{name}.toml"), _bundled(name)):
+        if is_file(file):
+            return file
+    from autotune.study.finding import called
+
+    return called(name)
+
+
+def _bundled(name: str) -> str:
+    return paths.join(bundled_folder(), "studies", f"{name}.toml")
+
+
 def bundled_folder() -> str:
     """Return the folder that holds the bundled `studies/` and `kernels/`: in the wheel, or in the checkout."""
     package = paths.dirname(paths.dirname(paths.abspath(__file__)))
@@ -152,8 +193,8 @@ def read_table(file: File) -> dict[str, Any]:
     text = read_text(file)
     for number, line in enumerate(text.split("\n"), 1):
         # Refused before it is parsed: time and memory grow with the square of its parts.
-        if line.count(".") > _MAX_LEVELS and re.search(_LONG_KEY, line):
-            raise StudyError(f"has a key of more than {_MAX_LEVELS} levels", where=f"{file}:{number}")
+        if line.count(".") > MAX_LEVELS and re.search(_LONG_KEY, line):
+            raise StudyError(f"has a key of more than {MAX_LEVELS} levels", where=f"{file}:{number}")
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -239,24 +280,6 @@ def is_file(path: File) -> bool:
 def too_large(path: File) -> StudyError:
     """Return the error for a kernel beyond MAX_TEXT."""
     return StudyError("the kernel with its includes is larger than 4 MiB", where=str(path))
-
-
-def require_plain(table: Mapping[str, Any], where: str) -> None:
-    """Raise StudyError for tables nested too deeply, and for a number that 64 bits do not hold."""
-    level: list[tuple[str, Any]] = list(table.items())
-    for _ in range(_MAX_LEVELS):
-        below: list[tuple[str, Any]] = []
-        for key, value in level:
-            if isinstance(value, int):
-                if not -(2**63) <= value < 2**63:
-                    raise StudyError("holds a whole number beyond 64 bits", where=f"{where}: {key}")
-            elif isinstance(value, Mapping):
-                below += [(f"{key}.{name}", inner) for name, inner in value.items()]
-            elif isinstance(value, list | tuple):
-                below += [(f"{key}.{place}", inner) for place, inner in enumerate(value, 1)]
-        level = below
-    if level:
-        raise StudyError(f"is nested more than {_MAX_LEVELS} levels deep", where=f"{where}: {level[0][0][:80]}")
 
 
 def find_kernel(name: str, study: File, key: str) -> str:

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from autotune.errors import StudyError, UsageError, placed
+from autotune.identity import require_plain
 from autotune.model import Choices, Value
 from autotune.space import Constraint
-from autotune.study import finding, library, schema
+from autotune.study import library, schema
 from autotune.study.arguments import KINDS, Argument, Buffer, Data, Scalar
 from autotune.study.arrays import names_of
 from autotune.study.crosschecks import (
@@ -70,7 +71,7 @@ class Study:
         tables["reference"] = {"function": digest_of(function)} if function else reference
         tables.setdefault("kernel", f"{tables.get('name', 'study')}.cl")
         path = f"{tables.get('name', 'study')}.toml"
-        library.require_plain(tables, path)
+        require_plain(tables, path)
         tables = _without_numpy(tables)
         if source is None:
             kernel, text = library.sources_of(tables["kernel"], tables, path, "kernel")
@@ -90,7 +91,7 @@ class Study:
     @classmethod
     def load(cls, name_or_path: str | Path) -> Study:
         """Return the study of that name or at that path. Raises StudyError."""
-        return cls.from_text(finding.find_study(str(name_or_path)))
+        return cls.from_text(library.find_study(str(name_or_path)))
 
     @classmethod
     def from_text(cls, text: StudyText) -> Study:
