@@ -41,7 +41,7 @@ _NOT_HERE = ("--help", "--no-run", "--no-search", "--on", "--server")
 """Options with which they do not, or not in processes of this one."""
 
 _GARBAGE = 50_000
-"""New objects before Python looks for garbage. By its own measure that is a tenth of what imports take."""
+"""New objects before Python looks for garbage: imports make many, and none that are garbage."""
 
 _ENDINGS = (signal.SIGTERM, signal.SIGHUP)
 """What asks a command to end beside Ctrl-C: `timeout`, a service manager, a closed terminal."""
