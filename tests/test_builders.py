@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, cast
 
 import pytest
 
 from autotune.devices import list_devices
-from autotune.model import Outcome
+from autotune.model import DeviceInfo, Outcome
 from autotune.pool import DeviceEvaluator, Settings, builders
 from autotune.pool.builders import Builders
 from autotune.pool.keeper import Keeper
@@ -21,6 +23,13 @@ class Noted:
 
     def __init__(self) -> None:
         self.started, self.begun, self.closed = threading.Event(), threading.Event(), False
+        self.device, self.idle, self.held = "device", True, False
+
+    @contextmanager
+    def borrowed(self) -> Iterator[bool]:
+        self.held = True
+        yield self.idle
+        self.held = False
 
     def start(self) -> None:
         self.begun.set()
@@ -51,6 +60,15 @@ def test_a_build_that_takes_long_brings_in_the_others(monkeypatch: pytest.Monkey
         assert keepers[-1].begun.wait(60.0)
     crew.wait_ready()
     assert len(crew.begun) == 5
+
+
+def test_idle_builders_of_a_device_are_kept_from_building() -> None:
+    crew, keepers = made(6, 5)
+    keepers[1].idle, keepers[2].device = False, "another"
+    with crew.borrowed(cast("DeviceInfo", "device"), 2) as idle:
+        assert cast("list[Noted]", idle) == [keepers[0], keepers[3]]
+        assert keepers[0].held
+    assert not any(keeper.held for keeper in keepers)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing import Pipe
 from pathlib import Path
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.device
 
 @pytest.fixture
 def keeper(tmp_path: Path) -> Iterator[Keeper]:
-    keeper = Keeper("builder", SimpleQueue(), lambda *_: None, lambda _: None, lambda _: None, tmp_path)
+    keeper = Keeper("builder", cpu(), SimpleQueue(), lambda *_: None, lambda _: None, lambda _: None, tmp_path)
     yield keeper
     keeper.close()
     keeper._drop()
@@ -95,7 +95,7 @@ def test_others_open_the_device_after_its_worker_and_before_its_data_is_there(tm
     def set_up(keeper: Keeper) -> None:
         keeper.start_worker(cpu(), lambda: opened.append(keeper.opened.is_set()) or SETUP, {})
 
-    keeper = Keeper("device", SimpleQueue(), lambda *_: None, lambda _: None, set_up, tmp_path)
+    keeper = Keeper("device", cpu(), SimpleQueue(), lambda *_: None, lambda _: None, set_up, tmp_path)
     keeper.start()
     assert keeper.started.wait(60.0)
     keeper.close()
@@ -106,7 +106,7 @@ def test_who_waits_for_a_worker_that_cannot_open_the_device_goes_on(tmp_path: Pa
     def fails(_: Keeper) -> None:
         raise WorkerError("no")
 
-    keeper = Keeper("device", SimpleQueue(), lambda *_: None, lambda _: None, fails, tmp_path)
+    keeper = Keeper("device", cpu(), SimpleQueue(), lambda *_: None, lambda _: None, fails, tmp_path)
     keeper.start()
     keeper.join()
     assert keeper.opened.is_set()
@@ -130,23 +130,47 @@ def test_who_is_cancelled_waits_for_no_start(keeper: Keeper, monkeypatch: pytest
         start(keeper, kills=1)
 
 
-def test_finalists_are_timed_by_one_process_after_another_as_long_as_they_ask_for_it(
-    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    known = [(Visited(((5,),)),), (Visited(((5,), (6,))),)]
+def test_others_visit_finalists_where_the_worker_asks_for_that(keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
+    home, known = (Visited(((5,),)),), (Visited(((5,), (6,))),)
     done = [Measurement((5, 6, 7), (), "warm")]
-    answers, asked, ended = iter([*map(Onward, known), done]), [], []
+    answers, asked, visited = iter([Onward(home), done]), [], []
 
     def ask(message: Retime, limit_s: float) -> object:
         asked.append(message)
         return next(answers)
 
+    def visit(request: Retime, found: Sequence[Visited]) -> tuple[Visited, ...]:
+        visited.append((request, found))
+        return known
+
     monkeypatch.setattr(keeper, "ask", ask)
-    monkeypatch.setattr(keeper, "_drop", lambda: ended.append(len(asked)))
-    assert keeper.retime([plan("")], 5.0, 60.0, 1.0) == done
-    assert [one.visited for one in asked] == [(), *known]
-    assert ended == [1, 2]
-    assert asked[2].budget_s < asked[1].budget_s < 60.0
+    assert keeper.retime([plan("")], 5.0, 60.0, 1.0, visit) == done
+    assert [one.visited for one in asked] == [(), known]
+    ((request, found),) = visited
+    assert found == home
+    assert asked[1].budget_s < request.budget_s < 60.0
+
+
+def test_a_worker_is_borrowed_while_it_has_nothing_to_do(tmp_path: Path) -> None:
+    tasks, met = SimpleQueue[str | None](), list[bool]()
+
+    def handle(keeper: Keeper, task: object) -> None:
+        with keeper.borrowed() as idle:
+            met.append(idle)
+
+    keeper = Keeper("builder", cpu(), tasks, handle, lambda _: None, lambda _: None, tmp_path)
+    with keeper.borrowed() as idle:
+        assert not idle  # it has not started
+    keeper.since = 1.0
+    with keeper.borrowed() as idle, keeper.borrowed() as again:
+        assert idle
+        assert not again
+    tasks.put("task")
+    tasks.put(None)
+    keeper.run()
+    assert met == [False]
+    with keeper.borrowed() as idle:
+        assert idle
 
 
 def test_what_goes_wrong_in_the_thread_is_told(tmp_path: Path) -> None:
@@ -154,7 +178,7 @@ def test_what_goes_wrong_in_the_thread_is_told(tmp_path: Path) -> None:
         raise ValueError("odd")
 
     told: list[AutotuneError] = []
-    keeper = Keeper("device", SimpleQueue(), handle, told.append, lambda _: None, tmp_path)
+    keeper = Keeper("device", cpu(), SimpleQueue(), handle, told.append, lambda _: None, tmp_path)
     keeper._tasks.put("task")
     keeper.run()
     assert [str(error) for error in told] == ["the thread of the device worker failed: ValueError: odd"]
@@ -176,7 +200,7 @@ def kept(tmp_path: Path, role: str, *environments: dict[str, str]) -> Keeper:
     def set_up(keeper: Keeper) -> None:
         keeper.start_worker(cpu(), lambda: SETUP, {"POCL_CACHE_DIR": str(tmp_path), **next(left)})
 
-    return Keeper(role, SimpleQueue(), lambda *_: None, lambda _: None, set_up, tmp_path)
+    return Keeper(role, cpu(), SimpleQueue(), lambda *_: None, lambda _: None, set_up, tmp_path)
 
 
 @contextmanager

@@ -376,7 +376,7 @@ from autotune.bench.timing import Rules
 device = next(device for device in list_devices() if device.kind == "cpu")
 setup = Setup("", {}, {}, None, Rules(), Limits())
 pause = Pause()
-keeper = Keeper("builder", SimpleQueue(), None, print, lambda k: k.start_worker(device, lambda: setup, {}),
+keeper = Keeper("builder", device, SimpleQueue(), None, print, lambda k: k.start_worker(device, lambda: setup, {}),
                 Path(sys.argv[1]), pause)
 with pause.held():
     keeper.start()

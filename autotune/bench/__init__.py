@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from autotune import lazily
 from autotune.bench.arena import GUARD
+from autotune.bench.levels import SAMPLES, TOGETHER, is_settled
 from autotune.bench.messages import (
     DOING,
     EndToEnd,
@@ -24,9 +25,11 @@ from autotune.bench.messages import (
     Sound,
     Turn,
     Use,
+    Visit,
+    Visited,
 )
 from autotune.bench.report import Fault, Report, first_error, is_too_large, undeclared
-from autotune.bench.timing import BUILD_S, FIRST_S, Limits, Rules
+from autotune.bench.timing import BUILD_S, FIRST_S, VERIFIED_S, Limits, Rules, verifying_s
 
 if TYPE_CHECKING:
     from autotune.bench.prepare import Compiled, compile_plan

@@ -16,6 +16,7 @@ from typing import Protocol
 
 from autotune.bench.holder import Holder, can_hold
 from autotune.bench.launcher import Launcher, noticing_loss
+from autotune.bench.messages import Batches
 from autotune.bench.prepare import Built
 from autotune.bench.report import Fault
 from autotune.devices import Batch, Session
@@ -66,7 +67,7 @@ class Clock(Protocol):
 
     `poisons`: the last run of each call wrote on poisoned outputs. `ramps`: a sample may have met a device that was
     still waking. `fits`: its samples are about as long as they should be. `known` are samples taken before any was
-    asked for, `first_ns` is the time of the first run by its events.
+    asked for, `first_ns` is the time of the first run by its events. `batches` says how many runs a sample has.
     """
 
     runs: int
@@ -80,6 +81,9 @@ class Clock(Protocol):
 
     @property
     def fits(self) -> bool: ...
+
+    @property
+    def batches(self) -> Batches | None: ...
 
     def sample(self, built: Built, count: int) -> list[int]:
         """Return so many samples: the nanoseconds that `runs` runs took. Raises Fault."""
@@ -98,6 +102,7 @@ class EventClock:
     share = 1.0
     ramps = True
     fits = True
+    batches = None
 
     def __init__(self, session: Session, launcher: Launcher, run_ns: int) -> None:
         self.known = [run_ns]
@@ -123,8 +128,8 @@ class QueueClock:
     """Times batches of runs. One that is made has woken the device for `wake_ns` and knows how long a batch must be.
 
     `command_ns` is what the host takes to enqueue a command: as far as it is known at first, then as in the last batch.
-    `run_ns` is the device time of a run, by which a batch has so many `runs`. `usual` is the clock of the same plan on
-    another session, which knows all three.
+    `run_ns` is the device time of a run, by which a batch has so many `runs`. `usual` are those of the same plan on
+    another session, where all three are known.
     """
 
     poisons = False
@@ -140,7 +145,7 @@ class QueueClock:
         aim_ns: int,
         wake_ns: int,
         command_ns: float,
-        usual: QueueClock | None,
+        usual: Batches | None,
     ) -> None:
         self._launcher = launcher
         self._holder = holder
@@ -188,6 +193,11 @@ class QueueClock:
         Short ones are noisy, and seem too short where the host looks late at the end of a long hold.
         """
         return self.runs >= self._fitting(self._latest_ns) // 2
+
+    @property
+    def batches(self) -> Batches:
+        """How they are made up now."""
+        return Batches(self.runs, self.run_ns, self.command_ns)
 
     def facts(self) -> Mapping[str, str | int | float]:
         """Say which clock this was, its runs per sample, the host's time for each command and the device's for a launch
@@ -255,10 +265,10 @@ class Clocks:
         self._awake_s = 0.0  # when it last ran for long
         self._command_ns = COMMAND_NS
 
-    def choose(self, built: Built, run_ns: int, aim_ns: int = BATCH_NS, usual: Clock | None = None) -> Clock:
+    def choose(self, built: Built, run_ns: int, aim_ns: int = BATCH_NS, usual: Batches | None = None) -> Clock:
         """Return the clock of a plan whose first run took `run_ns` by its events. Raises Fault.
 
-        `aim_ns` is the device time of a batch: the longer, the surer. `usual` is the plan's clock on another session.
+        `aim_ns` is the device time of a batch: the longer, the surer. `usual` are the plan's on another session.
         """
         limit_ns = QUEUED_NS * len(built.kernels)
         # The first run may have met a sleeping device, at a quarter of its clock.
@@ -272,7 +282,7 @@ class Clocks:
                 aim_ns=aim_ns,
                 wake_ns=WAKE_NS if idle else 0,
                 command_ns=self._command_ns,
-                usual=usual if isinstance(usual, QueueClock) else None,
+                usual=usual,
             )
             self._command_ns = clock.command_ns
             self.rest()

@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from autotune.bench.clock import BATCH_NS, Clock
-from autotune.bench.messages import Visited
+from autotune.bench.messages import Batches, Visited
 from autotune.bench.pace import CONTENDED, LONG_NS
 from autotune.bench.report import Fault, Report
 from autotune.bench.timing import Rules, relative_width
@@ -72,7 +72,7 @@ class Finalist:
     """A plan that is timed again: its times, the runs verified, and what went wrong.
 
     `visits` are its times on each bench, in nanoseconds of one run; `turns_ns` those that count on the bench at work by
-    its `clock` and `rules`, `usual` the clock of the one before. `first_ns` is the time of its first run, `turn` its
+    its `clock` and `rules`, `usual` its batches on another. `first_ns` is the time of its first run, `turn` its
     last turn; `aside` are those that count where there are no others, `throttled` what slowed down any that count.
     `run_s` is what a verified run takes, launches and checks included; 0 while that is not known.
     """
@@ -83,7 +83,7 @@ class Finalist:
     turns_ns: list[int] = field(default_factory=list)
     rules: Rules = field(default_factory=Rules)
     clock: Clock | None = None
-    usual: Clock | None = None
+    usual: Batches | None = None
     first_ns: int = 0
     turn: Taken = field(default_factory=Taken)
     aside: list[Taken] = field(default_factory=list)
@@ -115,16 +115,16 @@ class Finalist:
     def end(self, count: int) -> None:
         """Keep the first so many times of those taken on this bench, and let that go."""
         self.visits.append(self.times(count))
-        self.usual, self.clock = self.clock, None
+        self.usual, self.clock = self.clock.batches if self.clock else None, None
 
     def resume(self, known: Visited) -> None:
-        """Go on from what another process knows."""
-        self.visits, self.verified = list(known.visits), known.verified
+        """Go on from what is known by now."""
+        self.visits, self.verified, self.usual = list(known.visits), known.verified, known.batches
         self.throttled, self.failure = known.throttled, known.failure
 
     def visited(self) -> Visited:
-        """Return what another process is to know."""
-        return Visited(tuple(self.visits), self.verified, self.throttled, self.failure)
+        """Return what others are to know."""
+        return Visited(tuple(self.visits), self.verified, self.throttled, self.failure, self.usual)
 
     def answer(self) -> Measurement | Report:
         """Return the report of what failed, else what was measured."""
@@ -165,13 +165,12 @@ class Finals:
     for another; one that is throttled after such a one does. A turn that met others' work does not count, and is made
     up for before anybody has another: what gaps others leave is used, however short they are. With the patience of the
     rules it takes longer where too few turns met none of it, and then those that did count too; or where it is in doubt
-    who is the fastest, or by how much. `home` is the bench whose `place` tells which plan is at work, `aim_ns` the
-    device time of a batch of short runs, `least` the turns at least, `turn` the samples of one.
+    who is the fastest, or by how much. `aim_ns` is the device time of a batch of short runs, `least` the turns at
+    least, `turn` the samples of one.
     """
 
     bench: Bench
     rules: Rules
-    home: Bench
     aim_ns: int = 2 * BATCH_NS
     least: int = LEAST_TAKEN
     turn: int = TURN
@@ -184,9 +183,19 @@ class Finals:
 
         Raises Fault where fatal.
         """
+        self.prepare(finalists, limit_s)
+        return self.go_round(finalists, deadline)
+
+    def prepare(self, finalists: Sequence[Finalist], limit_s: float) -> None:
+        """Build and verify each on this bench. Raises Fault where fatal."""
         for finalist in sound(finalists):
             finalist.begin()
             self._attempt(finalist, partial(self._first_turn, limit_s=limit_s))
+
+    def go_round(self, finalists: Sequence[Finalist], deadline: float) -> float:
+        """Time what is prepared; as `visit`."""
+        for finalist in sound(finalists):
+            self._attempt(finalist, self._choose_clock)
         patient_until, waited_s, self._alone = deadline + self.rules.patience_s, 0.0, True
         self._first_round(sound(finalists), deadline)
         while left := sound(finalists):
@@ -230,7 +239,7 @@ class Finals:
         return finalist.rules.is_precise(samples) or (many and relative_width(samples) <= self.rules.trial_target)
 
     def _attempt(self, finalist: Finalist, step: Callable[[Finalist], None]) -> None:
-        self.home.place = finalist.place
+        self.bench.place = finalist.place
         try:
             step(finalist)
         except Fault as fault:
@@ -246,6 +255,9 @@ class Finals:
         if finalist.first_ns >= LONG_NS:
             self._note(finalist, finalist.first_ns, self.bench.contention())
         finalist.verified += 1
+
+    def _choose_clock(self, finalist: Finalist) -> None:
+        built = self.bench.build(finalist.plan)
         finalist.clock = clock = self.bench.clocks.choose(built, finalist.first_ns, self.aim_ns, finalist.usual)
         # What wanders does so whether or not the device is held meanwhile.
         finalist.turns_ns, finalist.rules = [], replace(self.rules, least_s=self.rules.least_s * clock.share)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 from autotune.bench.arena import Arena
@@ -151,9 +152,8 @@ class Launcher:
 
     def _run(self, built: Built) -> tuple[Event, Event]:
         """Queue all launches of a run; return the first and the last."""
-        (kernel, launch), *others = built.kernels
-        first = last = self._launch(kernel, launch)
-        for kernel, launch in others:
+        first = last = self._launch(*built.kernels[0])
+        for kernel, launch in islice(built.kernels, 1, None):
             last = self._launch(kernel, launch)
         return first, last
 

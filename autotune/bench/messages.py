@@ -62,25 +62,41 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """From a device worker that asks before it runs a kernel."""
+    """From a worker that asks before it runs a kernel, or times some."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """How a plan's batches are made up: so many runs, each of which takes the device and each command the host so long.
+
+    Both times are nanoseconds.
+    """
+
+    runs: int
+    run_ns: float
+    command_ns: float
 
 
 @dataclass(frozen=True, slots=True)
 class Visited:
-    """What is known of a finalist: nanoseconds of a run on each session, how many runs were verified, the failure."""
+    """What is known of a finalist: nanoseconds of a run on each session, how many runs were verified, the failure.
+
+    `batches` says how its batches are made up, where it is timed in such.
+    """
 
     visits: tuple[tuple[int, ...], ...] = ()
     verified: int = 0
     throttled: str = ""
     failure: Report | None = None
+    batches: Batches | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Retime:
-    """To a device worker: time these plans interleaved, going on from what others have `visited`.
+    """To a device worker: time these plans interleaved; or say which is the fastest, by what others have `visited`.
 
     Answered by a list of Measurements and, for those that failed, Reports; by one Report where the
-    device is lost; by Onward where another process is to go on.
+    device is lost; by Onward where others are to visit.
     """
 
     plans: tuple[Plan, ...]
@@ -91,9 +107,25 @@ class Retime:
 
 @dataclass(frozen=True, slots=True)
 class Onward:
-    """A device worker's answer to Retime, where what a process meets by chance decides too much: ask another."""
+    """The answer to Retime where what a session meets by chance decides too much: ask others. That to Visit: none of
+    the plans is `visited` where there was no room.
+    """
 
     visited: tuple[Visited, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """To a worker of any role: time these plans once each, on a session on which nothing has run; one alone thoroughly.
+
+    `setup` is that of the device's worker, `known` how long their batches are and what has failed. The worker prepares
+    them, sends Turn, and waits for the seconds that it has; without any it times nothing. Answered by Onward.
+    """
+
+    setup: Setup
+    plans: tuple[Plan, ...]
+    best_ns: float | None
+    known: tuple[Visited, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from operator import sub
@@ -226,7 +227,7 @@ class Anchor:
         self.pace = Pace()
         self.plan: Plan | None = None
         self._clock: Clock | None = None
-        self._bench = bench
+        self._bench: Bench = weakref.proxy(bench)  # who lets go of a bench frees memory of the device
 
     def offer(self, plan: Plan, clock: Clock, run_ns: float) -> None:
         """Consider a plan that has just been timed."""

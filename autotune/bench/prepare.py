@@ -122,7 +122,7 @@ def launch_ahead(session: Session, arena: Arena, plan: Plan, compiled: Compiled)
         if launch.local_size is not None and (key := compiled_apart(launch)) not in done:
             done.add(key)
             sizes = zip(launch.global_size, launch.local_size, strict=True)
-            some = [local if whole < 2**16 else min(whole, round_up(2**16, local)) for whole, local in sizes]
+            some = tuple(local if whole < 2**16 else min(whole, round_up(2**16, local)) for whole, local in sizes)
             yield session.launch(kernel, some, launch.local_size, launch.offset)
 
 

@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.bench.arena import POISON, POISONS, Arena
-from autotune.bench.messages import Job, Onward, Phase, Probe, Ready, Retime, Setup, Turn
+from autotune.bench.messages import Job, Onward, Phase, Probe, Ready, Retime, Setup, Turn, Visit
 from autotune.bench.once import once
 from autotune.bench.prepare import binary_hash, compile_plan, launch_ahead
 from autotune.bench.probe import PROBE, probe
 from autotune.bench.reference import ReferenceBench
 from autotune.bench.report import Fault, Report
 from autotune.bench.timing import Limits
-from autotune.bench.tour import Unsettled
+from autotune.bench.tour import Unsettled, Visitor
 from autotune.bench.trial import Bench
 from autotune.bench.unwritten import indistinct, left_alone, not_numbers, unmoved, unverified
 from autotune.devices import BackendError, Program, Session, open_session
@@ -70,9 +70,13 @@ def _receive(session: Session, connection: Connection) -> Any:
 
 def _serve_builds(session: Session, setup: Setup, connection: Connection) -> None:
     arena = Arena(session, _load(setup.inputs))
+    visitor = _visitor(session, connection, fresh=True)
     connection.send(Ready({}))
     while True:
         job = _receive(session, connection)
+        if isinstance(job, Visit):
+            _serve_visit(visitor, job, connection)
+            continue
         began = time.monotonic()
         try:
             connection.send(Phase("build", setup.limits.build_s))
@@ -123,13 +127,12 @@ def _serve_trials(session: Session, setup: Setup, connection: Connection) -> Non
             np.save(expected[name], data)
     known = _load(expected)
     unwritten = unverified(setup.reference, known) if setup.reference is not None else ""
-    poisons = (POISON, POISON) if unwritten else POISONS  # what lay there is right where the reference left it
-    bench = Bench(session, inputs, known, setup.rules, setup.limits, announce, poisons)
+    bench = Bench(session, inputs, known, setup.rules, setup.limits, announce, _poisons(unwritten))
+    visitor = _visitor(session, connection, fresh=False)
     connection.send(Ready(expected))
     notes = [unwritten, not_numbers(known), unmoved(left_alone(known, inputs))]
     said: str | None = None
-    session.sense()  # loads a library, while the first configuration is built
-    bench.clocks.prepare()
+    bench.get_ready()  # while the first configuration is built
     while True:
         job = _receive(session, connection)
         if isinstance(job, Retime):
@@ -139,6 +142,8 @@ def _serve_trials(session: Session, setup: Setup, connection: Connection) -> Non
                 connection.send(Onward(unsettled.visited))
             except Fault as fault:
                 connection.send(Report(fault.outcome, str(fault), fatal=True, place=bench.place))
+        elif isinstance(job, Visit):
+            _serve_visit(visitor, job, connection)
         else:
             on_built = wait_for_turn if job.asks else None
             report = bench.run(job.plan, job.best_ns, built_ahead=job.built_ahead, on_built=on_built)
@@ -147,6 +152,36 @@ def _serve_trials(session: Session, setup: Setup, connection: Connection) -> Non
             if said and not report.outcome.failed:
                 report = replace(report, environment={**report.environment, UNVERIFIED: said})
             connection.send(report)
+
+
+def _visitor(session: Session, connection: Connection, *, fresh: bool) -> Visitor:
+    """Return who times finalists for another worker."""
+
+    def announce(name: str, limit_s: float) -> None:
+        bench = visitor.bench
+        connection.send(Phase(name, limit_s, bench.place, bench.hints) if bench else Phase(name, limit_s))
+
+    def bench_on(session: Session, asked: Visit) -> Bench:
+        setup = asked.setup
+        known = _load(setup.expected)
+        poisons = _poisons(unverified(setup.reference, known) if setup.reference is not None else "")
+        return Bench(session, _load(setup.inputs), known, setup.rules, setup.limits, announce, poisons)
+
+    visitor = Visitor(session, bench_on, announce, fresh=fresh)
+    return visitor
+
+
+def _serve_visit(visitor: Visitor, asked: Visit, connection: Connection) -> None:
+    def wait_for_turn() -> float:
+        connection.send(Turn())
+        return float(connection.recv())
+
+    connection.send(Onward(visitor.visit(asked, wait_for_turn)))
+
+
+def _poisons(unwritten: str) -> tuple[int, int]:
+    """Return the words that outputs are filled with: what lay there is right where a reference left it `unwritten`."""
+    return (POISON, POISON) if unwritten else POISONS
 
 
 _NO_NUMBER = "it reads what nobody has written, or has no number for these inputs: see to their low and high"

@@ -40,6 +40,13 @@ FIRST_S = 60.0
 """Seconds that a run may take while no best is known, where nothing else is asked for."""
 
 
+VERIFIED_S = 1.0
+"""Seconds in which a short run is verified as often as is wanted."""
+
+_VERIFIED_SHARE = 1 / 3
+"""Share of the finalists' time that is kept for runs that are verified."""
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """How long things may take, in seconds: a build; a run is allowed `multiple` times the best, at least `floor_s`.
@@ -239,3 +246,8 @@ def _slower_text(samples: Sequence[int], bound_ns: float, runs: int) -> str:
     count = len(samples) * runs
     times = median(samples) / bound_ns
     return f"clearly slower than the best: {times:.2f} times as long after {count} run{'s' * (count != 1)}"
+
+
+def verifying_s(budget_s: float) -> float:
+    """Return the seconds of the finalists' time that are kept for runs that are verified."""
+    return budget_s * _VERIFIED_SHARE

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -20,9 +19,9 @@ from autotune.bench.prepare import Built, Compiled, binary_hash, bind, compile_p
 from autotune.bench.report import Fault, Report
 from autotune.bench.signature import check_signatures
 from autotune.bench.timing import Limits, Rules, Timed, is_drifting, measure
-from autotune.bench.tour import compare
+from autotune.bench.tour import Unsettled, begin, compare
 from autotune.bench.verify import Checker, Verdict
-from autotune.devices import BackendError, Session, open_session
+from autotune.devices import Session
 from autotune.model import AT_FIRST, CONTENTION, PACE, THROTTLED, Measurement, Outcome
 from autotune.ranking import median
 from autotune.study import Plan
@@ -34,9 +33,6 @@ _AGAIN_NS = 1_000_000_000
 """Samples that took longer are not taken again for what other programs had of the cores: they would be as busy."""
 
 _KEPT = 256  # compiled plans kept for the finalists' re-timing
-
-HELD_BACK = 2**25
-"""Bytes of the device that are kept from each next session: several of the pages, of 2 MiB, that drivers hand out."""
 
 
 class Bench:
@@ -53,9 +49,6 @@ class Bench:
         poisons: tuple[int, int] = POISONS,
     ) -> None:
         self._session = session
-        self._on = partial(
-            Bench, inputs=inputs, expected=expected, rules=rules, limits=limits, announce=announce, poisons=poisons
-        )
         self._arena = Arena(session, inputs, poisons)
         self._checker = Checker(session, expected, inputs)
         # Beside other programs a few short runs in a row say nothing.
@@ -145,35 +138,28 @@ class Bench:
 
         Every turn is verified, and what is fastest then in many more runs: what is wrong now and then, races above
         all, is rarely caught by the two checks of a trial. A plan that fails is left out from then on, and answered
-        for by a report. Short launches are compared on several sessions; `visited` is what other processes know of
-        theirs. Raises Unsettled where another one is to go on, Fault where the device is lost.
+        for by a report. Short launches are compared on several sessions; `visited` is what is known of all.
+        Raises Unsettled where others are to visit, Fault where the device is lost.
         """
-        elsewhere = self._elsewhere() if self._notices_sessions(plans, best_ns) else None
-        limit_s = max(self._limits.first_s, self._limits.run_s(best_ns))  # the default may take many times the best
-        return compare(self, elsewhere, self._final_rules, plans, limit_s, budget_s, visited)
+        limit_s = self.limit_s(best_ns)
+        if not visited and self._notices_sessions(plans, best_ns):
+            raise Unsettled(begin(self, self._final_rules, plans, limit_s))
+        return compare(self, self._final_rules, plans, limit_s, budget_s, visited)
+
+    def get_ready(self) -> None:
+        """Load and build what timing needs beside a plan, while nobody waits for it."""
+        self._session.sense()
+        self.clocks.prepare()
+
+    def limit_s(self, best_ns: float | None) -> float:
+        """Return what a finalist's first run may take: the default may need many times as long as the best."""
+        return max(self._limits.first_s, self._limits.run_s(best_ns))
 
     def _notices_sessions(self, plans: Sequence[Plan], best_ns: float | None) -> bool:
         """Say whether there is something whose launches are short, by the time of the best."""
         if best_ns is None or not can_hold(self._session):
             return False
         return best_ns / max(len(plan.order or plan.launches) for plan in plans) <= NOTICED_NS
-
-    def _elsewhere(self) -> Iterator[Bench]:
-        """Yield benches on other sessions of the device, each opened when it is asked for. Raises BackendError.
-
-        They would get the same memory one after the other, and where that lies is much of what sessions differ by.
-        """
-        held_back = []
-        while True:
-            self._announce("build", self._limits.build_s)
-            with suppress(BackendError):  # no room: they share what there is
-                held_back.append(self._session.allocate(HELD_BACK))
-                self._session.fill(held_back[-1], 0, 0, HELD_BACK)  # drivers give memory to who uses it
-                self._session.finish()
-            bench = self._on(open_session(self._session.info))
-            bench.anchor = self.anchor
-            yield bench
-            del bench  # one at a time
 
     # -- steps ----------------------------------------------------------------------------------
 

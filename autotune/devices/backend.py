@@ -238,9 +238,9 @@ class Session(Protocol):
     def launch(
         self,
         kernel: Any,
-        global_size: Sequence[int],
-        local_size: Sequence[int] | None,
-        offset: Sequence[int] | None = None,
+        global_size: tuple[int, ...],
+        local_size: tuple[int, ...] | None,
+        offset: tuple[int, ...] | None = None,
     ) -> Event:
         """Enqueue one kernel with the arguments it has; `offset` is that of its global ids."""
 

@@ -9,7 +9,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, cast
 
 import numpy as np
@@ -22,7 +22,15 @@ from autotune.devices.backend import (
     BuildError,
     KernelArgument,
 )
-from autotune.devices.opencl_objects import OpenCLMemory, OpenCLProgram, error_name, failed, reported, signature
+from autotune.devices.opencl_objects import (
+    OpenCLMemory,
+    OpenCLProgram,
+    error_name,
+    failed,
+    refused,
+    reported,
+    signature,
+)
 from autotune.devices.opencl_timer import HostSpan, tells_time, timed_by_host
 from autotune.devices.sensors import Reading, Sensors, sensors_of
 from autotune.model import DeviceInfo
@@ -147,22 +155,20 @@ class OpenCLSession(OpenCLMemory):
     def launch(
         self,
         kernel: cl.Kernel,
-        global_size: Sequence[int],
-        local_size: Sequence[int] | None,
-        offset: Sequence[int] | None = None,
+        global_size: tuple[int, ...],
+        local_size: tuple[int, ...] | None,
+        offset: tuple[int, ...] | None = None,
     ) -> cl.Event | HostSpan:
-        with reported():
-            local = tuple(local_size) if local_size is not None else None
-            start = tuple(offset) if offset is not None else None
-
-            def enqueue() -> cl.Event:
-                return cl.enqueue_nd_range_kernel(self._queue, kernel, tuple(global_size), local, start)
-
+        # A trial of a short kernel enqueues a thousand: the device is held until Python has done so.
+        try:
             if self._launched is None:
-                return enqueue()
+                return cl.enqueue_nd_range_kernel(self._queue, kernel, global_size, local_size, offset)
+            enqueue = partial(cl.enqueue_nd_range_kernel, self._queue, kernel, global_size, local_size, offset)
             event = enqueue() if self.timer == "events" else timed_by_host(self._queue, enqueue)
-            self._launched.append(event)
-            return event
+        except cl.Error as error:
+            raise refused(error) from None
+        self._launched.append(event)
+        return event
 
     @contextmanager
     def batch(self, hold: Callable[[], Any] | None = None) -> Iterator[Batch]:

@@ -12,8 +12,9 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
+from autotune.model import DeviceInfo
 from autotune.pool.keeper import Keeper
 
 FIRST = 8
@@ -88,6 +89,13 @@ class Builders:
         self.begun += due
         for keeper in due:
             keeper.start()
+
+    @contextmanager
+    def borrowed(self, device: DeviceInfo, most: int) -> Iterator[list[Keeper]]:
+        """Keep those of a device that are idle from building, as many as that."""
+        with ExitStack() as held:
+            ours = [keeper for keeper in self.begun if keeper.device == device]
+            yield [keeper for keeper in ours if held.enter_context(keeper.borrowed())][:most]
 
     def lose(self) -> bool:
         """Note that one of them cannot go on, and say whether it was the last; what it would have done others do."""

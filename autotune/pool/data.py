@@ -38,17 +38,17 @@ class Setups:
         self._python = Caller(folder.path, settings.limits.first_s) if settings.allow_python else None
         threading.Thread(target=self._compute, name="autotune-data", daemon=True).start()
 
+    def known(self) -> Setup:
+        """Return what a device's worker is given by now; waits for the data. Raises what went wrong with it."""
+        known = self._data.result()
+        return replace(known, expected=self._expected or known.expected)
+
     def start_runner(self, keeper: Keeper, device: DeviceInfo) -> None:
         """Start a device's worker. Raises what `Keeper.start_worker` does, and what went wrong with the data."""
-
-        def setup() -> Setup:
-            known = self._data.result()
-            return replace(known, expected=self._expected or known.expected)
-
         # A reference kernel runs once: the first worker leaves its outputs on disk for the others.
         alone = not self._expected and self._problem.reference_plan() is not None
         with self._turn if alone else nullcontext(), placed(self._problem.study.path):
-            self._expected = keeper.start_worker(device, setup, self._folder.environment(device)).expected
+            self._expected = keeper.start_worker(device, self.known, self._folder.environment(device)).expected
 
     def start_builder(self, keeper: Keeper, device: DeviceInfo) -> None:
         """Start a worker that builds ahead. It needs data where it launches what it builds."""

@@ -16,7 +16,7 @@ from contextlib import ExitStack, nullcontext, suppress
 from itertools import cycle, islice
 from queue import Empty, SimpleQueue
 
-from autotune.bench import Job, Report
+from autotune.bench import Job, Report, Retime, Visited
 from autotune.devices import require_usable, traits
 from autotune.errors import AutotuneError, WorkerError
 from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Trial
@@ -31,6 +31,7 @@ from autotune.pool.lock import Stopped, lock_devices
 from autotune.pool.pause import Pause
 from autotune.pool.sizing import count_builders, require_room
 from autotune.pool.tasks import Ahead, AtWork, Finalists, Task, Usage, Waiting, make_trial
+from autotune.pool.visits import Tour, most_visitors
 from autotune.pool.way import MakingWay
 from autotune.study import Problem
 
@@ -229,7 +230,7 @@ class DeviceEvaluator(Evaluator):
         def fail(error: AutotuneError) -> None:
             self._fail("device", self._at_work.lose(), error)
 
-        return Keeper("device", self._to_run, run, fail, set_up, self._folder.path, start=self._start)
+        return Keeper("device", device, self._to_run, run, fail, set_up, self._folder.path, start=self._start)
 
     def _builder(self, number: int, device: DeviceInfo, runner: Keeper) -> Keeper:
         def set_up(keeper: Keeper) -> None:
@@ -242,7 +243,9 @@ class DeviceEvaluator(Evaluator):
             self._fail("builder", self._builders.lose(), error)
 
         pause = self._pause if self._traits.shares_cores else None
-        return Keeper("builder", self._to_build, self._build, fail, set_up, self._folder.path, pause, self._start)
+        return Keeper(
+            "builder", device, self._to_build, self._build, fail, set_up, self._folder.path, pause, self._start
+        )
 
     # -- in the keepers' threads ----------------------------------------------------------------
 
@@ -321,12 +324,14 @@ class DeviceEvaluator(Evaluator):
 
     def _retime(self, keeper: Keeper, request: Finalists, device: DeviceInfo) -> None:
         plans = [self._problem.plan(task.configuration) for task in request.tasks]
+
+        def visit(asked: Retime, home: Sequence[Visited]) -> tuple[Visited, ...]:
+            with self._builders.borrowed(device, most_visitors(asked.plans, device.memory)) as idle:
+                return Tour(asked, home, self._setups.known(), self._limits.build_s).visited(idle or [keeper])
+
         with self._pause.held():
-            found = keeper.retime(plans, self.best_ns, request.budget_s, self._limits.build_s)
-        request.answer.set_result([
-            make_trial(one, answer, device) if isinstance(answer, Report) else answer
-            for one, answer in zip(request.tasks, found, strict=True)
-        ])  # fmt: skip
+            found = keeper.retime(plans, self.best_ns, request.budget_s, self._limits.build_s, visit)
+        request.finish(found, device)
 
     def _end(self, task: Task, report: Report, device: DeviceInfo) -> None:
         """Hand a trial over to `collect`; what follows on this device is bounded by it already."""

@@ -9,13 +9,14 @@ from __future__ import annotations
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from autotune.bench import Job, Onward, Probe, Ready, Report, Retime, Setup, Sound, Turn
+from autotune.bench import Job, Onward, Probe, Ready, Report, Retime, Setup, Sound, Turn, Visited
 from autotune.errors import AutotuneError, SetupError, WorkerError
 from autotune.model import DeviceInfo, Measurement, Outcome
 from autotune.pool.blame import forgiving, is_from_outside, machine_fault, may_be_the_machines, unwritable
@@ -31,6 +32,10 @@ _DOUBTS_S = (0.5, 2.0)
 
 _START_S = 120.0
 """For a driver's start, a context, and the upload of the data; a reference kernel announces its own limits."""
+
+
+Visiting = Callable[[Retime, Sequence[Visited]], tuple[Visited, ...]]
+"""Returns what is known of plans when others have visited, from what the device's worker knows."""
 
 
 class Closed(Exception):
@@ -54,6 +59,7 @@ class Keeper(threading.Thread):
     def __init__(
         self,
         role: str,
+        device: DeviceInfo,
         tasks: SimpleQueue[Any],
         handle: Callable[[Keeper, Any], None],
         fail: Callable[[AutotuneError], None],
@@ -64,6 +70,7 @@ class Keeper(threading.Thread):
     ) -> None:
         super().__init__(name=f"autotune-{role}", daemon=True)
         self.role = role
+        self.device = device
         self._tasks = tasks
         self._serve = handle
         self._fail = fail
@@ -74,6 +81,7 @@ class Keeper(threading.Thread):
         self._worker: WorkerProcess | None = None
         self._closing = False
         self._interrupted = threading.Event()  # by `close` or `cancel`
+        self._at_work = threading.Lock()
         self._sound = role != "device"  # a builder's failures alone decide nothing: it is asked once they are in doubt
         self.opened, self.started = threading.Event(), threading.Event()
         self.since: float | None = None
@@ -82,10 +90,12 @@ class Keeper(threading.Thread):
     def run(self) -> None:
         """Start a worker, then take and handle tasks."""
         try:
-            self._set_up(self)
-            self.started.set()
+            with self._at_work:
+                self._set_up(self)
+                self.started.set()
             while (task := self._next()) is not None and not self._closing:
-                self._serve(self, task)
+                with self._at_work:
+                    self._serve(self, task)
         except Closed:
             pass
         except AutotuneError as error:
@@ -104,6 +114,16 @@ class Keeper(threading.Thread):
         task = self._tasks.get()
         self.waited_s = time.monotonic() - began
         return task
+
+    @contextmanager
+    def borrowed(self) -> Iterator[bool]:
+        """Keep it from what comes out of the queue, while another thread asks its worker; False where it is at work."""
+        free = self._at_work.acquire(blocking=False)
+        try:
+            yield free and self.since is not None
+        finally:
+            if free:
+                self._at_work.release()
 
     def close(self) -> None:
         """End the worker process now; the thread follows by itself."""
@@ -185,7 +205,7 @@ class Keeper(threading.Thread):
         on_built: Callable[[], object] | None = None,
         gives_up: GivesUp | None = None,
     ) -> Any:
-        """Send a message to a worker that is ready, and return the answer; `on_built` answers a Turn on the way.
+        """Send a message to a worker that is ready, and return the answer; `on_built` gives that to a Turn on the way.
 
         `gives_up`: see `WorkerProcess.receive`. Raises WorkerDied and WorkerOverran, with the worker gone, WorkerError,
         SetupError and StudyError where none can be set up, Closed, Cancelled.
@@ -197,9 +217,7 @@ class Keeper(threading.Thread):
             assert self._worker is not None
             answer = self._exchange(self._worker, message, limit_s, gives_up)
             if isinstance(answer, Turn):
-                if on_built is not None:
-                    on_built()
-                answer = self._exchange(self._worker, None, limit_s, gives_up)
+                answer = self._exchange(self._worker, on_built() if on_built else None, limit_s, gives_up)
             return answer
 
         return forgiving(once)
@@ -257,9 +275,9 @@ class Keeper(threading.Thread):
         self._sound = True
 
     def retime(
-        self, plans: Sequence[Plan], best_ns: float | None, budget_s: float, limit_s: float
+        self, plans: Sequence[Plan], best_ns: float | None, budget_s: float, limit_s: float, visit: Visiting
     ) -> list[Measurement | Report]:
-        """Time plans interleaved; a report answers for those that fail.
+        """Time plans interleaved; a report answers for those that fail. Others `visit` where the worker asks for that.
 
         Where the worker is lost, the plan at work is left out and the others are timed once more from the start.
         """
@@ -267,7 +285,7 @@ class Keeper(threading.Thread):
         while left := [index for index in range(len(plans)) if index not in answers]:
             request = Retime(tuple(plans[index] for index in left), best_ns, budget_s)
             try:
-                found = self._retime(request, limit_s)
+                found = self._retime(request, limit_s, visit)
             except (WorkerOverran, WorkerDied) as end:
                 outcome = Outcome.TIMEOUT if isinstance(end, WorkerOverran) else Outcome.CRASH
                 found = Report(outcome, str(end), place=end.place)
@@ -277,12 +295,12 @@ class Keeper(threading.Thread):
                 answers[left[found.place]] = found
         return [answers[index] for index in range(len(plans))]
 
-    def _retime(self, request: Retime, limit_s: float) -> list[Measurement | Report] | Report:
-        """Ask one process after another, for as long as they ask for that."""
+    def _retime(self, request: Retime, limit_s: float, visit: Visiting) -> list[Measurement | Report] | Report:
         until = time.monotonic() + request.budget_s
-        while isinstance(answer := self.ask(request, limit_s), Onward):
-            self._drop()
-            request = replace(request, visited=answer.visited, budget_s=until - time.monotonic())
+        answer = self.ask(request, limit_s)
+        if isinstance(answer, Onward):
+            known = visit(replace(request, budget_s=until - time.monotonic()), answer.visited)
+            answer = self.ask(replace(request, visited=known, budget_s=until - time.monotonic()), limit_s)
         assert isinstance(answer, list | Report)
         return answer
 

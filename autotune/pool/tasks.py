@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -156,6 +156,13 @@ class Finalists:
     tasks: list[Task]
     budget_s: float
     answer: Future[list[Measurement | Trial]] = field(default_factory=Future)
+
+    def finish(self, found: Sequence[Measurement | Report], device: DeviceInfo) -> None:
+        """Answer with what a device's worker says of each."""
+        self.answer.set_result([
+            make_trial(one, answer, device) if isinstance(answer, Report) else answer
+            for one, answer in zip(self.tasks, found, strict=True)
+        ])  # fmt: skip
 
 
 def make_trial(task: Task, report: Report, device: DeviceInfo) -> Trial:

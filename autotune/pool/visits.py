@@ -1,0 +1,186 @@
+"""Finalists of short launches timed by one process after another, each on a session on which nothing has run.
+
+Those that build have such sessions, and nothing more to build by then. They prepare the finalists at once, and time
+them in turn: a context in the making, and what runs on it first, takes milliseconds of the device.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from threading import Condition
+
+from autotune.bench import (
+    SAMPLES,
+    TOGETHER,
+    VERIFIED_S,
+    Onward,
+    Report,
+    Retime,
+    Setup,
+    Visit,
+    Visited,
+    is_settled,
+    verifying_s,
+)
+from autotune.errors import AutotuneError
+from autotune.model import Outcome
+from autotune.pool.blame import is_from_outside
+from autotune.pool.keeper import Keeper
+from autotune.pool.process import IDLE, WorkerDied, WorkerOverran
+from autotune.study import Plan
+
+log = logging.getLogger(__name__)
+
+_SHARE = 4
+"""All that visit together take at most one in so many bytes of the device."""
+
+
+_NO_PLANS = ("start", IDLE)
+"""The phases of a worker in which no plan is at fault."""
+
+
+class Turns:
+    """Lets those who visit together time one after another, when all of them are prepared or lost."""
+
+    def __init__(self, count: int, until: float) -> None:
+        self._changed = Condition()
+        self._preparing = count
+        self._timing = False
+        self._until = until
+
+    @contextmanager
+    def visitor(self) -> Iterator[Callable[[], float]]:
+        """Be one of them. What this yields waits for the turn, and returns the seconds that there are, 0 if none."""
+        has_turn = False
+
+        def take() -> float:
+            nonlocal has_turn
+            if not has_turn:  # it may be asked again where its worker was ended from outside
+                self._take()
+                has_turn = True
+            return max(0.0, self._until - time.monotonic())
+
+        try:
+            yield take
+        finally:
+            with self._changed:
+                self._preparing -= not has_turn
+                self._timing = self._timing and not has_turn
+                self._changed.notify_all()
+
+    def _take(self) -> None:
+        with self._changed:
+            self._preparing -= 1
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: not self._preparing and not self._timing)
+            self._timing = True
+
+
+@dataclass
+class Tour:
+    """Has finalists visited until it is known what sessions differ by, or it is late.
+
+    `home` is what the device's worker knows of those that it is `asked` for; `limit_s` holds for what a worker does
+    before it says something.
+    """
+
+    asked: Retime
+    home: Sequence[Visited]
+    setup: Setup
+    limit_s: float
+    _until: float = 0.0
+    _met: list[Sequence[Visited]] = field(default_factory=list)
+    _failed: dict[int, Report] = field(default_factory=dict)
+
+    def visited(self, keepers: Sequence[Keeper]) -> tuple[Visited, ...]:
+        """Return what is known of each finalist when some workers have visited, in their order, again and again."""
+        budget_s = self.asked.budget_s
+        self._until = time.monotonic() + budget_s - min(VERIFIED_S, verifying_s(budget_s))
+        queue = list(keepers)
+        self._failed = _failures(self.home)
+        while not self._is_over():
+            some = queue[: 1 if len(self.home) == 1 else TOGETHER]
+            queue = [*queue[len(some) :], *some]
+            log.debug("%d of %d workers visit %d finalists", len(some), len(queue), len(self.home))
+            if not all(self._round(some)):
+                break  # for want of room, above all
+        return tuple(self._told(place, one) for place, one in enumerate(self.home))
+
+    def _is_over(self) -> bool:
+        if len(self._failed) == len(self.home) or time.monotonic() >= self._until:
+            return True
+        if len(self.home) == 1:
+            return bool(self._met)
+        return is_settled(self._sound(), self.setup.rules.target / 2)
+
+    def _sound(self) -> list[list[Sequence[int]]]:
+        """The visits of those that have not failed."""
+        places = [place for place in range(len(self.home)) if place not in self._failed]
+        return [[met[place].visits[0] for met in self._met] for place in places]
+
+    def _round(self, keepers: Sequence[Keeper]) -> list[bool]:
+        """Have each visit once, and say of which that is of use."""
+        turns = Turns(len(keepers), self._until)
+        with ThreadPoolExecutor(len(keepers), "autotune-visit") as threads:
+            found = list(threads.map(partial(self._visit, turns), keepers))
+        failures = [_failures(visited) for visited in found]
+        new = [bool(some.keys() - self._failed.keys()) for some in failures]
+        for some in failures:
+            self._failed |= some
+        return [self._count(visited) or fails for visited, fails in zip(found, new, strict=True)]
+
+    def _count(self, visited: Sequence[Visited]) -> bool:
+        """Let a visit count that tells a time of each finalist that is sound."""
+        sound = [one for place, one in enumerate(visited) if place not in self._failed]
+        counts = bool(sound) and all(one.visits for one in sound)
+        if counts:
+            self._met.append(visited)
+        return counts
+
+    def _visit(self, turns: Turns, keeper: Keeper) -> Sequence[Visited]:
+        known = [
+            replace(one, visits=(), verified=0, failure=self._failed.get(place)) for place, one in enumerate(self.home)
+        ]
+        asked = Visit(self.setup, self.asked.plans, self.asked.best_ns, tuple(known))
+        with turns.visitor() as take_turn:
+            try:
+                answer = keeper.ask(asked, self.limit_s, take_turn)
+            except (WorkerOverran, WorkerDied) as end:
+                if end.phase in _NO_PLANS or (isinstance(end, WorkerDied) and is_from_outside(end)):
+                    return ()
+                outcome = Outcome.TIMEOUT if isinstance(end, WorkerOverran) else Outcome.CRASH
+                known[end.place] = replace(known[end.place], failure=Report(outcome, str(end), phase=end.phase))
+                return known
+            except AutotuneError as error:  # no worker can be started, say: the device's may be sound
+                log.info("a finalists' visitor is lost: %s", error)
+                return ()
+        return answer.visited if isinstance(answer, Onward) else ()
+
+    def _told(self, place: int, home: Visited) -> Visited:
+        """Return what is known of a finalist. The worker's own session counts only where few others were visited."""
+        if place in self._failed:
+            return replace(home, failure=self._failed[place])
+        met = [one[place] for one in self._met]
+        visits = [one.visits[0] for one in met]
+        if len(self._met) < SAMPLES:
+            visits += home.visits
+        throttled = next((one.throttled for one in (*met, home) if one.throttled), "")
+        return replace(
+            home, visits=tuple(visits), verified=home.verified + sum(one.verified for one in met), throttled=throttled
+        )
+
+
+def _failures(visited: Sequence[Visited]) -> dict[int, Report]:
+    return {place: one.failure for place, one in enumerate(visited) if one.failure is not None}
+
+
+def most_visitors(plans: Sequence[Plan], memory: int) -> int:
+    """Return how many may visit together on a device of so many bytes: one at least."""
+    buffers = {buffer for plan in plans for buffer in plan.buffers}
+    return max(1, memory // _SHARE // max(1, sum(buffer.nbytes for buffer in buffers)))
