@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import re
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from autotune.cli import app
+from autotune.lookup import asking
 from autotune.pool import sizing
 from autotune.samplers import SAMPLERS
 from tests.commands import change, one_error, own_place, run
@@ -105,7 +107,7 @@ BAD_WORDS = {
     "best ./saxpy.toml --format yaml": "known: .*json",
     "best ./saxpy.toml --size N=x": "not a size",
     "best ./saxpy.toml --size ,": "no size given",
-    "search ./saxpy.toml --size=": "no size given",
+    "search ./saxpy.toml --size=": "--size: an empty value is given",
     "best ./saxpy.toml --format header --json": "--json and --format header exclude each other",
     "best ./saxpy.toml -d 99": "no device '99'",
     "check nosuch": "no study named",
@@ -179,6 +181,33 @@ def test_what_the_machine_has_run_out_of_ends_with_3(
 
     monkeypatch.setattr("autotune.cli.history.Store.to_read", fail)
     assert one_error(run("history", code=3)).startswith(f"error: {said}")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("check", "./saxpy.toml", "--save-build", ""),
+        ("check", "./saxpy.toml", "--save-build="),
+        ("search", "./saxpy.toml", "-d", " ", "--trials", "1"),
+        ("best", "./saxpy.toml", "--db", ""),
+        ("serve", "--name", ""),
+        ("token", "add", "ann", "--expires="),
+        ("history", "--db="),
+    ],
+)
+def test_an_empty_value_is_refused_whatever_takes_it(words: Sequence[str]) -> None:
+    before = set(Path().iterdir())
+    option = next(word.rstrip("=") for word in words[1:] if re.match("--?[a-z]", word))
+    said = one_error(run(*words, code=2))
+    assert said == (
+        f"error: {option}: an empty value is given; give it a value, or leave it out: autotune {words[0]} --help"
+    )
+    assert set(Path().iterdir()) == before
+
+
+def test_an_empty_argument_is_refused() -> None:
+    assert "an empty word is given; give it a value" in one_error(run("check", "", code=2))
+    assert asking.parse(["./saxpy.toml", "--db", ""]) is asking.parse(["--db="]) is asking.parse([""]) is None
 
 
 @pytest.mark.parametrize(

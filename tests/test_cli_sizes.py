@@ -151,7 +151,7 @@ def test_a_bad_list_is_one_error(replayed: None) -> None:
         (("search", "./saxpy.toml", "--sizes", "100,0"), "--sizes"),
         (("search", "./saxpy.toml", "--sizes", "100,,300"), "--sizes: '100,,300' has an empty item; write"),
         (("search", "./saxpy.toml", "--sizes", "N=100;"), "--sizes: 'N=100;' has an empty item"),
-        (("cover", "./saxpy.toml", "--sizes", ""), "--sizes: '' has an empty item"),
+        (("cover", "./saxpy.toml", "--sizes", ""), "--sizes: an empty value is given"),
         (("cover", "./saxpy.toml", "--sizes", "N=1,N=2"), "put a semicolon between sizes: --sizes 'N=1;N=2'"),
         (("cover", "./saxpy.toml", "--sizes", "N=1", "--sizes", "N=2"), "--sizes: N is given twice for one size"),
         (("verify", "./saxpy.toml", "--max-slowdown", "much"), "'much' is no percentage; write --max-slowdown 5%"),

@@ -23,6 +23,7 @@ def test_a_prefix_is_a_name_that_opencl_leaves_free() -> None:
     assert [prefix_of(name, {}) for name in ("sgemm", "a.b-c", "2d", "_x")] == ["SGEMM", "A_B_C", "STUDY_2D", "X"]
     assert [prefix_of(name, {}) for name in ("cl", "cl-build", "clblast")] == ["STUDY_CL", "STUDY_CL_BUILD", "CLBLAST"]
     assert prefix_of("saxpy", {"T": "double", "S": 0.5}) == "SAXPY_T_DOUBLE_S_0_5"
+    assert prefix_of("a--b__c", {"S": -1, "T": -0.5}) == "A_B_C_S_MINUS_1_T_MINUS_0_5"
 
 
 @needs_compilers

@@ -193,8 +193,22 @@ def test_pocl_gets_a_cache_where_home_cannot_be_looked_at(
         return make(dir=dir)
 
     monkeypatch.setattr(tempfile, "TemporaryFile", made)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    left = tmp_path / "autotune-pocl-left"
+    left.mkdir()
+    (left / "lock").touch()
+    folder = Path(given_cache(monkeypatch))
+    assert folder.is_dir()
+    assert folder.parent == tmp_path
+    assert not left.exists()  # its process was killed
+    assert given_cache(monkeypatch) != str(folder)
+    assert folder.is_dir()  # its process lives
+
+
+def given_cache(monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("POCL_CACHE_DIR", "")
     drivers.give_pocl_a_cache()
-    assert os.path.isdir(os.environ["POCL_CACHE_DIR"])
+    return os.environ["POCL_CACHE_DIR"]
 
 
 def test_a_cache_that_pyopencl_cannot_write_is_told_with_its_cure(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -219,6 +219,16 @@ def test_what_may_be_nested_can_be_compiled(shape: str) -> None:
     assert abs(value(text, a=1, b=2)) <= 2
 
 
+@pytest.mark.parametrize("sign", ["+", "*"])
+def test_a_long_sum_or_product_is_not_nested(sign: str) -> None:
+    terms = [f"(a == {number})" if sign == "+" else f"(a - {number}) ** 0" for number in range(30)]
+    long = f" {sign} ".join(["a"] * 3 + ["1"] * 100 + terms)
+    assert value(long, a=3) == (9 + 100 + 1 if sign == "+" else 27)
+    assert Expression.parse("a - x").with_parts({"x": Expression.parse("a + " * 200 + "a")}).evaluate({"a": 2}) == -400
+    with pytest.raises(ExpressionError, match="nested more than 100 levels"):
+        Expression.parse(" - ".join(["a"] * 120))
+
+
 def test_names_are_no_words_of_python() -> None:
     """A study's names never reach the compiled code."""
     names = dict.fromkeys(("n1", "k0", "bounded", "power", "bool", "__builtins__", "__import__"), 1)

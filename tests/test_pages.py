@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import threading
 from collections.abc import Iterator
@@ -160,6 +161,23 @@ def test_the_report_is_one_file(client: Client) -> None:
     found = client.ask(None, "GET", "/problems/1/report.html", headers=HTML)
     assert "attachment" in found.headers["content-disposition"]
     assert not re.search(r"(src|href)=\"(?!#)", found.text)
+
+
+def test_a_file_that_may_only_be_read_is_shown_and_what_its_owner_adds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_in(tmp_path / "a.db", [ok({"WPT": 1}, 5)])
+    with monkeypatch.context() as reader:
+        reader.setattr(os, "access", lambda place, mode: mode != os.W_OK or str(place) != str(tmp_path / "a.db"))
+        with serving(tmp_path, read_only=True) as client:
+            for path, role in PAGES.items():
+                if role == "read" and "compare?" not in path and not path.startswith("/submit"):
+                    assert client.ask(None, "GET", path, headers=HTML).status_code in (200, 404), path
+            assert [*tmp_path.iterdir()] == [tmp_path / "a.db"]
+            assert len(client.ask(None, "GET", "/v1/history").json()) == 1
+            reader.undo()
+            put_in(tmp_path / "a.db", [ok({"WPT": 2}, 4)])
+            assert len(client.ask(None, "GET", "/v1/history").json()) == 2
 
 
 def test_a_report_is_a_file_whatever_a_database_calls_its_study(tmp_path: Path) -> None:

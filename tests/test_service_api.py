@@ -410,6 +410,22 @@ def test_a_problem_is_shown_with_its_own_text_whatever_was_uploaded_since(client
     assert "WG=32" in client.ask(None, "GET", "/problems/1").text
 
 
+def test_that_a_name_is_none_of_the_servers_is_found_out_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr("autotune.service.studies.study_file", lambda name: asked.append(name))
+    with serving(tmp_path, best_age_s=3600.0) as client:
+        studies = client.service.studies
+        assert [studies.own("nowhere") for _ in range(3)] == [None] * 3
+        assert asked == ["nowhere"]
+        names = [f"n{number}" for number in range(1000)]
+        assert not any(map(studies.own, [*names, "nowhere"]))
+        assert asked == ["nowhere", *names, "nowhere"]  # of names without end a few are kept
+    with serving(tmp_path, best_age_s=0.0) as client:
+        asked.clear()
+        assert [client.service.studies.own("nowhere") for _ in range(2)] == [None] * 2
+        assert len(asked) == 2
+
+
 def test_an_uploaded_study_never_stands_for_one_of_the_servers(client: Client) -> None:
     client.work.ends = True
     upload = {**UPLOAD, "study": UPLOAD["study"].replace('"blur"', '"matmul"', 1)}

@@ -17,7 +17,7 @@ from typer.core import TyperGroup
 
 from autotune import __version__
 from autotune.cli.output import say, write
-from autotune.cli.refusals import Refused, plain
+from autotune.cli.refusals import Refused, plain, require_no_empty
 from autotune.errors import AutotuneError, OutputError, UsageError
 from autotune.text import say_error
 
@@ -25,10 +25,14 @@ from autotune.text import say_error
 class Commands(TyperGroup):
     """Turns errors into one line on stderr and their exit code: this package's, and those that `refusals` knows."""
 
-    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+    def make_context(self, info_name: Any, args: list[str], *others: Any, **kwargs: Any) -> Any:
         """Read the words before the command."""
         try:
-            return super().make_context(*args, **kwargs)
+            require_no_empty(args)
+            return super().make_context(info_name, args, *others, **kwargs)
+        except UsageError as error:
+            say_error(error)
+            raise typer.Exit(error.exit_code) from None
         except Refused as error:
             _end(error)
             raise

@@ -34,7 +34,7 @@ DevicesOption = Annotated[
 
 
 def _not_empty(texts: list[str] | None) -> list[str] | None:
-    """Refuse `--size ""`, which a script with an unset variable gives: it does not mean the default size."""
+    """Refuse `--size ,`, which a script with unset variables gives: it does not mean the default size."""
     if not all(text.strip(", ") for text in texts or ()):
         raise UsageError("no size given", where="--size", hint="write --size M=1024,N=512")
     return texts

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import re
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import typer
@@ -47,6 +49,20 @@ def plain(error: Exception, command: str | None) -> AutotuneError | None:
         hint = f"{_MORE_MEMORY}, and {MORE_PROCESSES}" if limits_memory() else MORE_PROCESSES
         return SetupError("no more threads may be started", hint=hint)
     return None
+
+
+def require_no_empty(words: Sequence[str]) -> None:
+    """Raise UsageError for a word, or an option's value, that is empty, as a script with an unset variable gives it.
+
+    Of no option or argument is that a value: as a path it would be the working folder, as a name no name.
+    """
+    for before, word in pairwise(("", *words)):
+        name, equals, value = word.partition("=") if word.startswith("--") else (before, "=", word)
+        if equals and not value.strip():
+            option = name if name.startswith("-") else ""
+            what = f"{'an empty value' if option else 'an empty word'} is given"
+            hint = " ".join(["autotune", *(words[:1] if words[0].isidentifier() else ()), "--help"])
+            raise UsageError(what, where=option, hint=f"give it a value, or leave it out: {hint}")
 
 
 def _spent(number: int, file: object = None) -> SetupError:

@@ -16,6 +16,7 @@ from autotune.devices.backend import (
     Traits,
 )
 from autotune.devices.guest import Given, Guest, Run, Step
+from autotune.devices.leftover import locked_folder, try_lock
 from autotune.devices.select import (
     BACKENDS,
     attach,

@@ -13,12 +13,13 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from autotune.devices import linker
 from autotune.devices.backend import Traits
+from autotune.devices.leftover import locked_folder
 from autotune.devices.vendors import VENDORS
 from autotune.model import DeviceInfo
 
@@ -146,14 +147,14 @@ def environment(caches: Path, *, worker: bool) -> dict[str, str]:
 def give_pocl_a_cache() -> None:
     """Name PoCL a temporary folder where it could not write to its own: it would find no device then.
 
-    Has to come before the drivers are asked for anything.
+    Has to come before the drivers are asked for anything. What a killed process left of such is removed.
     """
     if os.environ.get("POCL_CACHE_DIR") or _can_hold(_pocl_cache()):
         return
     with suppress(OSError):
-        folder = tempfile.mkdtemp(prefix="autotune-pocl-")
-        os.environ["POCL_CACHE_DIR"] = folder
-        atexit.register(_remove, folder, os.getpid())
+        folder, lock = locked_folder(Path(tempfile.gettempdir()), "autotune-pocl-")
+        os.environ["POCL_CACHE_DIR"] = str(folder)
+        atexit.register(_remove, folder, lock, os.getpid())
 
 
 def _pocl_cache() -> Path:
@@ -177,9 +178,10 @@ def _can_hold(folder: Path) -> bool:
         return False
 
 
-def _remove(folder: str, process: int) -> None:
+def _remove(folder: Path, lock: IO[str], process: int) -> None:
     if os.getpid() == process:  # not as a child ends that was forked
         shutil.rmtree(folder, ignore_errors=True)
+        lock.close()
 
 
 FACTS = {

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any, Protocol
 
 from autotune.errors import UsageError
@@ -30,7 +31,7 @@ class Entry:
     rest: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
+@dataclass
 class Document:
     """A file: its trials, the device and kernel that they are of ("" where it does not say), and `header`, all else.
 
@@ -46,9 +47,12 @@ class Document:
     header: Mapping[str, Any] = field(default_factory=dict)
     left_out: Counter[str] = field(default_factory=Counter)
 
-    @property
-    def throughout(self) -> dict[str, Any]:
-        """The parameters that have one value in all trials, 2.0 as 2: a tool that knows no sizes has them there."""
+    @cached_property
+    def throughout(self) -> Mapping[str, Any]:
+        """The parameters that have one value in all trials, 2.0 as 2: a tool that knows no sizes has them there.
+
+        Of a file that is read to its end: computed once.
+        """
         first = self.entries[0].configuration if self.entries else {}
         return {
             name: int(value) if isinstance(value, float) and value.is_integer() else value

@@ -90,8 +90,7 @@ def read(text: str, where: str) -> ast.expr:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # `1if x else 2` and "\d" are doubtful, so refused
             syntax = ast.parse(source, mode="eval").body
-        _check_size(syntax)
-        return syntax
+        return syntax if _levels(syntax) <= MAX_NESTING else _within_levels(_Halved().visit(syntax))
     except SyntaxError as error:
         what, hint = f"is no expression: {error.msg}", _syntax_hint(text)
     except (ValueError, OverflowError):
@@ -136,17 +135,43 @@ def _shown(text: str) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def _check_size(syntax: ast.AST) -> None:
-    """Count nodes and levels, without recursion."""
+def _levels(syntax: ast.AST) -> int:
+    """Count nodes and levels, without recursion. Raises _NotAllowedError for too many nodes."""
     level, count, nesting = [syntax], 0, 0
     while level:
         count, nesting = count + len(level), nesting + 1
         if count > MAX_NODES:
             raise _NotAllowedError(f"has more than {MAX_NODES} parts")
-        if nesting > MAX_NESTING:
-            raise _NotAllowedError(f"is nested more than {MAX_NESTING} levels deep")
         children = [child for node in level for child in ast.iter_child_nodes(node)]
         level = [child for child in children if not isinstance(child, _NOT_COUNTED)]
+    return nesting
+
+
+def _within_levels(syntax: ast.expr) -> ast.expr:
+    if _levels(syntax) > MAX_NESTING:
+        raise _NotAllowedError(f"is nested more than {MAX_NESTING} levels deep")
+    return syntax
+
+
+class _Halved(ast.NodeTransformer):
+    """Takes long sums and products apart in halves: Python nests `a + b + c` as deep as it has terms."""
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        if not isinstance(node.op, ast.Add | ast.Mult):
+            return self.generic_visit(node)  # type: ignore[return-value]
+        terms: list[ast.expr] = []
+        first: ast.expr = node
+        while isinstance(first, ast.BinOp) and type(first.op) is type(node.op):
+            terms.append(first.right)
+            first = first.left
+        return _halves([self.visit(term) for term in (first, *reversed(terms))], node.op)
+
+
+def _halves(terms: list[ast.expr], sign: ast.operator) -> ast.expr:
+    if len(terms) == 1:
+        return terms[0]
+    middle = len(terms) // 2
+    return ast.BinOp(_halves(terms[:middle], sign), sign, _halves(terms[middle:], sign))
 
 
 def _built(syntax: ast.AST) -> Node:

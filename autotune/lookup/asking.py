@@ -62,13 +62,15 @@ def parse(words: Sequence[str]) -> Asked | None:
     """Return what the words ask; None for the unusual (help, unknown options, a clash), which is Typer's to explain."""
     given: dict[str, list[str]] = {name: [] for name in (*_OPTIONS.values(), "study", "json")}
     rest = iter(words)
+    if not all(map(str.strip, words)):
+        return None
     for word in rest:
         name, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
         if word == "--json":
             given["json"].append("json")
         elif name in _OPTIONS:
             argument = value if equals else next(rest, None)
-            if argument is None:
+            if not argument:
                 return None
             given[_OPTIONS[name]].append(argument)
         elif word.startswith("-"):

@@ -6,14 +6,13 @@ removes what it left.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from autotune.devices import environment
+from autotune.devices import environment, locked_folder
 from autotune.errors import SetupError
 from autotune.model import DeviceInfo
 from autotune.text import say
@@ -32,17 +31,9 @@ class RunFolder:
 
     def __init__(self) -> None:
         base = temporary_folder()
-        _sweep(base)
-        made: Path | None = None
         try:
-            # Locked under another name first, so that nobody's sweep finds it unlocked.
-            made = Path(tempfile.mkdtemp(prefix=".autotune-", dir=base))
-            self._lock = (made / "lock").open("w")
-            fcntl.flock(self._lock, fcntl.LOCK_EX)
-            self.path = made.rename(base / made.name.replace(".autotune-", _PREFIX))
+            self.path, self._lock = locked_folder(base, _PREFIX)
         except OSError as error:
-            if made is not None:
-                shutil.rmtree(made, ignore_errors=True)
             raise SetupError(
                 f"no folder can be made there: {error.strerror}",
                 where=str(base),
@@ -67,24 +58,3 @@ class RunFolder:
 
 
 _PREFIX = "autotune-run-"
-
-
-def _sweep(base: Path) -> None:
-    for folder in base.glob(f"{_PREFIX}*"):
-        try:
-            with (folder / "lock").open("r+") as file:
-                if try_lock(file.fileno()):
-                    shutil.rmtree(folder, ignore_errors=True)
-        except FileNotFoundError:  # a sweep began that was killed itself, or met a linker that still wrote
-            shutil.rmtree(folder, ignore_errors=True)
-        except OSError:  # another user's
-            continue
-
-
-def try_lock(descriptor: int) -> bool:
-    """Take the lock of an open file if nobody has it; say whether it is held now."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from autotune.devices import traits
+from autotune.devices import traits, try_lock
 from autotune.errors import SetupError
 from autotune.model import DeviceInfo
-from autotune.pool.folder import temporary_folder, try_lock
+from autotune.pool.folder import temporary_folder
 from autotune.text import say
 
 _POLL_S = 0.1

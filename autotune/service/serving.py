@@ -18,7 +18,7 @@ from autotune.errors import UsageError
 from autotune.service.app import create_app
 from autotune.service.config import Config, require_safe
 from autotune.service.connections import BACKLOG, Connection, Listener
-from autotune.service.state import Service
+from autotune.service.state import Service, opened
 from autotune.store import ServerStore
 from autotune.text import say
 
@@ -62,7 +62,7 @@ def serve(config: Config, begun: Callable[[str, Service], None]) -> None:
     Raises AutotuneError where it cannot begin, in one line.
     """
     _require_address(config)
-    with ServerStore.open(config.database) as store:
+    with opened(config) as store:
         require_safe(config, any(token.valid for token in store.tokens()))
         if not config.read_only:
             _require_alone(store, config.name)

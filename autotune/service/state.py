@@ -38,7 +38,7 @@ class Service:
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self.store = ServerStore.open(config.database)
+        self.store = opened(config)
         self.callers = Callers(self.store, config)
         self.feeds = Feeds()
         self.machine = Machine()
@@ -116,6 +116,13 @@ class Service:
         while True:
             await asyncio.sleep(LOOK_S)
             await self._look()
+
+
+def opened(config: Config) -> ServerStore:
+    """Open the database of a server; one that only shows what is stored takes a file that it may only read."""
+    if config.read_only:
+        return ServerStore.to_read(config.database, make=True)
+    return ServerStore.open(config.database)
 
 
 def service_of(request: Request) -> Service:

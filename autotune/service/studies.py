@@ -49,6 +49,7 @@ class Studies:
         self._folder = RunFolder()
         self._read: OrderedDict[str, StudyText] = OrderedDict()
         self._own: dict[str, _Own] = {}
+        self._none: OrderedDict[str, float] = OrderedDict()  # until when a name is known to mean none of them
         self._orders: dict[str, _Order] = {}
 
     def close(self) -> None:
@@ -110,13 +111,22 @@ class Studies:
         return self.text(name).study
 
     def own(self, name: str) -> StudyText | None:
-        """Return the server's own study of that name, read again where one of its files has changed."""
+        """Return the server's own study of that name, read again where one of its files has changed.
+
+        Where there is none, each of them was read to find that out: it stands for a moment as well.
+        """
+        if time.monotonic() < self._none.get(name, 0.0):
+            return None
         known = self._own.get(name)
         if known is not None and time.monotonic() < known.until:
             return known.text
         stamps = None if known is None else {path: stamp(path) for path in known.stamps}
         if known is None or stamps != known.stamps:
             if study_file(name) is None:
+                self._own.pop(name, None)
+                self._none[name] = time.monotonic() + self._config.best_age_s
+                while len(self._none) > _KEPT:
+                    self._none.popitem(last=False)
                 return None
             with watched() as files:
                 text = find_study(name)

@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import URL, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
-from sqlalchemy.pool import QueuePool, StaticPool
+from sqlalchemy.pool import NullPool, QueuePool, StaticPool
 
 from autotune.errors import StoreError
 from autotune.store.location import (
@@ -80,14 +80,15 @@ def open_engine(location: Location) -> Engine:
 def open_as_it_is(location: Location, *, alone: bool) -> Engine:
     """Return an engine that reads a file which may not be written, and writes nothing beside it.
 
-    `alone`: by the one connection of `mounts.open_alone`.
+    `alone`: by the one connection of `mounts.open_alone`; else by a new one each time, since SQLite may take the file
+    for whole only until somebody writes to it.
     """
     path = location.path
 
     def connect() -> sqlite3.Connection:
         return open_alone(path) if alone else sqlite3.connect(as_it_is(path), uri=True, check_same_thread=False)
 
-    pool = StaticPool if alone else QueuePool
+    pool = StaticPool if alone else NullPool
     engine = create_engine("sqlite://", creator=connect, poolclass=pool, pool_logging_name=_QUIET)
     event.listen(engine, "connect", lambda connection, _record: _require_ours(connection, path))
     event.listen(engine, "begin", _begin_sqlite)

@@ -72,9 +72,9 @@ class Store(Attempts, Moving):
         return store
 
     @classmethod
-    def to_read(cls, database: str | None = None) -> Self:
+    def to_read(cls, database: str | None = None, *, make: bool = False) -> Self:
         """Open what is only read: also a file that may not be written, as it is, or on a disk that is full. One that is
-        not there, or has no byte, is empty, and stays so.
+        not there, or has no byte, is empty, and stays so; `make`: it is made, as `open` does, for others to fill.
 
         Raises StoreError as `open` does, and for such a file of another version.
         """
@@ -82,7 +82,7 @@ class Store(Attempts, Moving):
         if not location.url:
             require_place(location)
             if holds_nothing(location.path):
-                return cls._empty(location)
+                return cls.open(database) if make else cls._empty(location)
         if location.url or not is_for_reading(location.path):
             try:
                 return cls.open(database)

@@ -123,8 +123,9 @@ def _passed(parts: list[str]) -> str:
 
 def prefix_of(study: str, chosen: Mapping[str, Value]) -> str:
     """Return what every name in a study's header begins with; `chosen`: those of its choices that are no defaults."""
-    words = "_".join([study, *(f"{name}_{value}" for name, value in chosen.items())])
-    name = re.sub(r"[^A-Za-z0-9]", "_", words).upper().strip("_")
+    told = {name: re.sub("^-", "MINUS_", str(value)) for name, value in chosen.items()}  # -1 and 1 are two headers
+    words = "_".join([study, *(f"{name}_{value}" for name, value in told.items())])
+    name = re.sub(r"[^A-Za-z0-9]+", "_", words).upper().strip("_")  # names with __ are C++'s own
     return name if name[:1].isalpha() and not _is_opencl(name) else f"STUDY_{name}"
 
 

@@ -1,0 +1,51 @@
+"""Temporary folders that are locked while their process lives.
+
+The operating system releases the lock however the process ends, and who makes the next such folder removes what was
+left.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+import tempfile
+from pathlib import Path
+from typing import IO
+
+
+def locked_folder(base: Path, prefix: str) -> tuple[Path, IO[str]]:
+    """Return a new folder in `base`, locked for as long as the file stays open, in this process or a fork of it.
+
+    Those of the prefix that nobody holds any more are removed before. Raises OSError.
+    """
+    _sweep(base, prefix)
+    # Locked under another name first, so that nobody's sweep finds it unlocked.
+    made = Path(tempfile.mkdtemp(prefix=f".{prefix}", dir=base))
+    try:
+        lock = (made / "lock").open("w")
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return made.rename(base / made.name[1:]), lock
+    except OSError:
+        shutil.rmtree(made, ignore_errors=True)
+        raise
+
+
+def _sweep(base: Path, prefix: str) -> None:
+    for folder in base.glob(f"{prefix}*"):
+        try:
+            with (folder / "lock").open("r+") as file:
+                if try_lock(file.fileno()):
+                    shutil.rmtree(folder, ignore_errors=True)
+        except FileNotFoundError:  # a sweep began that was killed itself, or met a linker that still wrote
+            shutil.rmtree(folder, ignore_errors=True)
+        except OSError:  # another user's
+            continue
+
+
+def try_lock(descriptor: int) -> bool:
+    """Take the lock of an open file if nobody has it; say whether it is held now."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
