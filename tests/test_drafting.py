@@ -585,7 +585,7 @@ def test_one_name_for_several_arguments_is_told_apart() -> None:
     assert [line for line in lines if line.startswith("arguments = ")] == [
         'arguments = ["to", "value"]', 'arguments = ["to", "value_float4"]', 'arguments = ["to_char", "value_int"]',
     ]  # fmt: skip
-    assert shape_of(lines, "value_float4") == 'value_float4 = { type = "float4", value = "0.5" }  # guess: its value'
+    assert shape_of(lines, "value_float4") == 'value_float4 = { type = "float4", value = "0.75" }  # guess: its value'
     assert draft(sketch, "mark").count("to_char") == 0
 
 

@@ -21,6 +21,9 @@ from autotune.study.types import is_plain, scalar_type
 
 _REAL = ("half", "float", "double")
 
+_REALS = (0.5, 0.75, 0.625, 0.875, 0.5625, 0.6875, 0.8125, 0.9375)
+"""Values of what is no whole number, the same in each of these types: two that change places show."""
+
 
 class Uses:
     """The uses of all arguments; `shapes` are the extents of those whose indices tell, by name."""
@@ -28,6 +31,7 @@ class Uses:
     def __init__(self, proposal: Proposal) -> None:
         self._of = proposal
         self.shapes: dict[str, list[Sum]] = {}
+        self._reals: dict[str, int] = {}  # which of the values an argument or member has
         self.doubts: dict[str, str] = {}
         """Why the extents of an argument are a guess."""
         self.by_default: dict[str, str] = {}
@@ -276,7 +280,8 @@ class Uses:
             table = (f"{name} = {self._part(of, f'{path}.{name}', length, sizes)}" for name, of, length in members)
             return "{ " + ", ".join(table) + " }"
         parts = [
-            self._number(f"{path}.{letter}", kind, sizes) for letter in letters(components(self._of.meant(kind))[1])
+            self._number(f"{path}.{letter}", kind, sizes, of=path)
+            for letter in letters(components(self._of.meant(kind))[1])
         ]
         return self._number(path, kind, sizes) if len({*parts}) == 1 else f"[{', '.join(parts)}]"
 
@@ -284,15 +289,18 @@ class Uses:
         numbers = [self._number(f"{path}[{place}]", kind, sizes) for place in range(length or 0)]
         return f"[{', '.join(numbers)}]" if len({*numbers}) > 1 else self.value(kind, path, sizes)
 
-    def _number(self, path: str, kind: str, sizes: Collection[str]) -> str:
-        """Return a number in an argument: the size that it is, 0 where it only shifts places. Of what is no whole
-        number none that leaves what it multiplies as it was.
+    def _number(self, path: str, kind: str, sizes: Collection[str], of: str = "") -> str:
+        """Return a number in an argument, or a component `of` one: the size that it is, 0 where it only shifts places.
+        What is no whole number does not leave what it multiplies as it was, and is told from the others.
         """
         size = self._of.members.get(path, path)
         if size in sizes and path in self._of.members:
             return f'"{size}"'
         meant = self._of.meant(kind)
-        return '"0"' if size in self.shifts else '"0.5"' if is_plain(meant) and not is_whole(meant) else '"1"'
+        if size in self.shifts or not is_plain(meant) or is_whole(meant):
+            return '"0"' if size in self.shifts else '"1"'
+        place = self._reals.setdefault(of or path, len(self._reals))
+        return f'"{_REALS[place % len(_REALS)]}"'
 
     def structs(self) -> list[tuple[str, str]]:
         """Return the rows of the structs that arguments are of, the inner ones first, each with what is missing."""
