@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -142,6 +143,15 @@ def test_what_is_wrong_for_one_is_left_out_from_then_on() -> None:
     assert found[1].failure == WRONG
     assert len(found[0].visits) >= levels.VISITS
     assert first.asked[1].known[1].failure == WRONG
+
+
+@pytest.mark.parametrize("home", ["", "sw_thermal_slowdown"])
+def test_what_throttled_the_device_in_any_visit_is_told(home: str) -> None:
+    some = [Simulated(taking(100, 200)) for _ in range(levels.TOGETHER)]
+    hot = Simulated(lambda asked: [Visited(((100,),), throttled="hw_slowdown"), Visited(((200,),))])
+    known = [replace(one, throttled=home) for one in HOME]
+    found = tour(known).visited(keepers(*some, hot))
+    assert [one.throttled for one in found] == ["hw_slowdown", home]
 
 
 def test_where_all_are_wrong_it_is_over() -> None:
