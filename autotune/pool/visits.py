@@ -71,7 +71,7 @@ class Turns:
         finally:
             with self._changed:
                 self._preparing -= not has_turn
-                self._timing = self._timing and not has_turn
+                self._timing = False  # it was this one, if any: who is lost before its turn was waited for
                 self._changed.notify_all()
 
     def _take(self) -> None:
