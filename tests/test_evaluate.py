@@ -714,3 +714,14 @@ def test_pointers_that_changed_places_are_told_where_the_kernel_dies_of_them(
         trial = evaluator.collect(WAIT_S)
     assert trial.outcome is Outcome.CRASH
     assert "gather takes x as `global const int *`, the study has it of float" in trial.reason
+
+
+def test_a_prepared_process_whose_thread_never_runs_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one that dies while Python sets it up: who asked for a worker would wait for ever."""
+    monkeypatch.setattr(forkserver, "_HEED_S", 0.0)
+    monkeypatch.setattr(forkserver._Server, "run", lambda self: None)
+    server = forkserver._Server()
+    with pytest.raises(ConnectionResetError), Path(os.devnull).open("w") as log:
+        server.fork("builder", log.fileno(), log.fileno(), {})
+    assert server.lost.is_set()
+    server.end()

@@ -223,9 +223,17 @@ class _Server(threading.Thread):
         for seconds, then in ((_HEED_S, signal.SIGCONT), (_BORN_S, signal.SIGKILL)):
             with suppress(Empty):
                 return self._born.get(timeout=seconds)
+            if not self.is_alive():
+                break
             if self._process is not None:
                 self._process.send_signal(then)
-        return self._born.get()
+        while self.is_alive():
+            with suppress(Empty):
+                return self._born.get(timeout=_HEED_S)
+        self.lost.set()  # also where its thread never came to run
+        self._channel.close()
+        self._theirs.close()
+        return None
 
     def end(self, *, wait: bool = True) -> None:
         """Have it end its children and itself; nobody may ask for another worker then, who waits for one is told."""
