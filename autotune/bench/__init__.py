@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from autotune import lazily
 from autotune.bench.arena import GUARD
-from autotune.bench.levels import SAMPLES, TOGETHER, is_settled
 from autotune.bench.messages import (
     DOING,
     EndToEnd,
@@ -32,7 +31,11 @@ from autotune.bench.report import Fault, Report, first_error, is_too_large, unde
 from autotune.bench.timing import BUILD_S, FIRST_S, VERIFIED_S, Limits, Rules, verifying_s
 
 if TYPE_CHECKING:
+    from autotune.bench.levels import SAMPLES, TOGETHER, is_settled
     from autotune.bench.prepare import Compiled, compile_plan
     from autotune.bench.serving import serve
 else:
-    __getattr__ = lazily(__name__, {"prepare": "Compiled compile_plan", "serving": "serve"})
+    __getattr__ = lazily(
+        __name__,
+        {"levels": "SAMPLES TOGETHER is_settled", "prepare": "Compiled compile_plan", "serving": "serve"},
+    )

@@ -38,7 +38,7 @@ Visits = Sequence[Sequence[int]]
 def is_settled(finalists: Sequence[Visits], target: float) -> bool:
     """Say whether more sessions are of no use: the middle of those that all have met is known to such a share of it."""
     count = _count(finalists)
-    return not finalists or count >= MOST_VISITS or (count >= VISITS and width(finalists) <= target)
+    return not finalists or count >= MOST_VISITS or width(finalists) <= target
 
 
 def width(finalists: Sequence[Visits]) -> float:

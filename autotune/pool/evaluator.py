@@ -31,7 +31,6 @@ from autotune.pool.lock import Stopped, lock_devices
 from autotune.pool.pause import Pause
 from autotune.pool.sizing import count_builders, require_room
 from autotune.pool.tasks import Ahead, AtWork, Finalists, Task, Usage, Waiting, make_trial
-from autotune.pool.visits import Tour, most_visitors
 from autotune.pool.way import MakingWay
 from autotune.study import Problem
 
@@ -326,6 +325,8 @@ class DeviceEvaluator(Evaluator):
         plans = [self._problem.plan(task.configuration) for task in request.tasks]
 
         def visit(asked: Retime, home: Sequence[Visited]) -> tuple[Visited, ...]:
+            from autotune.pool.visits import Tour, most_visitors  # not as a search starts
+
             with self._builders.borrowed(device, most_visitors(asked.plans, device.memory)) as idle:
                 return Tour(asked, home, self._setups.known(), self._limits.build_s).visited(idle or [keeper])
 

@@ -40,7 +40,6 @@ log = logging.getLogger(__name__)
 _SHARE = 4
 """All that visit together take at most one in so many bytes of the device."""
 
-
 _NO_PLANS = ("start", IDLE)
 """The phases of a worker in which no plan is at fault."""
 
