@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import pickle
+import re
 import threading
 import time
 import warnings
@@ -819,6 +820,71 @@ def test_structs_are_given_as_records(queue: cl.CommandQueue) -> None:
             run(queue, particles=buffer, world=wrong)
 
 
-def test_images_are_refused_in_one_line() -> None:
-    with pytest.raises(AutotuneError, match=r"is an image, which a program cannot give to a tuned kernel yet"):
-        quiet(str(EXAMPLES / "blur.toml"))
+MIRRORED = """
+kernel void mirror(read_only image2d_t x, read_only image2d_t seen, sampler_t smp, write_only image2d_t y, float gain) {
+    const int2 at = (int2)(get_global_id(0), get_global_id(1));
+    const int2 from = (int2)(get_image_width(x) - 1 - at.x, at.y);
+    write_imagef(y, at, gain * read_imagef(x, smp, from) + read_imagef(seen, smp, at));
+}
+"""
+
+
+def mirrored(**image: Any) -> Study:
+    """A study that takes and makes an image, and has another of its own, of zeros."""
+    if not find_device(None).images:
+        pytest.skip("the device has no images")
+    image = {"type": "float", "channels": "RGBA", "image": ["H", "W"], **image}
+    return Study(
+        name="mirrored", source=MIRRORED, sizes={"H": 6, "W": 8}, parameters={"WG": {"values": [2]}},
+        arguments={
+            "x": {"access": "in", **image}, "seen": {"access": "zeroed", **image}, "y": {"access": "out", **image},
+            "smp": {"sampler": {"filter": "nearest"}}, "gain": {"type": "float", "value": 1.0},
+        },
+        launch=[{"entry": "mirror", "global": ["W", "H"], "local": ["WG", "WG"],
+                 "arguments": ["x", "seen", "smp", "y", "gain"]}],
+        reference={"numpy": {"y": "gain * x[:, ::-1]"}},
+    )  # fmt: skip
+
+
+def image_of(queue: cl.CommandQueue, shape: tuple[int, ...], order: str = "RGBA", **how: Any) -> cl.Image:
+    """An image as programs make it: width first."""
+    flags = how.get("flags", cl.mem_flags.READ_WRITE)
+    made = cl.ImageFormat(getattr(cl.channel_order, order), how.get("channel", cl.channel_type.FLOAT))
+    return cl.create_image(how.get("context", queue.context), flags, made, shape=shape)
+
+
+@pytest.mark.parametrize("make", [lambda: cl.CommandQueue(context()), unordered])
+def test_images_are_given_as_pyopencl_makes_them(make: Callable[[], cl.CommandQueue]) -> None:
+    queue = make()
+    run = quiet(mirrored())
+    assert list(run.arguments) == ["x", "y", "gain"]
+    data = np.arange(6 * 8 * 4, dtype=np.float32).reshape(6, 8, 4)
+    found = np.empty_like(data)
+    for scalars in ({}, {"gain": 2}):  # given anew: another image, another address
+        x, y = image_of(queue, (8, 6), flags=cl.mem_flags.READ_ONLY), image_of(queue, (8, 6))
+        cl.enqueue_copy(queue, x, data, origin=(0, 0), region=(8, 6))
+        run(queue, x=x, y=y, **scalars).wait()
+        cl.enqueue_copy(queue, found, y, origin=(0, 0), region=(8, 6))
+        assert np.array_equal(found, data[:, ::-1] * scalars.get("gain", 1))
+
+
+def test_an_image_of_another_form_is_one_line(queue: cl.CommandQueue) -> None:
+    run = quiet(mirrored())
+    good = {"x": image_of(queue, (8, 6)), "y": image_of(queue, (8, 6))}
+    takes = "the kernel takes an image2d of 6 x 8 pixels of float RGBA"
+    kinds = cl.channel_type
+    for name, wrong, message in (
+        ("x", image_of(queue, (6, 8)), f"x: has 8 x 6 pixels of float RGBA, {takes}"),
+        ("x", image_of(queue, (8, 6), channel=kinds.UNORM_INT8), f"x: has .* of uchar RGBA, normalized, {takes}"),
+        ("x", image_of(queue, (8, 6), channel=kinds.SIGNED_INT16), f"x: has .* of short RGBA, {takes}"),
+        ("x", image_of(queue, (8, 6, 2)), f"x: is of kind image3d, {takes}"),
+        ("y", image_of(queue, (8, 6), flags=cl.mem_flags.READ_ONLY), "y: .* made to be read only, and is written"),
+        ("x", cla.zeros(queue, (6, 8, 4), np.float32), "x: Array is no image; give a pyopencl image: an image2d of 6"),
+        ("x", np.zeros((6, 8, 4), np.float32), "x: lies on the host; give a pyopencl image: an image2d of 6 x 8"),
+        ("x", None, "x: NoneType is no image"),
+        ("x", image_of(queue, (8, 6), context=cl.Context([queue.device])), "x: lies in another context than the queue"),
+    ):
+        with pytest.raises(UsageError) as caught:
+            run(queue, **{**good, name: wrong})
+        assert re.match(message, str(caught.value))
+    run(queue, **good).wait()

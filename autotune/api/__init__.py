@@ -6,7 +6,7 @@ asked.py       sizes, choices, devices and databases, as all of them take these
 questions.py   tuned: from a study's name to a kernel, one per process and question
 kernel.py      TunedKernel: what a program holds and calls; the configuration behind it may change between calls
 ready.py       one configuration on one queue: built, its arguments set, its scratch memory there
-arguments.py   what a caller gives, checked by name, type and extent
+arguments.py   what a caller gives, by name; scalars;  memory.py: arrays, buffers and images, by type and extent
 binaries.py    built programs, kept on disk
 tuning.py      a search beside a program, in a thread
 """

@@ -9,7 +9,8 @@ from copy import copy
 from typing import Any, cast
 
 from autotune.api import binaries
-from autotune.api.arguments import MemorySlot, ScalarSlot, mistaken, slots_of
+from autotune.api.arguments import ScalarSlot, mistaken, slots_of
+from autotune.api.memory import ImageSlot, MemorySlot
 from autotune.bench import Compiled, Fault, compile_plan
 from autotune.devices import ArgumentError, BackendError, Event, Guest, Program, Session, Step
 from autotune.errors import AutotuneError, DeviceError, UsageError
@@ -55,7 +56,9 @@ class Bound:
             for buffer in ready.plan.buffers
             if (buffer.filled or buffer.name) not in self._slots
         }
-        steps = [self._step(kernel, launch, own) for kernel, launch, _ in compiled.kernels]
+        session = cast("Session", guest)
+        images = {name: slot.stand_in(session) for name, slot in self._slots.items() if isinstance(slot, ImageSlot)}
+        steps = [self._step(kernel, launch, own | images) for kernel, launch, _ in compiled.kernels]
         zeroed = [(own[one.name], one.nbytes) for one in ready.plan.buffers if one.access == "zeroed"]
         # What writes no memory of its own but the caller's is in the caller's hands: he says what waits for what.
         self._run = guest.sequence([steps[place] for place in ready.plan.sequence], zeroed, chained=bool(own))
@@ -82,7 +85,7 @@ class Bound:
                 raise mistaken(name, self.ready.problem, self._slots, arguments)
 
     def _step(self, kernel: Any, launch: Launch, own: Mapping[str, Any]) -> Step:
-        """Set what no call changes, and return the launch; what a call gives is empty meanwhile."""
+        """Set what no call changes, and return the launch; what a call gives is empty meanwhile, or what stands in."""
         plan, session = self.ready.plan, cast("Session", self.guest)
         given = []
         for position, name in enumerate(launch.arguments):

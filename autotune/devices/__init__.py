@@ -15,7 +15,7 @@ from autotune.devices.backend import (
     Session,
     Traits,
 )
-from autotune.devices.guest import Given, Guest, Run, Step
+from autotune.devices.guest import Given, GivenImage, Guest, Run, Step
 from autotune.devices.leftover import locked_folder, try_lock
 from autotune.devices.select import (
     BACKENDS,

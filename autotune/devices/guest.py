@@ -28,6 +28,22 @@ class Given(NamedTuple):
     again: Callable[[Any], Memory] | None = None
 
 
+class GivenImage(NamedTuple):
+    """An image that a program gives, looked at: its extents as NumPy has them, order and OpenCL's type of its channels.
+
+    `kind`: `image2d`, or what else a driver calls it; an order or a channel that no study has is told by its number.
+    `normalized`: kernels see whole numbers as 0 to 1. `only` as above.
+    """
+
+    memory: Memory
+    kind: str
+    shape: tuple[int, ...]
+    order: str
+    channel: str
+    normalized: bool
+    only: str = ""
+
+
 class Step(NamedTuple):
     """One launch of a sequence. `values`: what all its arguments were set to, None for memory that runs are given.
 
@@ -69,13 +85,16 @@ class Guest(Protocol):
         """Set all arguments of a kernel, as `Session.set_arguments` does."""
 
     def look_at(self, value: object) -> Given | None:
-        """Return what a program gives as memory; None for what is none of this backend's."""
+        """Return what a program gives as memory; None for what is none of this backend's, or an image."""
+
+    def look_at_image(self, value: object) -> GivenImage | None:
+        """Return what a program gives as an image; None for what is none of this backend's."""
 
     def sequence(self, steps: Sequence[Step], zeroed: Sequence[tuple[Memory, int]], *, chained: bool) -> Run:
         """Return a function that enqueues all steps, one after another.
 
-        It first fills the memory in `zeroed`, so many bytes of each, with zeros. `chained`: a run uses what the one
-        before it has used, and comes after it, whatever order the queue has.
+        It first fills the memory in `zeroed`, so many bytes of each, with zeros; images whole. `chained`: a run uses
+        what the one before it has used, and comes after it, whatever order the queue has.
         """
 
 

@@ -6,16 +6,16 @@ is given, scalars only where they are others than before, and looks at memory th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from operator import attrgetter
 from typing import Any, cast
 
 import numpy as np
 
 from autotune.devices.backend import BackendError, Memory
-from autotune.devices.guest import Given, Guest, Run, Step
-from autotune.devices.opencl_objects import MOST_FILLED, OpenCLProgram, refused
+from autotune.devices.guest import Given, GivenImage, Guest, Run, Step
+from autotune.devices.opencl_objects import MOST_FILLED, OpenCLProgram, channel_of, refused, whole
 from autotune.devices.opencl_session import OpenCLSession, describe, passed
 from autotune.errors import DeviceError
 from autotune.model import DeviceInfo
@@ -24,6 +24,8 @@ from autotune.text import line
 import pyopencl as cl  # isort: skip  (after opencl_objects.py, which turns its cache off)
 
 _ZERO = np.zeros(1, np.uint8)
+_BLACK = np.zeros(4, np.uint32)  # the same bytes for every type of channel
+_AXES = {"image1d": ("width",), "image2d": ("height", "width"), "image3d": ("depth", "height", "width")}
 _base_data = attrgetter("base_data")
 
 
@@ -84,6 +86,16 @@ class OpenCLGuest(OpenCLSession):
         again = None if offset else _base_data
         return Given(self._own(base), array.nbytes, dtype, shape, array.flags.c_contiguous, _only(base), again)
 
+    def look_at_image(self, value: object) -> GivenImage | None:
+        if not isinstance(value, cl.Image):
+            return None
+        image: Any = self._own(value)
+        made = image.format
+        kind = _name_of(cl.mem_object_type, image.type).lower()
+        order = _name_of(cl.channel_order, made.channel_order)
+        shape = tuple(getattr(image, axis) for axis in _AXES.get(kind, ()))
+        return GivenImage(image, kind, shape, order, *channel_of(made.channel_data_type), _only(image))
+
     def _own(self, memory: Any) -> Memory:
         """Return memory of the queue's context: drivers need not notice another's, nor survive it."""
         if memory.context != self._context:
@@ -99,11 +111,7 @@ class OpenCLGuest(OpenCLSession):
             raise BackendError(what) from None
 
     def sequence(self, steps: Sequence[Step], zeroed: Sequence[tuple[Memory, int]], *, chained: bool) -> Run:
-        fills = [
-            (memory, begin, min(MOST_FILLED, nbytes - begin))
-            for memory, nbytes in zeroed
-            for begin in range(0, nbytes, MOST_FILLED)
-        ]
+        fills = [fill for memory, nbytes in zeroed for fill in self._fills(memory, nbytes)]
         if self._unordered:
             return self._in_chain(steps, fills, chained=chained)
         queue: Any = self._queue
@@ -115,8 +123,8 @@ class OpenCLGuest(OpenCLSession):
             try:
                 for arguments in kernels:
                     arguments.give(given)
-                for memory, begin, nbytes in fills:
-                    cl.enqueue_fill(queue, memory, _ZERO, nbytes, offset=begin, wait_for=wait_for)
+                for fill in fills:
+                    fill(wait_for=wait_for)
                     wait_for = None
                 for arguments, kernel, global_size, local_size, offset, own in launches:
                     if own:
@@ -131,7 +139,16 @@ class OpenCLGuest(OpenCLSession):
 
         return run
 
-    def _in_chain(self, steps: Sequence[Step], fills: Sequence[tuple[Memory, int, int]], *, chained: bool) -> Run:
+    def _fills(self, memory: Any, nbytes: int) -> Iterator[Callable[..., cl.Event]]:
+        """Yield what enqueues zeros for memory, all parts together, when told what to `wait_for`."""
+        if isinstance(memory, cl.Image):
+            yield partial(cl.enqueue_fill_image, self._queue, memory, _BLACK, *whole(memory))
+            return
+        for begin in range(0, nbytes, MOST_FILLED):
+            part = min(MOST_FILLED, nbytes - begin)
+            yield partial(cl.enqueue_fill, self._queue, memory, _ZERO, part, offset=begin)
+
+    def _in_chain(self, steps: Sequence[Step], fills: Sequence[Callable[..., cl.Event]], *, chained: bool) -> Run:
         """Return the function for a queue that keeps no order: what has to follow waits for what was before it."""
         queue: Any = self._queue
         kernels, launches = _parts(steps)
@@ -142,8 +159,8 @@ class OpenCLGuest(OpenCLSession):
                 before: list[Any] = [*(wait_for or ()), *last]
                 for arguments in kernels:
                     arguments.give(given)
-                for memory, begin, nbytes in fills:
-                    before = [cl.enqueue_fill(queue, memory, _ZERO, nbytes, offset=begin, wait_for=before)]
+                for fill in fills:
+                    before = [fill(wait_for=before)]
                 for arguments, kernel, global_size, local_size, offset, own in launches:
                     if own:
                         arguments.give_all(given, own)
@@ -213,6 +230,10 @@ def _parts(steps: Sequence[Step]) -> tuple[list[_Arguments], list[tuple[Any, ...
         for step in steps
     ]
     return [arguments[key] for key, step in first.items() if step.given], launches
+
+
+def _name_of(constants: Any, value: int) -> str:
+    return str(constants.to_string(value, "0x%x"))
 
 
 def _only(memory: Any) -> str:

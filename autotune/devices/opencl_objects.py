@@ -10,6 +10,7 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from typing import Any, cast
 
 import numpy as np
@@ -86,14 +87,14 @@ class OpenCLMemory:
         plain = _plain(np.ascontiguousarray(data))
         with reported():
             if isinstance(buffer, cl.Image):
-                cl._cl._enqueue_write_image(self._queue, buffer, *_whole(buffer), plain, is_blocking=True)
+                cl._cl._enqueue_write_image(self._queue, buffer, *whole(buffer), plain, is_blocking=True)
             else:
                 cl.enqueue_copy(self._queue, buffer, plain, dst_offset=offset, is_blocking=True)
 
     def read(self, buffer: cl.Buffer, data: NDArray[Any], offset: int = 0) -> None:
         with reported():
             if isinstance(buffer, cl.Image):
-                cl._cl._enqueue_read_image(self._queue, buffer, *_whole(buffer), _plain(data), is_blocking=True)
+                cl._cl._enqueue_read_image(self._queue, buffer, *whole(buffer), _plain(data), is_blocking=True)
             else:
                 cl.enqueue_copy(self._queue, _plain(data), buffer, src_offset=offset, is_blocking=True)
 
@@ -101,9 +102,9 @@ class OpenCLMemory:
         queue = self._queue
         with reported():
             if isinstance(source, cl.Image):
-                cl._cl._enqueue_copy_image_to_buffer(queue, source, target, *_whole(source), target_offset)
+                cl._cl._enqueue_copy_image_to_buffer(queue, source, target, *whole(source), target_offset)
             elif isinstance(target, cl.Image):
-                cl._cl._enqueue_copy_buffer_to_image(queue, source, target, source_offset, *_whole(target))
+                cl._cl._enqueue_copy_buffer_to_image(queue, source, target, source_offset, *whole(target))
             else:
                 cl.enqueue_copy(
                     queue, target, source, byte_count=nbytes, src_offset=source_offset, dst_offset=target_offset
@@ -119,12 +120,21 @@ def _channel_type(channel: str, normalized: bool) -> int:
     return int(getattr(cl.channel_type, f"{sign}_INT{bits}"))
 
 
+@cache
+def channel_of(constant: int) -> tuple[str, bool]:
+    """Return OpenCL C's type of a channel, and whether it is normalized: the other way round."""
+    whole = [f"{sign}{bits}" for sign in ("", "u") for bits in ("char", "short", "int")]
+    known = [("half", False), ("float", False), *((channel, False) for channel in whole)]
+    known += [(channel, True) for channel in whole if "int" not in channel]
+    return next((one for one in known if _channel_type(*one) == constant), (f"channel type 0x{constant:x}", False))
+
+
 def _plain(data: NDArray[Any]) -> NDArray[Any]:
     """Return structs as their bytes, which OpenCL copies; other arrays as they are."""
     return data.reshape(-1).view(np.uint8) if data.dtype.names else data
 
 
-def _whole(image: cl.Image) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def whole(image: cl.Image) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return origin and region of all pixels, for the functions that cl.enqueue_copy calls.
 
     It does not call them for an image of one dimension (pyopencl 2026.1): `invalid dest mem object type`. What it

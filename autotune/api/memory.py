@@ -1,0 +1,169 @@
+"""Memory that a caller gives a kernel: arrays, plain buffers, images.
+
+A check is made once for each kind of array: an array like the last one of its name passes by one comparison, and the
+last one itself by its identity. So each queue has slots of its own.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from autotune.devices import BackendError, GivenImage, Guest, Session
+from autotune.errors import UsageError
+from autotune.study import Argument, Buffer, Image, numpy_type
+
+_Found = TypeVar("_Found")
+
+
+class MemorySlot:
+    """A buffer of the caller's: an array of the device, checked by type and extent, or plain memory by its bytes."""
+
+    def __init__(self, buffer: Buffer) -> None:
+        self.buffer = buffer
+        self._dtype, self._width = numpy_type(buffer.type)
+        self._known: object = None
+        self._last: tuple[Callable[[], object], Callable[[Any], Any]] | None = None
+
+    @property
+    def argument(self) -> Argument:
+        return self.buffer
+
+    def take(self, guest: Guest, value: object) -> Any:
+        last = self._last
+        if last is not None and value is not None and last[0]() is value:  # nor is the array that is gone
+            return last[1](value)
+        given = _looked_at(guest.look_at, value, self.buffer.name)
+        if given is None:
+            raise self._is_none(value)
+        found = given[1:6]
+        if found != self._known:
+            self._check(*found)
+            self._known = found
+        if given.again is not None:
+            self._last = weakref.ref(value), given.again
+        return given.memory
+
+    def _check(
+        self, nbytes: int, dtype: np.dtype[Any] | None, shape: tuple[int, ...] | None, in_order: bool, only: str
+    ) -> None:
+        buffer = self.buffer
+        _require_access(buffer, only)
+        if dtype is not None and shape is not None:
+            shape = self._components(dtype, shape)
+            if not in_order:
+                what = "has gaps, runs backwards, or has its axes in another order than C's"
+                raise UsageError(what, where=buffer.name, hint="give a contiguous copy")
+            wanted = (*buffer.allocate, self._width) if self._width > 1 else buffer.allocate
+            if len(shape) == len(wanted) > 1 and (shape[1:] != wanted[1:] or shape[0] < wanted[0]):
+                raise UsageError(f"is of shape {_by(shape)}, the kernel takes {self.wants}", where=buffer.name)
+        if nbytes < buffer.nbytes:
+            what = f"has {nbytes:,} bytes, the kernel takes {buffer.nbytes:,}: {self.wants}"
+            raise UsageError(what, where=buffer.name)
+
+    def _components(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape with an axis of components, which an array of vectors or of complex numbers has not.
+
+        A complex number lies in memory as a vector of two does.
+        """
+        if dtype == self._dtype:
+            return shape
+        fields = [field for field, *_ in (dtype.fields or {}).values()]
+        if dtype.kind == "c":
+            fields = [dtype.type().real.dtype] * 2
+        whole = dtype.itemsize == self._width * self._dtype.itemsize
+        if fields and whole and all(field == self._dtype for field in fields):
+            return (*shape, self._width)
+        hint = "np.dtype([...], align=True) lays members out as C does" if self._dtype.names else ""
+        raise UsageError(f"holds {dtype}, the kernel takes {self.buffer.type}", where=self.buffer.name, hint=hint)
+
+    @property
+    def wants(self) -> str:
+        """What the kernel takes: `1024 x 1024 float`."""
+        buffer = self.buffer
+        said = f"{_by(buffer.allocate)} {buffer.type}"
+        padded = f", {_by(buffer.shape)} of them used, the rest zeros" if buffer.allocate != buffer.shape else ""
+        four = ", each of which has the room of four" if buffer.type.endswith("3") else ""
+        return said + padded + four
+
+    def _is_none(self, value: object) -> UsageError:
+        if isinstance(value, np.ndarray):
+            hint = f"pyopencl.array.to_device(queue, {self.buffer.name}) puts it on the device"
+            return UsageError("lies on the host", where=self.buffer.name, hint=hint)
+        if getattr(value, "size", None) == 0:  # pyopencl gives an empty array no memory
+            return UsageError(f"is empty, the kernel takes {self.wants}", where=self.buffer.name)
+        if getattr(value, "base_data", None) is not None:
+            hint = "make the array without an SVMAllocator"
+            return UsageError("lies in shared virtual memory, which no call takes", where=self.buffer.name, hint=hint)
+        what = f"{type(value).__name__} is no buffer of the device"
+        return UsageError(what, where=self.buffer.name, hint="give a pyopencl array or buffer")
+
+
+class ImageSlot:
+    """An image of the caller's, checked by its extents and format: a kernel's results depend on where it ends."""
+
+    def __init__(self, image: Image) -> None:
+        self.image = image
+        self._known: object = None
+
+    @property
+    def argument(self) -> Argument:
+        return self.image
+
+    def stand_in(self, session: Session) -> Any:
+        """Return an image of one pixel: drivers need not take a kernel's image to be none before a call gives one."""
+        return session.image((1,) * len(self.image.shape), self.image.order, self.image.channel, self.image.normalized)
+
+    def take(self, guest: Guest, value: object) -> Any:
+        given = _looked_at(guest.look_at_image, value, self.image.name)
+        if given is None:
+            what = "lies on the host" if isinstance(value, np.ndarray) else f"{type(value).__name__} is no image"
+            hint = f"give a pyopencl image: {self.wants}"
+            raise UsageError(what, where=self.image.name, hint=hint)
+        found = given[1:]
+        if found != self._known:
+            self._check(given)
+            self._known = found
+        return given.memory
+
+    def _check(self, given: GivenImage) -> None:
+        image = self.image
+        _require_access(image, given.only)
+        if given.kind != f"image{len(image.shape)}d":
+            raise UsageError(f"is of kind {given.kind}, the kernel takes {self.wants}", where=image.name)
+        found = (given.shape, given.order, given.channel, given.normalized)
+        if found != (image.shape, image.order, image.channel, image.normalized):
+            raise UsageError(f"has {_pixels(*found)}, the kernel takes {self.wants}", where=image.name)
+
+    @property
+    def wants(self) -> str:
+        """What the kernel takes: `an image2d of 480 x 640 pixels of uchar RGBA, normalized`, rows before columns."""
+        image = self.image
+        pixels = _pixels(image.shape, image.order, image.channel, image.normalized)
+        return f"an image{len(image.shape)}d of {pixels}"
+
+
+def _looked_at(look: Callable[[object], _Found], value: object, name: str) -> _Found:
+    try:
+        return look(value)
+    except BackendError as error:
+        raise UsageError(f"{error}", where=name, hint="give a copy of it") from None
+
+
+def _require_access(buffer: Buffer, only: str) -> None:
+    """Raise UsageError where memory was made to be read or written `only`, and the kernel does the other."""
+    done = {"read": "written" if buffer.writes else "", "written": "read" if buffer.reads else ""}.get(only)
+    if done:
+        what = f"lies in memory that was made to be {only} only, and is {done}"
+        raise UsageError(what, where=buffer.name, hint="make it with cl.mem_flags.READ_WRITE")
+
+
+def _by(shape: tuple[int, ...]) -> str:
+    return " x ".join(map(str, shape)) or "one"
+
+
+def _pixels(shape: tuple[int, ...], order: str, channel: str, normalized: bool) -> str:
+    return f"{_by(shape)} pixels of {channel} {order}{', normalized' * normalized}"
