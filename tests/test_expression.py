@@ -88,7 +88,6 @@ def test_value(text: str | int | float, expected: Any) -> None:
         ("1" * 4001, "longer than 4000 characters"),
         ("1+" * 1999 + "1", "more than"),
         ("[" * 500 + "]" * 500, "is no expression"),
-        ("-" * 3999 + "1", "is nested "),
         ("not " * 120 + "1", "nested more than 100 levels"),
         ("or".join(["(a and b) "] * 200), "more than 500 parts"),
         ("__import__('os')", "no function of the language"),
