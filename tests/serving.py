@@ -20,7 +20,7 @@ with warnings.catch_warnings():
     from starlette.testclient import TestClient
 
 from autotune.service import Config, Service, create_app, runner, state
-from autotune.service.asked import check, default
+from autotune.service.asked import check, default, outline
 from autotune.store import Submission
 from tests.stored import DEVICE
 
@@ -109,7 +109,7 @@ def serving(
     async def told(name: str, asked: Mapping[str, Any], seconds: float) -> Mapping[str, Any]:
         if name == "devices":
             return TOLD
-        return await asyncio.to_thread({"check": check, "default": default}[name], asked)
+        return await asyncio.to_thread({"outline": outline, "check": check, "default": default}[name], asked)
 
     async def child(self: runner.Runner, submission: Submission) -> Any:
         return await done.child(self, submission)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from autotune.errors import StoreError
-from autotune.study import find_study, problem_key, space_hash
+from autotune.study import Study, find_study, problem_key, space_hash
 from autotune.text import in_quotes
 from tests.serving import SMALL, TOLD, UPLOAD, Client, serving
 from tests.stored import DEVICE, ok, put
@@ -344,6 +344,30 @@ def test_an_uploaded_study_is_searched_looked_up_and_searched_again(client: Clie
     again = submit(client, body={"study": "blur", "size": {"N": 500}}).json()
     ended(client, again["id"])
     assert [one["upload"] for one in client.work.asked] == [UPLOAD, UPLOAD]
+
+
+def test_what_is_uploaded_is_checked_by_a_process_of_its_own_and_once(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To check one may take the server's time for as long as its author wants."""
+    checked = []
+
+    async def work(name: str, asked: Mapping[str, Any], seconds: float) -> Mapping[str, Any]:
+        checked.append(asked["upload"])
+        return {"study": "blur", "stated": {"N": 1000}}
+
+    monkeypatch.setattr("autotune.service.submit.work", work)
+    monkeypatch.setattr(Study, "from_text", None)
+    sent = submit(client, body={"study": None, "upload": UPLOAD, "size": {}}).json()
+    assert (sent["study"], sent["size"]) == ("blur", {"N": 1000})
+    assert checked == [UPLOAD]
+    assert client.service.studies.text("blur").source == UPLOAD["files"]["blur.cl"]
+
+
+def test_a_search_of_an_upload_is_told_what_is_wrong_as_one_of_the_servers(shared: Client) -> None:
+    for wrong, where in (({"size": {"X": 1}}, "size"), ({"fix": {"WG": 3}}, "fix"), ({"start": [{"W": 1}]}, "start")):
+        answer = submit(shared, body={"study": None, "upload": UPLOAD, "size": {}, **wrong})
+        assert (answer.status_code, answer.json()["where"]) == (422, where)
 
 
 OTHER = UPLOAD | {"files": {"blur.cl": UPLOAD["files"]["blur.cl"] + " // another"}}
