@@ -510,6 +510,19 @@ def test_a_check_finds_what_would_end_a_search(shared: Client, old: str, new: st
     assert "autotune-run" not in answer.text
 
 
+@pytest.mark.parametrize(
+    ("on", "told"), [(None, "0.0 GiB are available"), ("tcp://127.0.0.1:1", '"valid_configurations":2')]
+)
+def test_a_check_for_a_cluster_does_not_ask_for_room_on_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on: str | None, told: str
+) -> None:
+    monkeypatch.setattr("autotune.pool.sizing.available", lambda: 0.0)
+    large = {**UPLOAD, "study": UPLOAD["study"].replace('shape = ["N"]', 'shape = ["N * 1000000000"]')}
+    with serving(tmp_path, on=on) as client:
+        assert told in client.ask("run", "POST", "/v1/checks", json={"upload": UPLOAD}).text
+        assert "buffers take" in client.ask("run", "POST", "/v1/checks", json={"upload": large}).text
+
+
 def test_a_process_that_says_too_much_has_failed_and_the_queue_goes_on(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from autotune.errors import UsageError
 from autotune.model import DeviceInfo
-from autotune.pool import require_room
+from autotune.pool import require_device_room, require_room
 from autotune.service import uploads
 from autotune.store import device_of
 from autotune.study import Problem, Study, check_entries, check_inputs, check_reference, effects
@@ -21,9 +21,11 @@ def check(asked: Mapping[str, Any]) -> dict[str, Any]:
         facts = asked.get("facts")
         problem = problem_of(study, asked, None if facts is None else device_of(facts))
         valid = bounded(problem, asked)
-        if facts is not None:
-            on_host = problem.reference_plan() is None
-            require_room(problem.plan(problem.default), problem.device, on_host=on_host, hint=problem.smaller)
+        plan = problem.plan(problem.default)
+        if asked.get("on") is not None:  # what memory the machines of a cluster have, they say when it is searched
+            require_device_room(plan, problem.device, hint=problem.smaller)
+        elif facts is not None:
+            require_room(plan, problem.device, on_host=problem.reference_plan() is None, hint=problem.smaller)
         check_entries(study)
         check_inputs(problem)
         check_reference(problem)

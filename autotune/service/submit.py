@@ -99,6 +99,7 @@ async def _examined(service: Service, what: str, asked: views.Json, device: Devi
     limits = service.config.limits
     told = asked | {
         "facts": None if device is None else asdict(device),
+        "on": service.config.on,
         "allow_python": service.config.allow_python,
         "space": limits.space,
         "seconds": limits.check_s,
