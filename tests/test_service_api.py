@@ -265,6 +265,24 @@ def test_stopping_what_waits_and_what_runs(client: Client) -> None:
         assert client.ask("run", "DELETE", f"/v1/searches/{search}").status_code == 409
 
 
+def test_a_search_is_stopped_by_who_asked_for_it_or_by_an_admin(client: Client) -> None:
+    first, second = (submit(client, name="ann").json()["id"] for _ in range(2))
+    address = f"/v1/searches/{first}"
+    refused = client.ask("run", "DELETE", address, name="bob")
+    assert refused.status_code == 403
+    assert refused.json()["error"] == "ann asked for this search"
+    assert refused.json()["hint"] == "have ann stop it, or use a token of the role admin"
+    for name, role in (("ann", "run"), ("bob", "run"), ("cid", "read"), ("eve", "admin")):
+        for page in ("/searches", f"/searches/{first}", "/"):
+            has_button = "Stop the search" in client.ask(role, "GET", page, name=name).text
+            assert has_button == (name in ("ann", "eve")), (name, page)
+    assert client.ask("run", "DELETE", address, name="ann").status_code == 202
+    assert client.ask("admin", "DELETE", f"/v1/searches/{second}", name="eve").status_code == 202
+    assert client.ask("run", "DELETE", f"/v1/searches/{'0' * 32}", name="bob").status_code == 404
+    ended(client, first)
+    assert client.ask("run", "DELETE", address, name="bob").status_code == 409
+
+
 def test_the_same_key_is_the_same_search(client: Client) -> None:
     one, two = (submit(client, headers={"Idempotency-Key": "k"}).json()["id"] for _ in range(2))
     assert one == two
@@ -604,7 +622,7 @@ def test_what_a_server_left_that_is_not_at_work_runs_nowhere_and_can_be_stopped(
     held.keep()  # it is back, or was away for a moment: nothing was taken from it
     assert told() == [("running", None), ("stopping", None), ("queued", 0)]
     held.close()
-    assert [client.ask("run", "DELETE", f"/v1/searches/{name}").status_code for name in sent] == [202, 202, 202]
+    assert [client.ask("admin", "DELETE", f"/v1/searches/{name}").status_code for name in sent] == [202, 202, 202]
     assert [one.state for one in store.named(sent).values()] == ["stopped"] * 3
 
 

@@ -22,7 +22,7 @@ from autotune.service.callers import Caller
 from autotune.service.process import work
 from autotune.service.runner import Runner
 from autotune.service.shapes import Check, Submit, Upload
-from autotune.store import Submission
+from autotune.store import OPEN, Submission
 from autotune.tuner import DEFAULT_SECONDS
 
 if TYPE_CHECKING:
@@ -109,10 +109,10 @@ async def _examined(service: Service, what: str, asked: views.Json, device: Devi
         return dict(await work(what, told, limits.check_s))
 
 
-async def stop(service: Service, name: str) -> views.Json:
-    """Have a search stopped, in order; return what it is then. Raises Refused (404, 409)."""
+async def stop(service: Service, caller: Caller, name: str) -> views.Json:
+    """Have a search stopped, in order; return what it is then. Raises Refused (403, 404, 409)."""
     runner = _runner(service)
-    found = await asyncio.to_thread(_asked_to_stop, service, name)
+    found = await asyncio.to_thread(_asked_to_stop, service, caller, name)
     if found is None:
         told = await asyncio.to_thread(views.search, service, name)  # raises 404
         if views.has_ended(told):
@@ -122,8 +122,11 @@ async def stop(service: Service, name: str) -> views.Json:
     return await asyncio.to_thread(views.search, service, name)
 
 
-def _asked_to_stop(service: Service, name: str) -> Submission | None:
+def _asked_to_stop(service: Service, caller: Caller, name: str) -> Submission | None:
     found = service.store.submission(name)
+    if found is not None and found.state in OPEN and not caller.may_stop(found.asked_by):
+        hint = f"have {found.asked_by} stop it, or use a token of the role admin"
+        raise Refused(403, f"{found.asked_by} asked for this search", hint=hint)
     return service.store.ask_to_stop(name, is_at_work=found is None or service.is_at_work(found.server))
 
 
