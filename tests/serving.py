@@ -20,7 +20,7 @@ with warnings.catch_warnings():
     from starlette.testclient import TestClient
 
 from autotune.service import Config, Service, create_app, runner, state
-from autotune.service.asked import check, default
+from autotune.service.asked import check, default, outline
 from autotune.store import Submission
 from tests.stored import DEVICE
 
@@ -99,17 +99,19 @@ class Client:
         return self.http.request(method, path, headers=headers, **more)
 
 
+async def told(name: str, asked: Mapping[str, Any], seconds: float) -> Mapping[str, Any]:
+    """Do as `process.work` does, in this process."""
+    if name == "devices":
+        return TOLD
+    return await asyncio.to_thread({"outline": outline, "check": check, "default": default}[name], asked)
+
+
 @contextmanager
 def serving(
     folder: Path, *, url: str = "http://127.0.0.1", work: Work | None = None, **config: Any
 ) -> Iterator[Client]:
     """Yield a client of a server with a database in the folder."""
     done = Work()
-
-    async def told(name: str, asked: Mapping[str, Any], seconds: float) -> Mapping[str, Any]:
-        if name == "devices":
-            return TOLD
-        return await asyncio.to_thread({"check": check, "default": default}[name], asked)
 
     async def child(self: runner.Runner, submission: Submission) -> Any:
         return await done.child(self, submission)

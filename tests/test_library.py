@@ -176,6 +176,7 @@ def test_a_change_of_what_a_python_reference_imports_or_reads_changes_the_study_
         ("x = " + "[" * 50 + "]" * 50, "is nested more than 20 levels deep"),
         ("[a" + ".a" * 50_000 + "]", "has a key of more than 20 levels"),
         ("a" + ' . "b.c"' * 50_000 + " = 1", "has a key of more than 20 levels"),
+        ("x = '" + '\\"' * 200_000 + "." * 21, "not valid TOML: Illegal character"),  # at once, and not in an hour
         (f"kernel = '{'k' * 5000}.cl'", "no file 'k"),
         ("kernel = 'k\\u0000.cl'", "no file"),
     ],

@@ -283,6 +283,15 @@ def test_a_prepared_process_that_is_stopped_goes_on_where_a_worker_is_wanted(
     assert WorkerProcess("builder", tmp_path, {}, stopped.start).receive(60.0) is None
 
 
+def test_a_prepared_process_that_is_stopped_goes_on_to_end(
+    stopped: Forkserver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And is not waited for as one that does not answer, here until the test's limit of time."""
+    monkeypatch.setattr(forkserver, "_HEED_S", 600.0)
+    stopped.close()
+    assert has_ended(process_of(stopped).pid)
+
+
 def test_a_prepared_process_that_does_not_answer_is_lost(
     stopped: Forkserver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from autotune.errors import StoreError
-from autotune.study import find_study, problem_key, space_hash
+from autotune.study import Study, find_study, problem_key, space_hash
 from autotune.text import in_quotes
 from tests.serving import SMALL, TOLD, UPLOAD, Client, serving
 from tests.stored import DEVICE, ok, put
@@ -265,6 +265,24 @@ def test_stopping_what_waits_and_what_runs(client: Client) -> None:
         assert client.ask("run", "DELETE", f"/v1/searches/{search}").status_code == 409
 
 
+def test_a_search_is_stopped_by_who_asked_for_it_or_by_an_admin(client: Client) -> None:
+    first, second = (submit(client, name="ann").json()["id"] for _ in range(2))
+    address = f"/v1/searches/{first}"
+    refused = client.ask("run", "DELETE", address, name="bob")
+    assert refused.status_code == 403
+    assert refused.json()["error"] == "ann asked for this search"
+    assert refused.json()["hint"] == "have ann stop it, or use a token of the role admin"
+    for name, role in (("ann", "run"), ("bob", "run"), ("cid", "read"), ("eve", "admin")):
+        for page in ("/searches", f"/searches/{first}", "/"):
+            has_button = "Stop the search" in client.ask(role, "GET", page, name=name).text
+            assert has_button == (name in ("ann", "eve")), (name, page)
+    assert client.ask("run", "DELETE", address, name="ann").status_code == 202
+    assert client.ask("admin", "DELETE", f"/v1/searches/{second}", name="eve").status_code == 202
+    assert client.ask("run", "DELETE", f"/v1/searches/{'0' * 32}", name="bob").status_code == 404
+    ended(client, first)
+    assert client.ask("run", "DELETE", address, name="bob").status_code == 409
+
+
 def test_the_same_key_is_the_same_search(client: Client) -> None:
     one, two = (submit(client, headers={"Idempotency-Key": "k"}).json()["id"] for _ in range(2))
     assert one == two
@@ -344,6 +362,30 @@ def test_an_uploaded_study_is_searched_looked_up_and_searched_again(client: Clie
     again = submit(client, body={"study": "blur", "size": {"N": 500}}).json()
     ended(client, again["id"])
     assert [one["upload"] for one in client.work.asked] == [UPLOAD, UPLOAD]
+
+
+def test_what_is_uploaded_is_checked_by_a_process_of_its_own_and_once(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To check one may take the server's time for as long as its author wants."""
+    checked = []
+
+    async def work(name: str, asked: Mapping[str, Any], seconds: float) -> Mapping[str, Any]:
+        checked.append(asked["upload"])
+        return {"study": "blur", "stated": {"N": 1000}}
+
+    monkeypatch.setattr("autotune.service.submit.work", work)
+    monkeypatch.setattr(Study, "from_text", None)
+    sent = submit(client, body={"study": None, "upload": UPLOAD, "size": {}}).json()
+    assert (sent["study"], sent["size"]) == ("blur", {"N": 1000})
+    assert checked == [UPLOAD]
+    assert client.service.studies.text("blur").source == UPLOAD["files"]["blur.cl"]
+
+
+def test_a_search_of_an_upload_is_told_what_is_wrong_as_one_of_the_servers(shared: Client) -> None:
+    for wrong, where in (({"size": {"X": 1}}, "size"), ({"fix": {"WG": 3}}, "fix"), ({"start": [{"W": 1}]}, "start")):
+        answer = submit(shared, body={"study": None, "upload": UPLOAD, "size": {}, **wrong})
+        assert (answer.status_code, answer.json()["where"]) == (422, where)
 
 
 OTHER = UPLOAD | {"files": {"blur.cl": UPLOAD["files"]["blur.cl"] + " // another"}}
@@ -486,6 +528,19 @@ def test_a_check_finds_what_would_end_a_search(shared: Client, old: str, new: st
     assert "autotune-run" not in answer.text
 
 
+@pytest.mark.parametrize(
+    ("on", "told"), [(None, "0.0 GiB are available"), ("tcp://127.0.0.1:1", '"valid_configurations":2')]
+)
+def test_a_check_for_a_cluster_does_not_ask_for_room_on_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on: str | None, told: str
+) -> None:
+    monkeypatch.setattr("autotune.pool.sizing.available", lambda: 0.0)
+    large = {**UPLOAD, "study": UPLOAD["study"].replace('shape = ["N"]', 'shape = ["N * 1000000000"]')}
+    with serving(tmp_path, on=on) as client:
+        assert told in client.ask("run", "POST", "/v1/checks", json={"upload": UPLOAD}).text
+        assert "buffers take" in client.ask("run", "POST", "/v1/checks", json={"upload": large}).text
+
+
 def test_a_process_that_says_too_much_has_failed_and_the_queue_goes_on(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -567,7 +622,7 @@ def test_what_a_server_left_that_is_not_at_work_runs_nowhere_and_can_be_stopped(
     held.keep()  # it is back, or was away for a moment: nothing was taken from it
     assert told() == [("running", None), ("stopping", None), ("queued", 0)]
     held.close()
-    assert [client.ask("run", "DELETE", f"/v1/searches/{name}").status_code for name in sent] == [202, 202, 202]
+    assert [client.ask("admin", "DELETE", f"/v1/searches/{name}").status_code for name in sent] == [202, 202, 202]
     assert [one.state for one in store.named(sent).values()] == ["stopped"] * 3
 
 

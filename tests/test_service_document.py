@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from autotune.store import ROLES, listing
-from tests.serving import SMALL, TOLD, UPLOAD, Work
+from tests.serving import SMALL, UPLOAD, Work, told
 from tests.stored import ok, put
 
 schemathesis = pytest.importorskip("schemathesis", reason="pip install '.[dev]'")
@@ -28,7 +28,6 @@ from schemathesis.specs.openapi.checks import (  # noqa: E402
 )
 
 from autotune.service import Config, create_app, runner, state  # noqa: E402
-from autotune.service.asked import check  # noqa: E402
 
 pytestmark = [pytest.mark.server, pytest.mark.filterwarnings("ignore")]
 
@@ -76,9 +75,6 @@ class Server:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     work = Work()
     work.ends = True
-
-    async def told(name: str, asked: Any, seconds: float) -> Any:
-        return TOLD if name == "devices" else check(asked)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(state, "work", told)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from autotune.pool.listing import list_apart, list_when_asked
     from autotune.pool.lock import Stopped, find_holder, lock_folder, lock_key
     from autotune.pool.process import WorkerProcess
-    from autotune.pool.sizing import count_builders, require_room
+    from autotune.pool.sizing import count_builders, require_device_room, require_room
     from autotune.pool.turns import quick_turns
     from autotune.pool.worker import die_with
 else:
@@ -52,7 +52,7 @@ else:
             "listing": "list_apart list_when_asked",
             "lock": "Stopped find_holder lock_folder lock_key",
             "process": "WorkerProcess",
-            "sizing": "count_builders require_room",
+            "sizing": "count_builders require_device_room require_room",
             "turns": "quick_turns",
             "worker": "die_with",
         },

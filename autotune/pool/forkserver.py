@@ -241,6 +241,8 @@ class _Server(threading.Thread):
             self._process.kill()
         with suppress(OSError):
             self._channel.shutdown(socket.SHUT_WR)
+        if self._process is not None:
+            self._process.send_signal(signal.SIGCONT)  # stopped by somebody, it would tell of no end
         self._born.put(None)
         if wait:
             self.join(_HEED_S)

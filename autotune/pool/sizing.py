@@ -29,6 +29,14 @@ def require_room(plan: Plan, device: DeviceInfo, *, on_host: bool, hint: str = "
     Counts the least it takes. `on_host`: the expected outputs are computed there, not by a reference kernel.
     `hint`: the cure.
     """
+    require_device_room(plan, device, hint=hint)
+    needed, free = sum(_host_bytes(buffer, on_host) for buffer in plan.buffers), available()
+    if needed > free:
+        raise DeviceError(f"needs {_gib(needed)} of host memory, {_gib(free)} are available", hint=hint)
+
+
+def require_device_room(plan: Plan, device: DeviceInfo, *, hint: str) -> None:
+    """Raise DeviceError where a plan's buffers exceed the device, wherever that is. `hint`: the cure."""
     for buffer in plan.buffers:
         needed = buffer.nbytes + 2 * GUARD
         if 0 < device.max_allocation < needed:
@@ -36,9 +44,6 @@ def require_room(plan: Plan, device: DeviceInfo, *, on_host: bool, hint: str = "
     needed = sum(_device_bytes(buffer) for buffer in plan.buffers)
     if needed > device.memory:
         raise _refusal("the buffers take", needed, device.memory, "has", device.name, hint)
-    needed, free = sum(_host_bytes(buffer, on_host) for buffer in plan.buffers), available()
-    if needed > free:
-        raise DeviceError(f"needs {_gib(needed)} of host memory, {_gib(free)} are available", hint=hint)
 
 
 def _host_bytes(buffer: Buffer, on_host: bool) -> int:

@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from autotune.errors import AutotuneError, SetupError, StoreError
+from autotune.service.refused import Refused as Refused
 from autotune.text import line, lines
 
 LABEL = "the server's database"
@@ -28,14 +29,6 @@ class Problem(BaseModel):
     where: str = ""
     hint: str = ""
     detail: str = ""
-
-
-class Refused(AutotuneError):
-    """An answer that is none, with the status it goes out as."""
-
-    def __init__(self, status: int, what: str, *, where: str = "", hint: str = "", detail: str = "") -> None:
-        super().__init__(what, where=where, hint=hint, detail=detail)
-        self.status = status
 
 
 class NothingNew(Exception):

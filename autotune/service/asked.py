@@ -1,14 +1,14 @@
-"""What a child process is asked for: the study, at a size; the check of one, and its default configuration alone."""
+"""What a child process is asked for: the study, at a size; its outline; the check of one; its default configuration."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from autotune.errors import UsageError
 from autotune.model import DeviceInfo
-from autotune.pool import require_room
+from autotune.pool import require_device_room, require_room
 from autotune.service import uploads
 from autotune.store import device_of
 from autotune.study import Problem, Study, check_entries, check_inputs, check_reference, effects
@@ -17,12 +17,15 @@ from autotune.study import Problem, Study, check_entries, check_inputs, check_re
 def check(asked: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a study is at the size and on the device asked for. Raises AutotuneError for what is wrong."""
     with study_of(asked) as study:
+        outline_of(study, asked)
         facts = asked.get("facts")
         problem = problem_of(study, asked, None if facts is None else device_of(facts))
         valid = bounded(problem, asked)
-        if facts is not None:
-            on_host = problem.reference_plan() is None
-            require_room(problem.plan(problem.default), problem.device, on_host=on_host, hint=problem.smaller)
+        plan = problem.plan(problem.default)
+        if asked.get("on") is not None:  # what memory the machines of a cluster have, they say when it is searched
+            require_device_room(plan, problem.device, hint=problem.smaller)
+        elif facts is not None:
+            require_room(plan, problem.device, on_host=problem.reference_plan() is None, hint=problem.smaller)
         check_entries(study)
         check_inputs(problem)
         check_reference(problem)
@@ -40,6 +43,50 @@ def check(asked: Mapping[str, Any]) -> dict[str, Any]:
                 *(f"the default {name}={a} is not valid here: {b} stands in" for name, (a, b) in problem.moved.items()),
             ],
         }
+
+
+def outline(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the outline of a study. Raises AutotuneError for what is wrong with it, or with what is asked of it."""
+    with study_of(asked) as study:
+        return outline_of(study, asked)
+
+
+def outline_of(study: Study, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the name of a study and the sizes that it states itself.
+
+    Raises UsageError where it has not the sizes, choices, parameters or values that are asked for.
+    """
+    for what, known in (("size", study.sizes), ("choices", study.choices)):
+        for name in asked.get(what) or ():
+            if name not in known:
+                raise UsageError(f"{study.name} has no {name!r}", where=what, hint=f"known: {', '.join(known)}")
+    for name, value in (asked.get("choices") or {}).items():
+        if value not in study.choices[name]:
+            raise UsageError(f"{name} cannot be {value!r:.60}", where="choices", hint=f"{study.choices[name]}")
+    starts = [{name: [value] for name, value in one.items()} for one in asked.get("start") or ()]
+    for where, given in [("fix", _fixed(asked)), *(("start", one) for one in starts)]:
+        for name, values in given.items():
+            _require_values(study, name, values, where)
+    return {
+        "study": study.name,
+        "stated": {name: size for name, size in study.sizes.items() if name not in study.fixed},
+    }
+
+
+def _fixed(asked: Mapping[str, Any]) -> dict[str, list[Any]]:
+    given = asked.get("fix") or {}
+    return {name: values if isinstance(values, list) else [values] for name, values in given.items()}
+
+
+def _require_values(study: Study, name: str, values: Sequence[Any], where: str) -> None:
+    if name not in study.parameters:
+        raise UsageError(f"no parameter {name!r}", where=where, hint=f"known: {', '.join(study.parameters)}")
+    if not values:
+        raise UsageError(f"{name} is given no value to keep", where=where, hint="leave it out, or name one")
+    known = study.parameters[name].values
+    for value in values:
+        if value not in known:
+            raise UsageError(f"{name} cannot be {value!r:.60}", where=where, hint=f"it can be {known!s:.200}")
 
 
 def default(asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -73,5 +120,4 @@ def study_of(asked: Mapping[str, Any]) -> Iterator[Study]:
 
 def problem_of(study: Study, asked: Mapping[str, Any], device: DeviceInfo | None) -> Problem:
     """Return the study at the size, with the choices and on the device asked for. Raises AutotuneError."""
-    fix = {name: values if isinstance(values, list) else [values] for name, values in (asked.get("fix") or {}).items()}
-    return Problem(study, asked.get("size") or None, asked.get("choices") or None, device, fix=fix)
+    return Problem(study, asked.get("size") or None, asked.get("choices") or None, device, fix=_fixed(asked))

@@ -1,6 +1,6 @@
 """Who asks, and what they may: tokens as `Authorization: Bearer`, or in the cookie of the pages.
 
-    read < write (import) < run (have kernels run) < admin (see to tokens)
+    read < write (import) < run (have kernels run) < admin (see to tokens, stop the searches of others)
 
 On loopback whoever asks without a token may read. A cookie alone changes nothing: what it allows beyond reading needs
 the header `X-CSRF-Token` (or the form's field `csrf`), which only a page of this server can know.
@@ -50,6 +50,10 @@ class Caller:
     def may(self, role: str) -> bool:
         """Whether this one may do what takes that role."""
         return self.role is not None and ROLES.index(self.role) >= ROLES.index(role)
+
+    def may_stop(self, asked_by: str | None) -> bool:
+        """Whether this one may stop a search that somebody asked for: their own, or as who sees to the server."""
+        return self.may("admin") or (self.may("run") and asked_by == self.name)
 
 
 class Callers:

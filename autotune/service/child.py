@@ -1,7 +1,8 @@
 """One piece of work in a process of its own, as `python -m autotune.service WORK PARENT`.
 
     search    runs the search of a submission, telling its progress
-    check     says what an uploaded study is, or what is wrong with it
+    outline   says what an uploaded study is called and states, or what is wrong with it
+    check     says what one is at a size, or what is wrong with it
     default   says what the default configuration of one is
     devices   lists what this machine has, or a cluster
 
@@ -64,18 +65,17 @@ def _list_apart(asked: Mapping[str, Any]) -> None:
         pool.list_apart()
 
 
-def _check(asked: Mapping[str, Any], _tell: Tell, _stop: threading.Event) -> Mapping[str, Any]:
-    from autotune.service.asked import check
+def _examine(work: str) -> Callable[..., Mapping[str, Any]]:
+    """Return the piece of work of that name in asked.py, bounded."""
 
-    _bound(asked)
-    return check(asked)
+    def examine(given: Mapping[str, Any], _tell: Tell, _stop: threading.Event) -> Mapping[str, Any]:
+        from autotune.service import asked
 
+        _bound(given)
+        found: Mapping[str, Any] = getattr(asked, work)(given)
+        return found
 
-def _default(asked: Mapping[str, Any], _tell: Tell, _stop: threading.Event) -> Mapping[str, Any]:
-    from autotune.service.asked import default
-
-    _bound(asked)
-    return default(asked)
+    return examine
 
 
 def _bound(asked: Mapping[str, Any]) -> None:
@@ -100,4 +100,4 @@ def _devices(asked: Mapping[str, Any], _tell: Tell, _stop: threading.Event) -> M
     return {"devices": [{"queue": queue, "facts": asdict(info)} for queue, info in queues], "amiss": amiss}
 
 
-WORKS = {"search": _search, "check": _check, "default": _default, "devices": _devices}
+WORKS = {"search": _search, "devices": _devices, **{work: _examine(work) for work in ("outline", "check", "default")}}

@@ -128,8 +128,11 @@ def search(service: Opened, caller: Reader, id: SearchId) -> Json:
 
 @router.delete("/searches/{id}", status_code=202, responses=documented(404, 409), tags=["searches"])
 async def stop(service: Opened, caller: Submitter, id: SearchId) -> Json:
-    """Stop a search in order: what it has found stays, and its finalists are not timed again."""
-    return await submitting.stop(service, id)
+    """Stop a search of yours in order: what it has found stays, and its finalists are not timed again.
+
+    One that somebody else asked for takes the role `admin`.
+    """
+    return await submitting.stop(service, caller, id)
 
 
 @router.get("/searches/{id}/trials", responses=FOUND, tags=["searches"])

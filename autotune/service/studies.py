@@ -157,7 +157,7 @@ class Studies:
         if found is None:
             try:
                 uploads.require_small(upload, self._config.limits)
-                found = uploads.read(self._unpacked(upload, self._folder.path / name), allow_python=True)
+                found = uploads.read_accepted(self._unpacked(upload, self._folder.path / name))
             except (AutotuneError, OSError):
                 return None
             self._read[name] = found

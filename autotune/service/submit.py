@@ -17,12 +17,12 @@ from autotune.model import DeviceInfo
 from autotune.samplers import SAMPLERS
 from autotune.service import uploads, views
 from autotune.service.answers import Refused
+from autotune.service.asked import outline_of
 from autotune.service.callers import Caller
 from autotune.service.process import work
 from autotune.service.runner import Runner
 from autotune.service.shapes import Check, Submit, Upload
-from autotune.store import Submission
-from autotune.study import Study
+from autotune.store import OPEN, Submission
 from autotune.tuner import DEFAULT_SECONDS
 
 if TYPE_CHECKING:
@@ -34,14 +34,13 @@ _Asked = TypeVar("_Asked", bound=Check)
 async def submit(service: Service, caller: Caller, asked: Submit, once: str | None) -> views.Json:
     """Queue a search; return what `views.search` tells of it. Raises AutotuneError.
 
-    The study is read here, and its space is built by the process of the search: what is wrong with that fails there.
+    The space is built by the process of the search: what is wrong with that fails there.
     `once` is an idempotency key: what this caller asked with it before is what is returned.
     """
     runner = _runner(service)
     device = await service.device(asked.device)
     asked, study_from = await asyncio.to_thread(_completed, service, caller, asked, once)
-    study = await _static(service, asked)
-    stated = {name: size for name, size in study.sizes.items() if name not in study.fixed}
+    study, stated = await _outline(service, asked)
     request = asked.model_dump(exclude={"study", "upload", "device"}) | {
         "size": stated | asked.size,
         "budget": _bounded(service, asked),
@@ -52,11 +51,11 @@ async def submit(service: Service, caller: Caller, asked: Submit, once: str | No
     }
     queue = service.machine.queue_of(device)
     upload = None if asked.upload is None else asked.upload.model_dump()
-    found, is_new = await asyncio.to_thread(
+    sent, is_new = await asyncio.to_thread(
         lambda: service.store.submit(
             service.config.name,
             queue,
-            study.name,
+            study,
             request,
             caller.name,
             upload=upload,
@@ -64,14 +63,14 @@ async def submit(service: Service, caller: Caller, asked: Submit, once: str | No
             most=service.config.limits.waiting,
         )
     )
-    if found is None:
+    if sent is None:
         what = f"{service.config.limits.waiting} of your searches wait or run already"
         raise Refused(429, what, hint="wait for one to end, or stop it: DELETE /v1/searches/ID")
-    before = (found.study, dict(found.request), found.upload)
-    if not is_new and before != (study.name, json.loads(json.dumps(request)), upload):
+    before = (sent.study, dict(sent.request), sent.upload)
+    if not is_new and before != (study, json.loads(json.dumps(request)), upload):
         raise Refused(409, "something else was asked with this key before", where="Idempotency-Key")
     runner.wake(queue)
-    return await asyncio.to_thread(views.search, service, found.uuid)
+    return await asyncio.to_thread(views.search, service, sent.uuid)
 
 
 async def check(service: Service, caller: Caller, asked: Check) -> views.Json:
@@ -82,8 +81,8 @@ async def check(service: Service, caller: Caller, asked: Check) -> views.Json:
     _runner(service)
     device = await service.device(asked.device)
     asked, _ = await asyncio.to_thread(_completed, service, caller, asked)
-    await _static(service, asked)
-    return await _examined(service, "check", asked.model_dump(include={"study", "upload", "size", "choices"}), device)
+    await asyncio.to_thread(_require_one, service, asked)
+    return await _examined(service, "check", asked.model_dump(exclude={"device"}), device)
 
 
 async def default_of(service: Service, key: ProblemKey, device: DeviceInfo) -> Configuration:
@@ -95,11 +94,12 @@ async def default_of(service: Service, key: ProblemKey, device: DeviceInfo) -> C
     return found
 
 
-async def _examined(service: Service, what: str, asked: views.Json, device: DeviceInfo) -> views.Json:
-    """Return what a piece of work says of a study, in a process of its own: a space may take any time and memory."""
+async def _examined(service: Service, what: str, asked: views.Json, device: DeviceInfo | None = None) -> views.Json:
+    """Return what a piece of work says of a study, in a process of its own: one may take any time and memory."""
     limits = service.config.limits
     told = asked | {
-        "facts": asdict(device),
+        "facts": None if device is None else asdict(device),
+        "on": service.config.on,
         "allow_python": service.config.allow_python,
         "space": limits.space,
         "seconds": limits.check_s,
@@ -109,10 +109,10 @@ async def _examined(service: Service, what: str, asked: views.Json, device: Devi
         return dict(await work(what, told, limits.check_s))
 
 
-async def stop(service: Service, name: str) -> views.Json:
-    """Have a search stopped, in order; return what it is then. Raises Refused (404, 409)."""
+async def stop(service: Service, caller: Caller, name: str) -> views.Json:
+    """Have a search stopped, in order; return what it is then. Raises Refused (403, 404, 409)."""
     runner = _runner(service)
-    found = await asyncio.to_thread(_asked_to_stop, service, name)
+    found = await asyncio.to_thread(_asked_to_stop, service, caller, name)
     if found is None:
         told = await asyncio.to_thread(views.search, service, name)  # raises 404
         if views.has_ended(told):
@@ -122,8 +122,11 @@ async def stop(service: Service, name: str) -> views.Json:
     return await asyncio.to_thread(views.search, service, name)
 
 
-def _asked_to_stop(service: Service, name: str) -> Submission | None:
+def _asked_to_stop(service: Service, caller: Caller, name: str) -> Submission | None:
     found = service.store.submission(name)
+    if found is not None and found.state in OPEN and not caller.may_stop(found.asked_by):
+        hint = f"have {found.asked_by} stop it, or use a token of the role admin"
+        raise Refused(403, f"{found.asked_by} asked for this search", hint=hint)
     return service.store.ask_to_stop(name, is_at_work=found is None or service.is_at_work(found.server))
 
 
@@ -133,47 +136,29 @@ def _runner(service: Service) -> Runner:
     return service.runner
 
 
-async def _static(service: Service, asked: Check) -> Study:
-    """Return the study. Raises AutotuneError for what can be told to be wrong by reading it."""
+async def _outline(service: Service, asked: Submit) -> tuple[str, dict[str, int]]:
+    """Return the name of the study and the sizes that it states. Raises AutotuneError where it cannot be so asked for.
+
+    One of the server's own is read here, where it stays read.
+    """
+    await asyncio.to_thread(_require_one, service, asked)
+    told = asked.model_dump(exclude={"device"})
+    if asked.upload is not None:
+        found = await _examined(service, "outline", told)
+    else:
+        found = await asyncio.to_thread(lambda: outline_of(service.studies.load(str(asked.study)), told))
+    return found["study"], found["stated"]
+
+
+def _require_one(service: Service, asked: Check) -> None:
+    """Raise Refused for neither the name of a study nor files that may be one, and for both."""
     if (asked.study is None) == (asked.upload is None):
         raise Refused(422, "give either the name of a study, or one with its files", where="study, upload")
-    study = await asyncio.to_thread(_loaded, service, asked)
-    for what, given, known in (("size", asked.size, study.sizes), ("choices", asked.choices, study.choices)):
-        for name in given:
-            if name not in known:
-                raise Refused(422, f"{study.name} has no {name!r}", where=what, hint=f"known: {', '.join(known)}")
-    for name, value in asked.choices.items():
-        if value not in study.choices[name]:
-            raise Refused(422, f"{name} cannot be {value!r:.60}", where="choices", hint=f"{study.choices[name]}")
-    if isinstance(asked, Submit):
-        _require_values(study, asked)
-    return study
-
-
-def _require_values(study: Study, asked: Submit) -> None:
-    named = {name: values if isinstance(values, list) else [values] for name, values in asked.fix.items()}
-    for where, given in [("fix", named), *(("start", {n: [v] for n, v in one.items()}) for one in asked.start)]:
-        for name, values in given.items():
-            if name not in study.parameters:
-                raise Refused(422, f"no parameter {name!r}", where=where, hint=f"known: {', '.join(study.parameters)}")
-            if not values:
-                raise Refused(422, f"{name} is given no value to keep", where=where, hint="leave it out, or name one")
-            for value in values:
-                if value not in study.parameters[name].values:
-                    known = study.parameters[name].values
-                    raise Refused(422, f"{name} cannot be {value!r:.60}", where=where, hint=f"it can be {known!s:.200}")
-
-
-def _loaded(service: Service, asked: Check) -> Study:
-    if asked.upload is None:
-        if service.studies.own(name := str(asked.study)) is None:
-            hint = f"known: {', '.join(service.studies.names())}; or send yours as upload"
-            raise Refused(404, f"no study named {name!r}", where="study", hint=hint)
-        return service.studies.load(name)
-    upload = asked.upload.model_dump()
-    uploads.require_small(upload, service.config.limits)
-    with uploads.unpacked(upload) as path:
-        return uploads.read(path, allow_python=service.config.allow_python).study
+    if asked.upload is not None:
+        uploads.require_small(asked.upload.model_dump(), service.config.limits)
+    elif service.studies.own(name := str(asked.study)) is None:
+        hint = f"known: {', '.join(service.studies.names())}; or send yours as upload"
+        raise Refused(404, f"no study named {name!r}", where="study", hint=hint)
 
 
 def _completed(

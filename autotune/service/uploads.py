@@ -12,15 +12,18 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autotune.errors import AutotuneError, StudyError
 from autotune.pool import RunFolder
-from autotune.service.answers import Refused
-from autotune.service.config import Limits
+from autotune.service.refused import Refused
 from autotune.service.sending import BESIDE
-from autotune.study import StudyText, confined, read_study
+from autotune.study import Study, StudyText, confined, read_study
+
+if TYPE_CHECKING:
+    from autotune.service.config import Limits
 
 STUDY_FILE = "study.toml"
 
@@ -103,16 +106,35 @@ def clear_of(folder: str) -> Iterator[None]:
         raise
 
 
+class Accepted(StudyText):
+    """An unpacked study that was found right when it came: checked again only where somebody asks for its `study`."""
+
+    @cached_property
+    def study(self) -> Study:
+        """The text validated, once. Raises StudyError."""
+        with its_files(self.path):
+            return Study.from_text(self)
+
+
 def read(path: Path, *, allow_python: bool) -> StudyText:
-    """Return an unpacked study, all of it read. Raises StudyError for what is wrong, or not to be run here."""
+    """Return an unpacked study, checked, which takes time: it is for a process that is bounded.
+
+    Raises StudyError for what is wrong, or not to be run here.
+    """
+    text = read_accepted(path)
+    if not allow_python and (where := _python_in(text.table)):
+        hint = "give it as numpy, as a kernel or as a file, or have the server started with --allow-python"
+        raise StudyError("this server runs no Python of others", where=where, hint=hint)
+    study = text.study
+    if study.name != text.name or callable(study.reference.function):
+        raise StudyError("holds what only a caller in Python can give", where="reference")
+    return text
+
+
+def read_accepted(path: Path) -> StudyText:
+    """Return an unpacked study with its hashes, unchecked. Raises StudyError where it cannot be read."""
     with its_files(path):
-        text = read_study(path)
-        if not allow_python and (where := _python_in(text.table)):
-            hint = "give it as numpy, as a kernel or as a file, or have the server started with --allow-python"
-            raise StudyError("this server runs no Python of others", where=where, hint=hint)
-        study = text.study
-        if study.name != text.name or callable(study.reference.function):
-            raise StudyError("holds what only a caller in Python can give", where="reference")
+        text = Accepted(*read_study(path))
         _ = text.kernel_hash, text.study_hash  # read while only its own files can be
         return text
 

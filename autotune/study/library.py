@@ -42,7 +42,8 @@ MEASURED_TABLES = (
 MAX_TEXT = 4 * 2**20
 """Characters of a kernel with its includes, counted while they are put in."""
 
-_LONG_KEY = r"""(?<![\w."'-])(?:(?:[\w-]+|"(?:\\.|[^"\\])*"|'[^']*')[ \t]*\.[ \t]*){%d}""" % (MAX_LEVELS + 1)  # noqa: UP031
+# No key begins after a backslash, but each of a row of escaped quotation marks would be read to its end.
+_LONG_KEY = r"""(?<![\w."'\\-])(?:(?:[\w-]+|"(?:\\.|[^"\\])*"|'[^']*')[ \t]*\.[ \t]*){%d}""" % (MAX_LEVELS + 1)  # noqa: UP031
 
 
 class _StudyFields(NamedTuple):

@@ -47,8 +47,8 @@ def live(request: Request, service: Opened, caller: Reader, id: SearchId) -> Res
 
 @router.post("/searches/{id}/stop")
 async def stop(service: Opened, caller: Submitter, id: SearchId) -> Response:
-    """Stop a search in order."""
-    await submitting.stop(service, id)
+    """Stop a search in order, as the API does."""
+    await submitting.stop(service, caller, id)
     return go(f"/searches/{id}")
 
 
