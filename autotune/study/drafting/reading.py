@@ -70,7 +70,7 @@ class Reading:
     the argument and place that a name was read from. `between`: variables that run from one content of an argument to
     the next, with its name.
     `spans`: below what variables of loops stay as counted from where they begin; `together`: of variables that one loop
-    steps, which loop's.
+    steps, which loop's; `falling`: those that a loop makes smaller and smaller.
     `quotients`: what names of whole quotients divide, and by what.
     `either`: what a name stands for that is one of two, as a condition decides.
     `arrays`: the extents of local arrays; `cells`: where one is indexed, in which dimension, at which place.
@@ -98,6 +98,7 @@ class Reading:
     either: dict[str, tuple[Sum, Sum]] = field(default_factory=dict)
     arrays: dict[str, list[Sum | None]] = field(default_factory=dict)
     cells: list[tuple[str, int, Sum]] = field(default_factory=list)
+    falling: set[str] = field(default_factory=set)
     axes: set[int] = field(default_factory=set)
     items: set[int] = field(default_factory=set)
     within: set[int] = field(default_factory=set)

@@ -78,10 +78,12 @@ class Scopes:
                 scope[name] = value
                 return
 
-    def _stepped(self, tree: Tree, step: Sum | None) -> None:
+    def _stepped(self, tree: Tree, step: Sum | None, *, falls: bool) -> None:
         value = self._lookup(str(tree[1])) if tree[0] == "name" else None
         if isinstance(value, Pointer):
             self._put(str(tree[1]), value.moved(self._fresh(str(tree[1])) if step is None else step))
         for name in value.names if isinstance(value, Sum) else ():
+            if name in self.found.loops and falls and self._in_head:
+                self.found.falling.add(name)
             if name in self.found.loops and step is not None:
                 self.found.loops[name] = (self.found.loops[name][0], step)

@@ -129,6 +129,8 @@ class Shapes(Launches):
         guarded = any(varying == Sum.of(name) for varying, _ in self.reading.guards)
         if guarded or name in self.reading.between:
             return self.upper(Sum.of(name), depth + 1)
+        if name in self.reading.falling:
+            return self.upper(self.reading.loops[name][0], depth + 1)
         value, by = self.reading.quotients.get(name, (None, Sum()))
         most = self.upper(value, depth + 1) if value is not None and by.known else None
         if most is None or not most.known:

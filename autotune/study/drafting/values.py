@@ -85,7 +85,7 @@ class Values(Guards, ABC):
         sign, inner = parts
         if sign in ("++", "--"):
             if inner[0] == "name":
-                self._stepped(inner, Sum.of(1) if sign == "++" else None)
+                self._stepped(inner, Sum.of(1) if sign == "++" else None, falls=sign == "--")
             else:  # an element that is counted up
                 self._of_assign("assign", ("+=", inner, ("number", "1")), bound)
             return self._of(inner)
@@ -180,7 +180,8 @@ class Values(Guards, ABC):
             elif isinstance(before, Sum) and self._is_plain(name):
                 self._set(name, self._of_binary(sign[:-1], (left, right), bound))
             else:
-                self._stepped(left, value if sign == "+=" and isinstance(value, Sum) else None)
+                step = value if sign == "+=" and isinstance(value, Sum) else None
+                self._stepped(left, step, falls=sign in ("-=", "/=", ">>="))
         return value
 
     def _place(self, tree: Tree) -> Any:
