@@ -19,7 +19,7 @@ from autotune.study.drafting.reading import Reading
 from autotune.study.drafting.repeats import codes, repeats
 from autotune.study.drafting.syntax import NotRead, tokens_of
 from autotune.study.drafting.terms import Sum
-from tests.drafts import BODIES, LANES, RIM, TILED, drafted, macros, shape_of, sketched
+from tests.drafts import BODIES, LANES, POINTED, RIM, TILED, drafted, macros, shape_of, sketched
 
 BLUR = """
 #ifndef RADIUS
@@ -41,7 +41,7 @@ kernel void blur(read_only image2d_t from, write_only image2d_t to, sampler_t ho
 }
 """
 
-KERNELS = {"lanes": LANES, "rim": RIM, "bodies": BODIES, "blur": BLUR, "tiled": TILED}
+KERNELS = {"lanes": LANES, "rim": RIM, "bodies": BODIES, "blur": BLUR, "tiled": TILED, "pointed": POINTED}
 
 
 @pytest.mark.device
@@ -52,7 +52,7 @@ def test_a_strangers_kernel_passes_as_it_is_proposed(name: str, tmp_path: Path) 
     made = CliRunner().invoke(app, ["new", str(tmp_path / f"{name}.cl")])
     assert made.exit_code == 0, made.output
     assert "0 lines to be written" in made.output
-    size = {"lanes": "rows=256,ENTRIES=2048", "rim": "64", "bodies": "256", "blur": "64", "tiled": "64"}[name]
+    size = {"lanes": "rows=256,ENTRIES=2048", "bodies": "256", "pointed": "256"}.get(name, "64")
     done = CliRunner().invoke(app, ["check", str(tmp_path / f"{name}.toml"), "--size", size])
     assert done.exit_code == 0, done.output
 

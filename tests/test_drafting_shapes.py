@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from autotune.study import Sketch, draft, scanned
-from tests.drafts import BODIES, LANES, RIM, drafted, macros, shape_of, sketched
+from tests.drafts import BODIES, LANES, POINTED, RIM, drafted, macros, shape_of, sketched
 
 
 def test_a_guard_of_a_quotient_bounds_what_is_divided() -> None:
@@ -793,3 +793,19 @@ def test_a_place_that_is_read_only_with_a_default_is_a_guess() -> None:
     found = {"R": "4", "WX": "32", "WY": "8"}
     lines = draft(Sketch("a", "a.cl", source, scanned(source), found), None, found).splitlines()
     assert "others may lie farther" in shape_of(lines, "x")
+
+
+def test_pointers_to_arrays_are_buffers_of_their_elements() -> None:
+    sketch, lines = drafted(POINTED)
+    assert not sketch.gaps
+    assert shape_of(lines, "a") == 'a = { type = "float", shape = ["16 * n"], access = "in" }'
+    assert shape_of(lines, "b") == 'b = { type = "float", shape = ["16 * n"], access = "out" }'
+    assert shape_of(lines, "p") == 'p = { type = "float", shape = ["64 * n"], access = "inout" }'
+
+
+def test_a_sum_that_is_a_stride_stays_one_whatever_it_is_multiplied_by() -> None:
+    _, lines = drafted(
+        "kernel void f(global float *x, int n) { int i = (n + 1) * 16 * get_group_id(1) + (n + 1) * get_local_id(1);\n"
+        "x[i + get_local_id(0) + 1 + n + 1] = 1; }"
+    )
+    assert 'shape = ["16 * GROUPS_Y + 1", "n + 1"]' in shape_of(lines, "x")

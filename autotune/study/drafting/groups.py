@@ -75,8 +75,7 @@ def work_group(of: Proposal, entry: str, reading: Reading | None, dimensions: in
         return Group(_in_numbers(of, found), BY_NAME)
     counted = _in_own_numbers(of, entry)
     if wide and wide <= counted.keys():
-        extents = [str(counted[axis]) if axis in wide else "1" for axis in range(dimensions)]
-        return Group(_in_numbers(of, extents), BY_PLACES)
+        return Group([counted[axis] if axis in wide else "1" for axis in range(dimensions)], BY_PLACES)
     idle = [name for name in named if of.is_idle(name) and (_NEAR.search(name) or _SIDE.search(name))]
     idle += [name for name in named if of.is_idle(name) and EXTENT_NAME.fullmatch(name) and name not in idle]
     if len(idle) == dimensions:
@@ -151,6 +150,7 @@ def _counted(reading: Reading, own: Collection[str]) -> dict[int, Sum]:
     told = {axis: extent for axis, extent in reading.groups().items() if f"lid#{axis}" not in left_out}
     return {axis: extent for axis, extent in told.items() if extent.names <= {*own}}
 
+
 def _in_own_numbers(of: Proposal, entry: str) -> dict[int, str]:
     """Return the extents that numbers of the kernel's own tell, by axis: by which groups count places, or how long the
     rows are that the items of a group have in local memory.
@@ -168,7 +168,6 @@ def _in_own_numbers(of: Proposal, entry: str) -> dict[int, str]:
                 found.setdefault(axis, row)
     axes = sorted(found)
     return dict(zip(axes, _in_numbers(of, [str(found[axis]) for axis in axes]), strict=True))
-
 
 
 def _in_numbers(of: Proposal, extents: list[str]) -> list[str]:

@@ -31,9 +31,13 @@ class Pointer(NamedTuple):
     parts: int = 1
     seen: str = ""
     """The type that it is seen as, where it is cast."""
+    rows: tuple[Sum, ...] = ()
+    """The extents of what it points to, where that is an array: N of `float (*a)[N]`."""
 
     def moved(self, by: Sum) -> Pointer:
-        """So many of its elements farther."""
+        """So many of its elements, or arrays of these, farther."""
+        for extent in self.rows:
+            by = by * extent
         by = undivided(by * self.width) if self.parts == 1 else _part(by, self.parts)
         return self._replace(offset=self.offset + by)
 
@@ -94,11 +98,11 @@ class Reading:
     between: dict[str, str] = field(default_factory=dict)
     spans: dict[str, Sum] = field(default_factory=dict)
     together: dict[str, str] = field(default_factory=dict)
+    falling: set[str] = field(default_factory=set)
     quotients: dict[str, tuple[Sum, Sum]] = field(default_factory=dict)
     either: dict[str, tuple[Sum, Sum]] = field(default_factory=dict)
     arrays: dict[str, list[Sum | None]] = field(default_factory=dict)
     cells: list[tuple[str, int, Sum]] = field(default_factory=list)
-    falling: set[str] = field(default_factory=set)
     axes: set[int] = field(default_factory=set)
     items: set[int] = field(default_factory=set)
     within: set[int] = field(default_factory=set)

@@ -54,7 +54,8 @@ def scanned(source: str) -> dict[str, tuple[KernelArgument, ...]]:
 
 
 def _scanned_argument(text: str) -> KernelArgument:
-    words = re.findall(r"\w+|\*", text.replace("__", " "))
+    text, array = re.subn(r"\(\s*(\*[^()]*)\)|\[[^\[\]]*\]", r" \1 ", text)  # `(*rows)[N]`, `rows[][N]`
+    words = re.findall(r"\w+|\*", text.replace("__", " ") + " *" * bool(array))
     address = next((word for word in words if word in ("global", "constant", "local")), "private")
     access = next((word for word in words if word in ("read_only", "write_only", "read_write")), "")
     skipped = {"global", "constant", "local", "private", "const", "restrict", "volatile", "struct", access, "*"}

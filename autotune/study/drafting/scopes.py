@@ -50,7 +50,7 @@ class Scopes:
                     begun = self.found.loops[str(before)][0]
                     self.found.either[str(before)] = (begun, begun)
                 if isinstance(before, Pointer) and isinstance(value, Pointer):  # of the type that the variable has
-                    scope[name] = value._replace(width=before.width, parts=before.parts, seen=before.seen)
+                    scope[name] = before._replace(offset=value.offset, name=value.name, type_name=value.type_name)
                 elif type(before) is tuple:
                     scope[name] = value if opened == self._branches else (None,) * len(before)
                 elif before is None or (once and not isinstance(before, Pointer)):

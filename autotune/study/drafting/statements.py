@@ -12,7 +12,7 @@ from typing import Any
 
 from autotune.study.drafting.functions import Function
 from autotune.study.drafting.reading import Pointer, Reading
-from autotune.study.drafting.syntax import QUALIFIERS, changes, changes_plainly, closing, is_type, split
+from autotune.study.drafting.syntax import QUALIFIERS, changes, changes_plainly, closing, declarator, is_type, split
 from autotune.study.drafting.terms import Sum
 from autotune.study.drafting.touching import bytes_of, components
 from autotune.study.drafting.values import MOST_STEPS, Values
@@ -54,6 +54,9 @@ class _Walk(Values):
         """Walk through a body; return what it returns, if that is one value."""
         before = self._scopes, self._opened, self._plain, self._rest, self._returned
         self._scopes, self._opened, self._plain, self._returned = [dict(given)], [self._branches], [set()], []
+        for name, extents in function.rows.items():
+            if isinstance(value := given.get(name), Pointer):
+                self._scopes[0][name] = value._replace(rows=self._extents(map(self._value, extents)))
         self._block(function.body)
         returned = self._returned
         self._scopes, self._opened, self._plain, self._rest, self._returned = before
@@ -163,7 +166,9 @@ class _Walk(Values):
         while words and (words[0] in QUALIFIERS or words[0] == "__attribute__"):
             words = words[closing(words, 1) + 1 :] if words[0] == "__attribute__" else words[1:]
         named = len(words) > 1 and re.fullmatch(r"[A-Za-z_]\w*", words[0]) is not None
-        if named and (words[1] == "*" or re.fullmatch(r"[A-Za-z_]\w*", words[1])) and self._names_type(words[0], words):
+        array = declarator(words[1:])[1] and words[0] not in self._functions
+        told = words[1:2] == ["*"] or re.fullmatch(r"[A-Za-z_]\w*", "".join(words[1:2]))
+        if named and (array or (told and self._names_type(words[0], words))):
             vector = components(words[0])[1] > 1
             for part in split(words[1:]):
                 declared = [word for word in part if word not in QUALIFIERS]
@@ -176,12 +181,12 @@ class _Walk(Values):
         return is_type(word) or ((words[1] != "*" or "=" in words[2:5]) and self._lookup(word) is None)
 
     def _declared(self, words: list[str], kind: str, *, shared: bool, vector: bool) -> None:
-        pointed = words[:1] == ["*"]
+        pointed, (name, rows, length) = words[:1] == ["*"], declarator(words)
         while words[:1] == ["*"]:
             words = words[1:]
         if not words:
             return
-        name, rest = words[0], words[1:]
+        name, rest = (name, words[length:]) if name else (words[0], words[1:])
         extents = list[Any]()
         while rest[:1] == ["["]:
             extents.append(self._value(rest[1 : closing(rest, 0)]))
@@ -191,8 +196,9 @@ class _Walk(Values):
         value = self._initial(rest[1:], vector=vector and not extents) if rest[:1] == ["="] else None
         if value is None and vector and not pointed and not extents:
             value = (None,) * components(kind)[1]
-        if pointed and isinstance(value, Pointer) and bytes_of(kind):
-            value = self._seen_as(value, kind)
+        if (pointed or rows) and isinstance(value, Pointer):
+            value = self._seen_as(value, kind) if bytes_of(kind) else value
+            value = value._replace(rows=self._extents(map(self._value, rows)))
         stated, changed = rest[:1] == ["="], changes(name, self._rest)
         if not stated and changed == 1:
             self._scopes[-1][name] = None  # its one assignment is to come

@@ -77,6 +77,21 @@ def split(tokens: Sequence[str], between: str = ",") -> list[list[str]]:
     return parts if parts != [[]] else []
 
 
+def declarator(words: Sequence[str]) -> tuple[str, list[list[str]], int]:
+    """Return the name that words declare behind a type, the extents of the arrays that it points to, N of `(*a)[N]`,
+    and how many of the words that is; no name where they declare nothing of the kind.
+    """
+    if words[:2] != ["(", "*"] or (end := closing(words, 0)) >= len(words):
+        return "", [], 0
+    names = [word for word in words[2:end] if word not in QUALIFIERS]
+    name, extents, at = "".join(names[-1:]), list[list[str]](), end + 1
+    while words[at : at + 1] == ["["]:
+        behind = closing(words, at) + 1
+        extents.append([*words[at + 1 : behind - 1]])
+        at = behind
+    return name, extents, at
+
+
 def changes(name: str, tokens: Sequence[str]) -> int:
     """Return how often a name is assigned or changed after its declaration: two for what others may change."""
     found = 0
@@ -221,6 +236,11 @@ class _Reader:
         if words[-1:] == ["*"] and len(named) == 1:
             self.at = end + 1
             return ("cast", named[0], self._unary())
+        if named[1:2] == ["("]:
+            name, extents, length = declarator(words[(begun := words.index("(")) :])  # `(float (*)[N])`
+            if extents and not name and begun + length == len(words):
+                self.at = end + 1
+                return ("cast", named[0], self._unary(), *(expression(extent, self._types) for extent in extents))
         whole_type = len(named) <= 1 and all(is_type(word) or word in self._types for word in named)
         if not words or not whole_type or (not named and "unsigned" not in words):
             return None
