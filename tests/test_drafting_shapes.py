@@ -247,12 +247,39 @@ kernel void f(const int n, const int turns, global const float *x, global float 
 """
 
 
-def test_pointers_that_move_are_followed_and_those_that_a_loop_moves_are_a_gap() -> None:
+def test_pointers_that_move_are_followed_and_those_that_a_loop_moves_now_and_then_are_a_gap() -> None:
     sketch, lines = drafted(MOVED)
+    assert shape_of(lines, "z") == 'z = { type = "float", shape = ["turns", "n"], access = "in" }'
+    sketch, lines = drafted(MOVED.replace("z += n;", "if (k & 1) z += n;"))
     assert 'shape = ["2 * n"], access = "in"' in shape_of(lines, "x")
     assert 'shape = ["2 * n"], access = "out"' in shape_of(lines, "y")
     assert "TODO: its shape" in shape_of(lines, "z")
     assert any(gap.endswith("its shape, row by row") for gap in sketch.gaps)
+
+
+COLUMN = """
+kernel void f(const int nx, const int ny, const int nz, global const float *old, global float *new)
+{
+    const int area = nx * ny;
+    int c = get_global_id(1) * nx + get_global_id(0), ahead = c + area;
+    new[c] = old[c];
+    c += area;
+    for (int k = 1; k < nz; ++k) {
+        new[c] = old[c] + new[ahead];
+        ahead += area;
+        c += area;
+    }
+}
+"""
+
+
+def test_variables_that_a_loop_steps_get_as_far_as_it_turns() -> None:
+    _, lines = drafted(COLUMN)
+    assert shape_of(lines, "old") == 'old = { type = "float", shape = ["nz", "ny", "nx"], access = "in" }'
+    assert shape_of(lines, "new") == 'new = { type = "float", shape = ["nz", "ny", "nx"], access = "inout" }'
+    assert any(line.startswith('global = ["nx", "ny"]') for line in lines)
+    _, lines = drafted(COLUMN.replace("c += area;\n    }", "c += area; c++; }"))
+    assert "places that were understood" in shape_of(lines, "old")
 
 
 def test_what_is_cast_to_vectors_has_as_many_elements() -> None:

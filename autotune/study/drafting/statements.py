@@ -12,7 +12,17 @@ from typing import Any
 
 from autotune.study.drafting.functions import Function
 from autotune.study.drafting.reading import Pointer, Reading
-from autotune.study.drafting.syntax import QUALIFIERS, changes, changes_plainly, closing, declarator, is_type, split
+from autotune.study.drafting.syntax import (
+    QUALIFIERS,
+    changes,
+    changes_plainly,
+    closing,
+    declarator,
+    ended,
+    is_type,
+    split,
+    step_of,
+)
 from autotune.study.drafting.terms import Sum
 from autotune.study.drafting.touching import bytes_of, components
 from autotune.study.drafting.values import MOST_STEPS, Values
@@ -120,7 +130,7 @@ class _Walk(Values):
         self._in_head = True
         self._simple(parts[0])
         self._in_head = False
-        self._leave_behind([*inside, ";", *tokens[at : at + _FARTHEST]], len(inside) + 1)
+        left = self._leave_behind([*inside, ";", *tokens[at : at + _FARTHEST]], len(inside) + 1)
         self._value(parts[1], bound=True)
         before = dict(self.found.loops)
         self._in_head = True
@@ -128,7 +138,7 @@ class _Walk(Values):
             self._value(step)
         self._in_head = False
         stepped = [name for name, loop in self.found.loops.items() if before.get(name) != loop]
-        self.found.together.update(dict.fromkeys(stepped, min(stepped, default="")))
+        self.found.together.update(dict.fromkeys([*stepped, *left] if stepped else [], min(stepped, default="")))
         at = self._perhaps(tokens, at)
         self._close()
         return at
@@ -150,16 +160,26 @@ class _Walk(Values):
         self._branches -= 1
         return at
 
-    def _leave_behind(self, tokens: Sequence[str], body: int) -> None:
-        """Pointers that a loop moves: from here on they are somewhere. `body`: where in the tokens its body begins."""
-        end = closing(tokens, body) if tokens[body : body + 1] == ["{"] else body
-        while end < len(tokens) and tokens[end] not in (";", "}"):
-            end = closing(tokens, end) if tokens[end] in ("(", "[", "{") else end + 1
-        names = {name for scope in self._scopes for name, value in scope.items() if isinstance(value, Pointer)}
-        for name in names & {*tokens[:end]}:
-            value = self._lookup(name)
-            if isinstance(value, Pointer) and changes(name, tokens[:end]):
-                self._put(name, value.moved(self._fresh(name)))
+    def _leave_behind(self, tokens: Sequence[str], body: int) -> list[str]:
+        """Pointers and plain variables that a loop moves: from here on they are somewhere, or as far as its turns step
+        them; return what counts these steps. `body`: where in the tokens its body begins.
+        """
+        loop, stepped = tokens[: ended(tokens, body)], list[str]()
+        names = {name for scope in self._scopes for name in scope}
+        for name in sorted(names & {*loop}):
+            value, pointed = self._lookup(name), isinstance(self._lookup(name), Pointer)
+            if not (pointed or (isinstance(value, Sum) and self._is_plain(name))) or not changes(name, loop):
+                continue
+            told = step_of(name, loop, body) or ()
+            reads = any(isinstance(self._lookup(word), Pointer) for word in told)
+            step = self._value(told) if not reads else None
+            known = isinstance(step, Sum) and step.known
+            moved = self._fresh(name) if pointed and not known else self._begun(name, Sum() if known else value)
+            self._put(name, value.moved(moved) if pointed else value + moved if known else moved)
+            if known:
+                stepped += moved.names
+                self.found.loops[stepped[-1]] = (Sum(), step)
+        return stepped
 
     def _simple(self, tokens: Sequence[str]) -> None:
         words, shared = list(tokens), "local" in tokens[:3]

@@ -110,7 +110,9 @@ def changes(name: str, tokens: Sequence[str]) -> int:
 
 
 def changes_plainly(name: str, tokens: Sequence[str]) -> bool:
-    """Whether a name is changed by statements of its own alone, in no branch or loop, up to the end of the block."""
+    """Whether a name is changed by statements of its own alone, in no branch, and in a loop by one that steps it, up to
+    the end of the block.
+    """
     found = depth = end = 0
     for end, token in enumerate(tokens):
         depth += (token in ("(", "[", "{")) - (token in (")", "]", "}"))
@@ -118,7 +120,40 @@ def changes_plainly(name: str, tokens: Sequence[str]) -> bool:
             break
         if token == name and depth == 0 and tokens[end + 1 : end + 2] and tokens[end + 1] in _ASSIGN:
             found += end == 0 or tokens[end - 1] in (";", "}")
+        elif token == "for" and depth == 0:
+            body = closing(tokens, end + 1) + 1
+            found += step_of(name, tokens[end : ended(tokens, body)], body - end) is not None
     return found == changes(name, tokens[: end + 1])
+
+
+def ended(tokens: Sequence[str], at: int) -> int:
+    """Return the place behind the statement or block that begins at a place."""
+    while at < len(tokens) and tokens[at] not in (";", "}"):
+        at, block = (closing(tokens, at), tokens[at] == "{") if tokens[at] in ("(", "[", "{") else (at, False)
+        if block:
+            break
+        at += 1
+    return at + 1
+
+
+def step_of(name: str, loop: Sequence[str], body: int) -> list[str] | None:
+    """Return by what each turn of a loop steps a name, `+ 1` of `name++`, where one statement of its body does so and
+    nothing else changes it; None of others. `body`: where in the loop's tokens its body begins.
+    """
+    if name not in loop[body:] or changes(name, loop) != 1:
+        return None
+    depth, block = 0, loop[body : body + 1] == ["{"]
+    for at in range(body, len(loop)):
+        depth += (loop[at] in ("(", "[", "{")) - (loop[at] in (")", "]", "}"))
+        begins = loop[at - 1] in (";", "{", "}") or at == body
+        if depth > block or not begins:
+            continue
+        words = loop[at : ended(loop, at) - 1]
+        if words[:1] == [name] and words[1:2] in (["+="], ["-="]):
+            return [words[1][0], "(", *words[2:], ")"]
+        if name in words[:2] and {*words} in ({name, "++"}, {name, "--"}):
+            return [next(word for word in words if word != name)[0], "1"]
+    return None
 
 
 def is_type(token: str) -> bool:
