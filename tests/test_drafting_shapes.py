@@ -836,3 +836,32 @@ def test_a_sum_that_is_a_stride_stays_one_whatever_it_is_multiplied_by() -> None
         "x[i + get_local_id(0) + 1 + n + 1] = 1; }"
     )
     assert 'shape = ["16 * GROUPS_Y + 1", "n + 1"]' in shape_of(lines, "x")
+
+
+NARROW = """
+typedef struct { ushort rows; uchar cols, colour; } Dim;
+kernel void f(global const uchar *x, global uchar *y, const short width, const ushort height, const uchar radius,
+              const uchar threshold, const Dim dim, global float *z)
+{
+    const int i = get_global_id(0), j = get_global_id(1);
+    if (i >= width || j >= height) return;
+    int sum = 0;
+    for (int d = -radius; d <= radius; d++) sum += x[j * width + min(max(i + d, 0), width - 1)];
+    y[j * width + i] = sum > threshold ? sum : dim.colour;
+    if (i < dim.cols) z[j * dim.cols + i] = sum;
+}
+"""
+
+
+def test_sizes_may_be_of_types_that_hold_few_numbers() -> None:
+    sketch, lines = drafted(NARROW)
+    assert not sketch.gaps
+    assert lines[lines.index("[sizes]") + 1 : lines.index("[parameters.WX]") - 1] == [
+        "width = 128", "height = 128", "cols = 128"
+    ]  # fmt: skip
+    assert 'width = { type = "short", value = "width" }' in lines
+    assert any(line.startswith('threshold = { type = "uchar", value = "1" }  # guess') for line in lines)
+    assert any(line.startswith('dim = { type = "Dim", value = { rows = "1", cols = "cols",') for line in lines)
+    _, lines = drafted("kernel void f(global char *x, char n) { int i = get_global_id(0); if (i < n) x[i] = 1; }")
+    assert "n = 64" in lines
+    assert 'global = ["round_up(n, WG)"]' in lines
