@@ -109,6 +109,20 @@ kernel void product(const int M, const int N, const int K, global const float *a
 """
 
 
+POINTED = """
+#define COLS 16
+kernel void f(global const float (*a)[COLS], global float b[][COLS], global float *p, const int n)
+{
+    global float (*c)[4][COLS] = (global float (*)[4][COLS])p;
+    const int i = get_global_id(0);
+    if (i >= n) return;
+    global const float *row = a[i];
+    for (int j = COLS - 1; j >= 0; j--) b[i][j] = row[j] + (*(a + i))[0];
+    for (int k = 0; k < 4; k++) c[i][k][0] = c[i][k][COLS - 1] + *a[0];
+}
+"""
+
+
 def sketched(source: str, *, guessed: bool = False) -> Sketch:
     return Sketch("a", "a.cl", source, scanned(source), {}, guessed=guessed)
 

@@ -445,3 +445,13 @@ def test_an_array_that_some_items_of_a_group_stay_away_from_does_not_tell_how_ma
     assert 'global = ["ceil_div(n, PER * WG) * WG"]' in lines
     _, lines = drafted(COUNTED.replace("if (me < 64) ", "").replace("if (me < k) ", ""))
     assert any(line.startswith('local = ["64"]') for line in lines)
+
+
+def test_rows_in_local_memory_tell_how_wide_a_group_is() -> None:
+    _, lines = drafted(
+        "#define W 16\n#define H 8\nkernel void f(global float *x, local float *t, local float *s) {\n"
+        "int y = get_group_id(1), i = get_local_id(0), j = get_local_id(1); t[j * W + i] = s[j] = x[H * y + j];\n"
+        "barrier(CLK_LOCAL_MEM_FENCE); x[H * y + j] = t[i * W + j]; }"
+    )
+    assert any(line.startswith('local = ["16", "8"]  # guess') for line in lines)
+    assert not any(line.startswith("[parameters.W") for line in lines)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from autotune.study import Sketch, draft, scanned
-from tests.drafts import BODIES, LANES, RIM, drafted, macros, shape_of, sketched
+from tests.drafts import BODIES, LANES, POINTED, RIM, drafted, macros, shape_of, sketched
 
 
 def test_a_guard_of_a_quotient_bounds_what_is_divided() -> None:
@@ -247,12 +247,39 @@ kernel void f(const int n, const int turns, global const float *x, global float 
 """
 
 
-def test_pointers_that_move_are_followed_and_those_that_a_loop_moves_are_a_gap() -> None:
+def test_pointers_that_move_are_followed_and_those_that_a_loop_moves_now_and_then_are_a_gap() -> None:
     sketch, lines = drafted(MOVED)
+    assert shape_of(lines, "z") == 'z = { type = "float", shape = ["turns", "n"], access = "in" }'
+    sketch, lines = drafted(MOVED.replace("z += n;", "if (k & 1) z += n;"))
     assert 'shape = ["2 * n"], access = "in"' in shape_of(lines, "x")
     assert 'shape = ["2 * n"], access = "out"' in shape_of(lines, "y")
     assert "TODO: its shape" in shape_of(lines, "z")
     assert any(gap.endswith("its shape, row by row") for gap in sketch.gaps)
+
+
+COLUMN = """
+kernel void f(const int nx, const int ny, const int nz, global const float *old, global float *new)
+{
+    const int area = nx * ny;
+    int c = get_global_id(1) * nx + get_global_id(0), ahead = c + area;
+    new[c] = old[c];
+    c += area;
+    for (int k = 1; k < nz; ++k) {
+        new[c] = old[c] + new[ahead];
+        ahead += area;
+        c += area;
+    }
+}
+"""
+
+
+def test_variables_that_a_loop_steps_get_as_far_as_it_turns() -> None:
+    _, lines = drafted(COLUMN)
+    assert shape_of(lines, "old") == 'old = { type = "float", shape = ["nz", "ny", "nx"], access = "in" }'
+    assert shape_of(lines, "new") == 'new = { type = "float", shape = ["nz", "ny", "nx"], access = "inout" }'
+    assert any(line.startswith('global = ["nx", "ny"]') for line in lines)
+    _, lines = drafted(COLUMN.replace("c += area;\n    }", "c += area; c++; }"))
+    assert "places that were understood" in shape_of(lines, "old")
 
 
 def test_what_is_cast_to_vectors_has_as_many_elements() -> None:
@@ -691,10 +718,19 @@ def test_an_item_that_is_taken_apart_is_bounded_as_it_is() -> None:
     assert 'global = ["round_up(n, WG)"]' in lines
 
 
-def test_what_is_divided_again_and_again_or_perhaps_is_not_known() -> None:
-    for step in ("for (int s = n; s > 0; s /= 2) x[s] = 1;", "int s = n; if (n > 3) s /= 2; x[s] = 1;"):
-        sketch, _ = drafted(f"kernel void f(global float *x, int n) {{ {step} }}")
-        assert sketch.gaps[1].endswith("its shape, row by row"), step
+def test_what_is_divided_perhaps_is_not_known() -> None:
+    sketch, _ = drafted("kernel void f(global float *x, int n) { int s = n; if (n > 3) s /= 2; x[s] = 1; }")
+    assert sketch.gaps[1].endswith("its shape, row by row")
+
+
+@pytest.mark.parametrize("step", ["s--", "s -= 2", "s /= 2", "s >>= 1"])
+def test_what_a_loop_makes_smaller_is_largest_where_it_begins(step: str) -> None:
+    _, lines = drafted(f"kernel void f(global float *x, int n) {{ for (int s = n - 1; s >= 0; {step}) x[s] = 1; }}")
+    assert shape_of(lines, "x") == 'x = { type = "float", shape = ["n"], access = "out" }'
+    _, lines = drafted(
+        "kernel void f(global float *x, int n, int m) { int s = n; while (m) { s--; s += 2; x[s] = m; }}"
+    )
+    assert shape_of(lines, "x").endswith("TODO: its shape, row by row")
 
 
 def test_what_is_multiplied_again_and_again_is_read_in_no_time() -> None:
@@ -784,3 +820,48 @@ def test_a_place_that_is_read_only_with_a_default_is_a_guess() -> None:
     found = {"R": "4", "WX": "32", "WY": "8"}
     lines = draft(Sketch("a", "a.cl", source, scanned(source), found), None, found).splitlines()
     assert "others may lie farther" in shape_of(lines, "x")
+
+
+def test_pointers_to_arrays_are_buffers_of_their_elements() -> None:
+    sketch, lines = drafted(POINTED)
+    assert not sketch.gaps
+    assert shape_of(lines, "a") == 'a = { type = "float", shape = ["16 * n"], access = "in" }'
+    assert shape_of(lines, "b") == 'b = { type = "float", shape = ["16 * n"], access = "out" }'
+    assert shape_of(lines, "p") == 'p = { type = "float", shape = ["64 * n"], access = "inout" }'
+
+
+def test_a_sum_that_is_a_stride_stays_one_whatever_it_is_multiplied_by() -> None:
+    _, lines = drafted(
+        "kernel void f(global float *x, int n) { int i = (n + 1) * 16 * get_group_id(1) + (n + 1) * get_local_id(1);\n"
+        "x[i + get_local_id(0) + 1 + n + 1] = 1; }"
+    )
+    assert 'shape = ["16 * GROUPS_Y + 1", "n + 1"]' in shape_of(lines, "x")
+
+
+NARROW = """
+typedef struct { ushort rows; uchar cols, colour; } Dim;
+kernel void f(global const uchar *x, global uchar *y, const short width, const ushort height, const uchar radius,
+              const uchar threshold, const Dim dim, global float *z)
+{
+    const int i = get_global_id(0), j = get_global_id(1);
+    if (i >= width || j >= height) return;
+    int sum = 0;
+    for (int d = -radius; d <= radius; d++) sum += x[j * width + min(max(i + d, 0), width - 1)];
+    y[j * width + i] = sum > threshold ? sum : dim.colour;
+    if (i < dim.cols) z[j * dim.cols + i] = sum;
+}
+"""
+
+
+def test_sizes_may_be_of_types_that_hold_few_numbers() -> None:
+    sketch, lines = drafted(NARROW)
+    assert not sketch.gaps
+    assert lines[lines.index("[sizes]") + 1 : lines.index("[parameters.WX]") - 1] == [
+        "width = 128", "height = 128", "cols = 128"
+    ]  # fmt: skip
+    assert 'width = { type = "short", value = "width" }' in lines
+    assert any(line.startswith('threshold = { type = "uchar", value = "1" }  # guess') for line in lines)
+    assert any(line.startswith('dim = { type = "Dim", value = { rows = "1", cols = "cols",') for line in lines)
+    _, lines = drafted("kernel void f(global char *x, char n) { int i = get_global_id(0); if (i < n) x[i] = 1; }")
+    assert "n = 64" in lines
+    assert 'global = ["round_up(n, WG)"]' in lines

@@ -289,6 +289,11 @@ def test_definitions_are_those_that_compilers_take(tmp_path: Path) -> None:
             "; blockIdx and blockDim: of CUDA, which OpenCL C is not; write kernel void",
         ),
         ("x[0] = memory_scope_of_no_device;", "mend it, or choose a device that has it"),
+        ("x[0] = work_group_reduce_ad(x[1]);", "mend it, or choose a device that has it"),
+        (
+            "x[0] = mul24(get_local_id(0), get_group_id(0));",
+            r"call to 'mul24' is ambiguous; mul24 takes .*: cast what it is given, as in \(int\)get_global_id",
+        ),
         ("x[0] = sub_group_reduce_ad(x[1]);", "mend it, or choose a device that has it with --device"),
     ],
 )

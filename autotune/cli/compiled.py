@@ -52,7 +52,7 @@ def compiled(kernel: Path, source: str, names: Sequence[str], compiler: Compiler
     try:
         told = compiler.inspect(source, names)
     except WorkerError as error:
-        what = f"does not compile by itself: {error.what}"
+        what = f"does not compile by itself: {_unmangled(error.what)}"
         raise StudyError(what, where=str(kernel), hint=_cure(error, source, compiler)) from None
     left_out, macros = hiding(source) if not told.signatures else ([], [])
     if left_out:
@@ -93,6 +93,7 @@ def _cure(error: WorkerError, source: str, compiler: Compiler) -> str:
         said.append(what + macro)
     if left or not said:
         cure = _other_cure(left or error.what, source, compiler)
+        left = _unmangled(left)
         said.append(f"then it says: {left}{f'; {cure}' if cure != _MEND else ''}" if names else cure)
     return "; ".join(said)
 
@@ -165,11 +166,19 @@ def _other_cure(told: str, source: str, compiler: Compiler) -> str:
     elsewhere = "mend it, or choose a device that has it with --device (autotune devices lists them)"
     if extension := lacking_extension(told, source, compiler.device.extensions):
         return f"it needs {extension}, which {compiler.device.name} lacks: {elsewhere}"
+    if call := re.search(r"call to '(\w+)' is ambiguous", _unmangled(told)):
+        what = f"{call[1]} takes numbers of one type, and get_global_id and the like are of size_t"
+        return f"{what}: cast what it is given, as in (int)get_global_id(0), in a copy"
     if of_opencl(told) or re.search(
         r"\bhalf\d*\b|\bdouble\d*\b|sub_group|_imageh|\batom_|extension|implicit declaration", told
     ):
         return elsewhere
     return _MEND
+
+
+def _unmangled(told: str) -> str:
+    """A compiler's message with OpenCL's names of functions, before which PoCL's headers put a prefix."""
+    return told.replace("'_cl_", "'")
 
 
 def _listed(names: Iterable[str]) -> str:

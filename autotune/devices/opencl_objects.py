@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -210,7 +211,7 @@ def signature(kernel: cl.Kernel) -> list[KernelArgument]:
         address = kernel.get_arg_info(position, ask.ADDRESS_QUALIFIER)
         access = kernel.get_arg_info(position, ask.ACCESS_QUALIFIER)
         qualifiers: Any = kernel.get_arg_info(position, ask.TYPE_QUALIFIER)
-        kind = str(kernel.get_arg_info(position, ask.TYPE_NAME)).strip("\0")
+        kind = _of_elements(str(kernel.get_arg_info(position, ask.TYPE_NAME)).strip("\0"))
         name = str(kernel.get_arg_info(position, ask.NAME)).strip("\0")
         if not kind or not name:
             raise BackendError("the driver tells nothing of a kernel's arguments")
@@ -218,6 +219,13 @@ def signature(kernel: cl.Kernel) -> list[KernelArgument]:
             KernelArgument(name, kind, _ADDRESSES[address], _ACCESSES.get(access, ""), bool(qualifiers & _CONST))
         )
     return found
+
+
+def _of_elements(kind: str) -> str:
+    """Return the type of a pointer to arrays as one to their elements: `float*` of `__global float[4]*`."""
+    if "[" not in kind:
+        return kind
+    return re.sub(r"\[\w*\]|[()\s]|\b__(global|constant|local|private|generic)\b", "", kind)
 
 
 def error_name(code: int) -> str:

@@ -12,7 +12,9 @@ from autotune.study.drafting.terms import Sum
 from autotune.study.drafting.touching import components
 from autotune.study.types import SCALAR_TYPES
 
-WHOLE_TYPES = ("int", "uint", "long", "ulong", "size_t")
+WHOLE_TYPES = ("int", "uint", "long", "ulong", "size_t", "short", "ushort", "char", "uchar")
+NARROW = {"short": 2**15 - 1, "ushort": 2**16 - 1, "char": 2**7 - 1, "uchar": 2**8 - 1}
+"""The largest numbers of types that hold few: of these only those are sizes that extents depend on."""
 _MOST = 32
 """So many elements of an array in a struct are read, and so many levels of structs within structs."""
 _LONGEST = 64
@@ -31,11 +33,13 @@ class ByValue:
         self, kinds: Mapping[str, str], structs: Kinds, meant: Callable[[str], str], taken: Collection[str]
     ) -> None:
         self._kinds, self._structs, self._meant = kinds, structs, meant
-        paths = [(name, path) for name, kind in kinds.items() for path in self._paths(kind, 0)]
-        alike = Counter(path for _, path in paths)
+        paths = [(name, *told) for name, kind in kinds.items() for told in self._paths(kind, 0)]
+        alike = Counter(path for _, path, _ in paths)
         self.sizes: dict[str, str] = {}
         """What a size is called, by the path of each number: `count` of `world.count`, `dim_x` of `dim.x`."""
-        for name, path in paths:
+        self.most = dict[str, int]()
+        """How large a size of a type that holds few numbers may be."""
+        for name, path, of in paths:
             short = "_".join(re.findall(r"\w+", path))
             own = meant(kinds[name]) in structs
             called = (
@@ -46,18 +50,19 @@ class ByValue:
             called = called or f"{name}_{short}"
             if len(called) <= _LONGEST and called not in taken and called not in SCALAR_TYPES:
                 self.sizes[name + path] = called
+                self.most |= {called: NARROW[of]} if of in NARROW else {}
 
-    def _paths(self, kind: str, depth: int) -> Iterator[str]:
-        """Yield the places of the whole numbers in a type: `.count`, `.dims[0]`, `.x`."""
+    def _paths(self, kind: str, depth: int) -> Iterator[tuple[str, str]]:
+        """Yield the places of the whole numbers in a type, `.count`, `.dims[0]`, `.x`, with the type of each."""
         of, count = components(self._meant(kind))
         if count > 1 and of in WHOLE_TYPES:
-            yield from (f".{letter}" for letter in letters(count))
+            yield from ((f".{letter}", of) for letter in letters(count))
         for name, inner, length in self.members(kind) if depth < _MOST else ():
-            if self._meant(inner) in WHOLE_TYPES:
+            if (of := self._meant(inner)) in WHOLE_TYPES:
                 places = (f"[{place}]" for place in range(min(length or 0, _MOST)))
-                yield from [f".{name}"] if length is None else (f".{name}{place}" for place in places)
+                yield from [(f".{name}", of)] if length is None else ((f".{name}{place}", of) for place in places)
             elif length is None:
-                yield from (f".{name}{rest}" for rest in self._paths(inner, depth + 1))
+                yield from ((f".{name}{rest}", of) for rest, of in self._paths(inner, depth + 1))
 
     def members(self, kind: str) -> Iterator[tuple[str, str, int | None]]:
         """Yield the members of a struct: name, type, and the length of an array, 0 where it is none of one number."""

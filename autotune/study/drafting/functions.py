@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from autotune.study.drafting.syntax import closing, split
+from autotune.study.drafting.syntax import closing, declarator, split
 
 
 class Function(NamedTuple):
-    """A function's arguments by name, and the tokens of its body."""
+    """A function's arguments by name, the tokens of its body, and the extents of the arrays that arguments point to."""
 
     takes: tuple[str, ...]
     body: Sequence[str]
+    rows: Mapping[str, list[list[str]]] = {}
 
 
 def functions_of(tokens: Sequence[str]) -> dict[str, Function]:
@@ -32,10 +33,22 @@ def functions_of(tokens: Sequence[str]) -> dict[str, Function]:
                     break
                 start -= 1
             parts = split(tokens[start + 1 : at - 1])
-            takes = tuple(next((w for w in reversed(part) if re.fullmatch(r"[A-Za-z_]\w*", w)), "") for part in parts)
-            found.setdefault(tokens[start - 1], Function(takes, tokens[at + 1 : end]))
+            taken = [_taken(part) for part in parts]
+            rows = {name: extents for name, extents in taken if extents}
+            found.setdefault(tokens[start - 1], Function(tuple(name for name, _ in taken), tokens[at + 1 : end], rows))
         at = end + 1
     return found
+
+
+def _taken(part: Sequence[str]) -> tuple[str, list[list[str]]]:
+    """Return the name of an argument, and the extents of the arrays that it points to: `(*a)[N]`, `a[][N]`."""
+    begun = part.index("(") if "(" in part else len(part)
+    name, extents, _ = declarator(part[begun:])
+    if name:
+        return name, extents
+    ended = part.index("[") if "[" in part else len(part)
+    _, extents, _ = declarator(["(", "*", ")", *part[ended:]])
+    return next((word for word in reversed(part[:ended]) if re.fullmatch(r"[A-Za-z_]\w*", word)), ""), extents[1:]
 
 
 def reached(tokens: Sequence[str], kernels: Collection[str]) -> set[str]:

@@ -73,10 +73,9 @@ def work_group(of: Proposal, entry: str, reading: Reading | None, dimensions: in
         return Group(found, BY_NAME)
     if found := _of_own_names(of, entry, wide, dimensions):
         return Group(_in_numbers(of, found), BY_NAME)
-    counted = _counted(own, of.own) if own is not None else {}
+    counted = _in_own_numbers(of, entry)
     if wide and wide <= counted.keys():
-        extents = [str(counted[axis]) if axis in wide else "1" for axis in range(dimensions)]
-        return Group(_in_numbers(of, extents), BY_PLACES)
+        return Group([counted[axis] if axis in wide else "1" for axis in range(dimensions)], BY_PLACES)
     idle = [name for name in named if of.is_idle(name) and (_NEAR.search(name) or _SIDE.search(name))]
     idle += [name for name in named if of.is_idle(name) and EXTENT_NAME.fullmatch(name) and name not in idle]
     if len(idle) == dimensions:
@@ -97,8 +96,9 @@ def made_up(of: Proposal, entry: str, reading: Reading | None, dimensions: int) 
     shared = any(one.address == "local" for one in of.sketch.signatures[entry])
     if reading is not None and (axes := wide_axes(reading, shared=shared)):
         names = [name if axis in axes else "1" for axis, name in enumerate(names)]
-    told = by_places(reading)
-    return Group([str(told.get(axis, name)) for axis, name in enumerate(names)], BY_PLACES if told else "")
+    told = _in_own_numbers(of, entry) | {axis: str(extent) for axis, extent in by_places(reading).items()}
+    told = {axis: extent for axis, extent in told.items() if axis < dimensions and names[axis] != "1"}
+    return Group([told.get(axis, name) for axis, name in enumerate(names)], BY_PLACES if told else "")
 
 
 def by_places(reading: Reading | None) -> dict[int, Sum]:
@@ -149,6 +149,25 @@ def _counted(reading: Reading, own: Collection[str]) -> dict[int, Sum]:
     left_out = {name for varying, _ in reading.guards for name in varying.names}
     told = {axis: extent for axis, extent in reading.groups().items() if f"lid#{axis}" not in left_out}
     return {axis: extent for axis, extent in told.items() if extent.names <= {*own}}
+
+
+def _in_own_numbers(of: Proposal, entry: str) -> dict[int, str]:
+    """Return the extents that numbers of the kernel's own tell, by axis: by which groups count places, or how long the
+    rows are that the items of a group have in local memory.
+    """
+    own = of.read_by_own_names(entry)
+    if own is None:
+        return {}
+    local = {one.name for one in of.sketch.signatures[entry] if one.address == "local"}
+    places = [place for each in own.mentions if each.name in local for place in each.places]
+    found = _counted(own, of.own)
+    for place in [*places, *(index for _, _, index in own.cells)]:
+        for axis, other in ((0, 1), (1, 0)):
+            row = place.factor_of(f"lid#{other}")
+            if place.factor_of(f"lid#{axis}") == Sum.of(1) and _is_extent(row, {*of.own}):
+                found.setdefault(axis, row)
+    axes = sorted(found)
+    return dict(zip(axes, _in_numbers(of, [str(found[axis]) for axis in axes]), strict=True))
 
 
 def _in_numbers(of: Proposal, extents: list[str]) -> list[str]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from autotune.errors import UsageError
 from autotune.expression import Expression
 from autotune.study.drafting.reading import EXTENT, Reading
-from autotune.study.drafting.terms import Product, Sum
+from autotune.study.drafting.terms import Product, Sum, spread_out
 
 
 def words(text: str) -> list[str]:
@@ -68,6 +68,10 @@ class Indices:
         """With strides that are sums as one factor each: of `y * W + 2 * y + W + 2` that `(W + 2)`."""
         for name in sorted(name for name in index.names if "#" in name):
             stride = index.factor_of(name)
+            factor = next(iter(stride.terms), ("",)) if len(stride.terms) == 1 else ()
+            if len(factor) == 1 and (told := spread_out(factor[0])) is not None:  # whole ones may lie beside it
+                skipped = next(filter(None, (self._whole(index.fixed, told, of) for of in told.terms)), Sum())
+                index = index - skipped.expanded(told) + skipped * Sum.of(factor[0])
             if not stride.known or len(stride.terms) < 2 or min(stride.terms.values()) < 0 or not self._sized(stride):
                 continue
             if stride.terms.get(()) == 1:  # `i * N + i`, a diagonal: of rows of N + 1 is written `i * (N + 1)`

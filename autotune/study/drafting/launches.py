@@ -77,6 +77,10 @@ class Launches(Indices, ABC):
     def upper(self, value: Sum, depth: int = 0) -> Sum | None:
         """Return what a sum stays below; None where nothing says so."""
 
+    @abstractmethod
+    def _in_turns(self, index: Sum) -> Sum:
+        """With turns times steps in the place of what a loop steps beside what ends it."""
+
     def strides(self, name: str) -> set[str]:
         """Return the names by which what counts a buffer's places is multiplied, or steps in loops."""
         places = [place for mention in self.reading.of(name) for place in mention.places]
@@ -118,7 +122,8 @@ class Launches(Indices, ABC):
         stored = {self._started(place) for places in written for place in places}
         indices.sort(key=lambda index: index not in stored)  # what is stored says more
         turning = {
-            self._started(place): place for place in sorted(self.reading.places, key=lambda each: len(each.names))
+            self._started(place): self._in_turns(place)
+            for place in sorted(self.reading.places, key=lambda each: len(each.names))
         }
         plain_ones = [each for each in indices if not self._strided(each)]
         rows = [

@@ -1,4 +1,6 @@
-"""Arguments under names that a study can hold: without one, words of Python, other alphabets, one for several."""
+"""Arguments under names that a study can hold: without one, words of Python or of shells, other alphabets, one for
+several.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from autotune.devices import KernelArgument
+from autotune.identity import name_fault
 from autotune.study.drafting.sketch import Sketch
 from autotune.study.drafting.touching import components
 from autotune.study.drafting.uses import words
@@ -22,8 +25,8 @@ def nameable(sketch: Sketch) -> Sketch:
     }
     sketch = replace(sketch, signatures=signatures)
     for name in sorted({one.name for told in sketch.signatures.values() for one in told}):
-        if keyword.iskeyword(name) or not name.isascii():
-            plain = f"{name}_" if name.isascii() else re.sub(r"[^\x00-\x7f]", "_", name)
+        if keyword.iskeyword(name) or name_fault(name):
+            plain = f"{name[:60]}_" if name.isascii() else re.sub(r"[^\x00-\x7f]", "_", name[:60])
             while plain in known:
                 plain += "_"
             called[name] = plain

@@ -31,7 +31,7 @@ from autotune.study.drafting.statements import read
 from autotune.study.drafting.syntax import NotRead
 from autotune.study.drafting.terms import Sum
 from autotune.study.drafting.touching import components
-from autotune.study.drafting.typedefs import as_written, cast_to, structs_of
+from autotune.study.drafting.typedefs import as_written, cast_to, in_structs, structs_of
 from autotune.study.drafting.vectors import of_components, pointer, widths_of
 from autotune.study.includes import defined_anyway, names_asked, without_comments
 from autotune.study.scope import DEVICE_FACTS
@@ -188,7 +188,7 @@ class Proposal:
         names = self.parameters.keys() - self.words.keys()
         try:
             tokens = self.code.tokens(self.kept(tuned=True))
-            found = repeats(tokens, names, pointers) | operands(tokens, names, pointers)
+            found = repeats(tokens, names, pointers) | operands(tokens, names, pointers) | in_structs(self.text, names)
         except (NotRead, RecursionError):
             return
         self._take_for(self.tasks, found)

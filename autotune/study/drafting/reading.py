@@ -31,9 +31,13 @@ class Pointer(NamedTuple):
     parts: int = 1
     seen: str = ""
     """The type that it is seen as, where it is cast."""
+    rows: tuple[Sum, ...] = ()
+    """The extents of what it points to, where that is an array: N of `float (*a)[N]`."""
 
     def moved(self, by: Sum) -> Pointer:
-        """So many of its elements farther."""
+        """So many of its elements, or arrays of these, farther."""
+        for extent in self.rows:
+            by = by * extent
         by = undivided(by * self.width) if self.parts == 1 else _part(by, self.parts)
         return self._replace(offset=self.offset + by)
 
@@ -70,7 +74,7 @@ class Reading:
     the argument and place that a name was read from. `between`: variables that run from one content of an argument to
     the next, with its name.
     `spans`: below what variables of loops stay as counted from where they begin; `together`: of variables that one loop
-    steps, which loop's.
+    steps, which loop's; `falling`: those that a loop makes smaller and smaller.
     `quotients`: what names of whole quotients divide, and by what.
     `either`: what a name stands for that is one of two, as a condition decides.
     `arrays`: the extents of local arrays; `cells`: where one is indexed, in which dimension, at which place.
@@ -94,6 +98,7 @@ class Reading:
     between: dict[str, str] = field(default_factory=dict)
     spans: dict[str, Sum] = field(default_factory=dict)
     together: dict[str, str] = field(default_factory=dict)
+    falling: set[str] = field(default_factory=set)
     quotients: dict[str, tuple[Sum, Sum]] = field(default_factory=dict)
     either: dict[str, tuple[Sum, Sum]] = field(default_factory=dict)
     arrays: dict[str, list[Sum | None]] = field(default_factory=dict)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from functools import lru_cache
@@ -10,6 +11,7 @@ from autotune.devices import KernelArgument
 from autotune.identity import name_fault
 from autotune.study.drafting.syntax import is_type
 from autotune.study.includes import defined_anyway, without_comments
+from autotune.study.types import is_plain, numpy_type
 
 _GUARDED = re.compile(
     r"^[ \t]*#[ \t]*(?:ifndef[ \t]+(\w+)|if[ \t]+!defined[ \t(]*(\w+)\)?)[^\n]*\n(?:[ \t]*\n)*"
@@ -25,6 +27,9 @@ _ATTRIBUTES = r"((?:__attribute__\s*\(\([^;{}]*?\)\)\s*)*)"
 _STRUCT = re.compile(
     rf"\bstruct\s*{_ATTRIBUTES}(\w*)\s*\{{([^{{}}]*)\}}\s*{_ATTRIBUTES}(\w*)\s*{_ATTRIBUTES};", re.DOTALL
 )
+
+
+_UNION = re.compile(r"\bunion\s*\{([^{}]*)\}\s*(\w*)\s*;")
 
 
 @lru_cache(maxsize=1)
@@ -54,7 +59,8 @@ def scanned(source: str) -> dict[str, tuple[KernelArgument, ...]]:
 
 
 def _scanned_argument(text: str) -> KernelArgument:
-    words = re.findall(r"\w+|\*", text.replace("__", " "))
+    text, array = re.subn(r"\(\s*(\*[^()]*)\)|\[[^\[\]]*\]", r" \1 ", text)  # `(*rows)[N]`, `rows[][N]`
+    words = re.findall(r"\w+|\*", text.replace("__", " ") + " *" * bool(array))
     address = next((word for word in words if word in ("global", "constant", "local")), "private")
     access = next((word for word in words if word in ("read_only", "write_only", "read_write")), "")
     skipped = {"global", "constant", "local", "private", "const", "restrict", "volatile", "struct", access, "*"}
@@ -67,7 +73,7 @@ def _scanned_argument(text: str) -> KernelArgument:
 
 def opencl_name(kind: str) -> str:
     """Return a type of whole numbers as OpenCL calls it: C writes `unsigned int` for `uint`."""
-    words = [word for word in kind.split() if word != "signed"]
+    words = [{"bool": "uchar"}.get(word, word) for word in kind.split() if word != "signed"]
     if words[:1] == ["unsigned"]:
         return f"u{words[1] if len(words) > 1 else 'int'}"
     return " ".join(words) or "int"
@@ -77,8 +83,8 @@ def struct_bodies(text: str) -> dict[str, list[str]]:
     """Return the members of each struct of a text, as C writes them, by tag and by typedef, but of those that hold more
     than members.
     """
-    found = {}
-    for _, tag, body, _, alias, _ in _STRUCT.findall(without_comments(text)):
+    found, text = dict[str, list[str]](), without_unions(without_comments(text))
+    for _, tag, body, _, alias, _ in _STRUCT.findall(text):
         members: list[str] | None = []
         for statement in filter(str.strip, body.split(";")):
             kind, *names = re.split(r"\s*,\s*", statement.strip())
@@ -90,13 +96,40 @@ def struct_bodies(text: str) -> dict[str, list[str]]:
             members += [f"{of} " + re.sub(r"\s+(?=\[)", "", " ".join(name.split())) for name in (first[2], *names)]
         if members is not None:
             found.update(dict.fromkeys(filter(None, (alias, tag)), members))
+    for tag, alias in re.findall(r"\btypedef\s+struct\s+(\w+)\s+(\w+)\s*;", text):
+        if tag in found:
+            found.setdefault(alias, found[tag])
     return found
+
+
+def without_unions(text: str) -> str:
+    """Return a text with the member that takes the most room in the place of each union, which then lies alike."""
+    return _UNION.sub(lambda union: widest(union[1], union[2]) or union[0], text)
+
+
+def of_unions(text: str) -> set[str]:
+    """Return the members that stand in the place of unions."""
+    return {" ".join(widest(*union).rstrip(";").split()) for union in _UNION.findall(without_comments(text))}
+
+
+def widest(body: str, name: str) -> str:
+    """Return the declaration of a union's member that takes the most room, under the `name` of the union if it has one;
+    empty where its members are not all plain numbers.
+    """
+    rooms = list[tuple[int, int, str]]()
+    for kind, member, extents in re.findall(r"(\w[\w\s]*?)\s+(\w+)\s*((?:\[\s*\d+\s*\])*)\s*;", body):
+        if not is_plain(of := opencl_name(kind)):
+            return ""
+        dtype, width = numpy_type(of)
+        count = math.prod(int(each) for each in re.findall(r"\d+", extents))
+        rooms.append((dtype.itemsize * width * count, dtype.itemsize * width, f"{of} {name or member}{extents};"))
+    return max(rooms)[2] if len(rooms) == body.count(";") > 0 else ""
 
 
 def struct_attributes(text: str) -> dict[str, list[str]]:
     """Return what a text says of how structs lie, `packed`, `aligned(32)`, by tag and by typedef."""
     found = {}
-    for before, tag, _, behind, alias, last in _STRUCT.findall(without_comments(text)):
+    for before, tag, _, behind, alias, last in _STRUCT.findall(without_unions(without_comments(text))):
         told = re.findall(r"\b(?:__)?(packed|aligned)(?:__)?\s*(\(\s*\w+\s*\))?", f"{before} {behind} {last}")
         for name in filter(None, (alias, tag)):
             found[name] = ["".join(words) for words in told]

@@ -50,7 +50,7 @@ class Scopes:
                     begun = self.found.loops[str(before)][0]
                     self.found.either[str(before)] = (begun, begun)
                 if isinstance(before, Pointer) and isinstance(value, Pointer):  # of the type that the variable has
-                    scope[name] = value._replace(width=before.width, parts=before.parts, seen=before.seen)
+                    scope[name] = before._replace(offset=value.offset, name=value.name, type_name=value.type_name)
                 elif type(before) is tuple:
                     scope[name] = value if opened == self._branches else (None,) * len(before)
                 elif before is None or (once and not isinstance(before, Pointer)):
@@ -78,10 +78,12 @@ class Scopes:
                 scope[name] = value
                 return
 
-    def _stepped(self, tree: Tree, step: Sum | None) -> None:
+    def _stepped(self, tree: Tree, step: Sum | None, *, falls: bool) -> None:
         value = self._lookup(str(tree[1])) if tree[0] == "name" else None
         if isinstance(value, Pointer):
             self._put(str(tree[1]), value.moved(self._fresh(str(tree[1])) if step is None else step))
         for name in value.names if isinstance(value, Sum) else ():
+            if name in self.found.loops and falls and self._in_head:
+                self.found.falling.add(name)
             if name in self.found.loops and step is not None:
                 self.found.loops[name] = (self.found.loops[name][0], step)

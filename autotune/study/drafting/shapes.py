@@ -129,6 +129,8 @@ class Shapes(Launches):
         guarded = any(varying == Sum.of(name) for varying, _ in self.reading.guards)
         if guarded or name in self.reading.between:
             return self.upper(Sum.of(name), depth + 1)
+        if name in self.reading.falling:
+            return self.upper(self.reading.loops[name][0], depth + 1)
         value, by = self.reading.quotients.get(name, (None, Sum()))
         most = self.upper(value, depth + 1) if value is not None and by.known else None
         if most is None or not most.known:
@@ -161,18 +163,24 @@ class Shapes(Launches):
         """With where loops begin that nothing is known to end, and how far they get from there: that may be far, but
         where something else that the loop steps tells how often it turns.
         """
+        index = self._in_turns(index)
         for name in sorted(index.names & self.reading.loops.keys()):
             if self.upper(Sum.of(name)) is not None:
                 continue
+            start = self.reading.loops[name][0]
+            self.doubts[argument] = BEYOND
+            index = index if start.known else index.with_value(name, start + Sum.of(name))
+        return index
+
+    def _in_turns(self, index: Sum) -> Sum:
+        """With turns times steps in the place of what a loop steps beside what ends it."""
+        for name in sorted(index.names & self.reading.loops.keys()):
             start, step = self.reading.loops[name]
             turns = self.reading.turns(name) if step is not None and step.known else None
-            if turns is not None and step is not None:
+            if turns is not None and step is not None and self.upper(Sum.of(name)) is None:
                 turn = f"turn.#{self.reading.together.get(name, name)}"
                 self._turns[turn] = self._named(turns)
                 index = index.with_value(name, start + Sum.of(turn) * step)
-                continue
-            self.doubts[argument] = BEYOND
-            index = index if start.known else index.with_value(name, start + Sum.of(name))
         return index
 
     def _larger(self, one: Sum | None, other: Sum | None) -> Sum | None:

@@ -9,6 +9,7 @@ from math import lcm
 
 from autotune.errors import UsageError
 from autotune.expression import Expression
+from autotune.study.drafting.byvalue import NARROW
 from autotune.study.drafting.groups import by_default
 from autotune.study.drafting.proposal import Proposal
 from autotune.study.drafting.uses import Uses, words
@@ -31,7 +32,9 @@ class Sizes:
         buffers = [one.name for one in of.arguments.values() if one.type_name.endswith("*")]
         read = all(name in uses.shapes for name in buffers) and bool(used)
         self.idle = {*of.whole} - used
-        asked = [] if read else [name for name in of.whole if not of.is_small(name)]
+        self._most = {one.name: NARROW[one.type_name] for one in of.arguments.values() if one.type_name in NARROW}
+        self._most |= of.by_value.most
+        asked = [] if read else [name for name in of.whole if not of.is_small(name) and name not in self._most]
         asked = [name for name in asked if name not in uses.shifts]
         wanted = {*asked} - {*of.members.values()} - uses.codes()
         wanted |= set[str]().union(*(shapes.along_rows() | shapes.divisors() for shapes in of.shapes.values()))
@@ -57,8 +60,9 @@ class Sizes:
         return {0: line, 1: line, 2: 512}.get(dimensions, 128)
 
     def first(self, name: str) -> int:
-        """What one of them is at first: as much as the rows take of which it is the length."""
-        return max(self._begun(name), self._longest.get(name, 0))
+        """What one of them is at first: as much as the rows take of which it is the length, and its type holds."""
+        number, most = max(self._begun(name), self._longest.get(name, 0)), self._most.get(name)
+        return number if most is None or number <= most else 2 ** (most.bit_length() - 1)
 
     def _begun(self, name: str) -> int:
         """As much as takes whole work-groups, and more by a rim, where nothing guards either."""

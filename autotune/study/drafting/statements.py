@@ -12,7 +12,17 @@ from typing import Any
 
 from autotune.study.drafting.functions import Function
 from autotune.study.drafting.reading import Pointer, Reading
-from autotune.study.drafting.syntax import QUALIFIERS, changes, changes_plainly, closing, is_type, split
+from autotune.study.drafting.syntax import (
+    QUALIFIERS,
+    changes,
+    changes_plainly,
+    closing,
+    declarator,
+    ended,
+    is_type,
+    split,
+    step_of,
+)
 from autotune.study.drafting.terms import Sum
 from autotune.study.drafting.touching import bytes_of, components
 from autotune.study.drafting.values import MOST_STEPS, Values
@@ -54,6 +64,9 @@ class _Walk(Values):
         """Walk through a body; return what it returns, if that is one value."""
         before = self._scopes, self._opened, self._plain, self._rest, self._returned
         self._scopes, self._opened, self._plain, self._returned = [dict(given)], [self._branches], [set()], []
+        for name, extents in function.rows.items():
+            if isinstance(value := given.get(name), Pointer):
+                self._scopes[0][name] = value._replace(rows=self._extents(map(self._value, extents)))
         self._block(function.body)
         returned = self._returned
         self._scopes, self._opened, self._plain, self._rest, self._returned = before
@@ -117,7 +130,7 @@ class _Walk(Values):
         self._in_head = True
         self._simple(parts[0])
         self._in_head = False
-        self._leave_behind([*inside, ";", *tokens[at : at + _FARTHEST]], len(inside) + 1)
+        left = self._leave_behind([*inside, ";", *tokens[at : at + _FARTHEST]], len(inside) + 1)
         self._value(parts[1], bound=True)
         before = dict(self.found.loops)
         self._in_head = True
@@ -125,7 +138,7 @@ class _Walk(Values):
             self._value(step)
         self._in_head = False
         stepped = [name for name, loop in self.found.loops.items() if before.get(name) != loop]
-        self.found.together.update(dict.fromkeys(stepped, min(stepped, default="")))
+        self.found.together.update(dict.fromkeys([*stepped, *left] if stepped else [], min(stepped, default="")))
         at = self._perhaps(tokens, at)
         self._close()
         return at
@@ -147,23 +160,35 @@ class _Walk(Values):
         self._branches -= 1
         return at
 
-    def _leave_behind(self, tokens: Sequence[str], body: int) -> None:
-        """Pointers that a loop moves: from here on they are somewhere. `body`: where in the tokens its body begins."""
-        end = closing(tokens, body) if tokens[body : body + 1] == ["{"] else body
-        while end < len(tokens) and tokens[end] not in (";", "}"):
-            end = closing(tokens, end) if tokens[end] in ("(", "[", "{") else end + 1
-        names = {name for scope in self._scopes for name, value in scope.items() if isinstance(value, Pointer)}
-        for name in names & {*tokens[:end]}:
-            value = self._lookup(name)
-            if isinstance(value, Pointer) and changes(name, tokens[:end]):
-                self._put(name, value.moved(self._fresh(name)))
+    def _leave_behind(self, tokens: Sequence[str], body: int) -> list[str]:
+        """Pointers and plain variables that a loop moves: from here on they are somewhere, or as far as its turns step
+        them; return what counts these steps. `body`: where in the tokens its body begins.
+        """
+        loop, stepped = tokens[: ended(tokens, body)], list[str]()
+        names = {name for scope in self._scopes for name in scope}
+        for name in sorted(names & {*loop}):
+            value, pointed = self._lookup(name), isinstance(self._lookup(name), Pointer)
+            if not (pointed or (isinstance(value, Sum) and self._is_plain(name))) or not changes(name, loop):
+                continue
+            told = step_of(name, loop, body) or ()
+            reads = any(isinstance(self._lookup(word), Pointer) for word in told)
+            step = self._value(told) if not reads else None
+            known = isinstance(step, Sum) and step.known
+            moved = self._fresh(name) if pointed and not known else self._begun(name, Sum() if known else value)
+            self._put(name, value.moved(moved) if pointed else value + moved if known else moved)
+            if known:
+                stepped += moved.names
+                self.found.loops[stepped[-1]] = (Sum(), step)
+        return stepped
 
     def _simple(self, tokens: Sequence[str]) -> None:
         words, shared = list(tokens), "local" in tokens[:3]
         while words and (words[0] in QUALIFIERS or words[0] == "__attribute__"):
             words = words[closing(words, 1) + 1 :] if words[0] == "__attribute__" else words[1:]
         named = len(words) > 1 and re.fullmatch(r"[A-Za-z_]\w*", words[0]) is not None
-        if named and (words[1] == "*" or re.fullmatch(r"[A-Za-z_]\w*", words[1])) and self._names_type(words[0], words):
+        array = declarator(words[1:])[1] and words[0] not in self._functions
+        told = words[1:2] == ["*"] or re.fullmatch(r"[A-Za-z_]\w*", "".join(words[1:2]))
+        if named and (array or (told and self._names_type(words[0], words))):
             vector = components(words[0])[1] > 1
             for part in split(words[1:]):
                 declared = [word for word in part if word not in QUALIFIERS]
@@ -176,12 +201,12 @@ class _Walk(Values):
         return is_type(word) or ((words[1] != "*" or "=" in words[2:5]) and self._lookup(word) is None)
 
     def _declared(self, words: list[str], kind: str, *, shared: bool, vector: bool) -> None:
-        pointed = words[:1] == ["*"]
+        pointed, (name, rows, length) = words[:1] == ["*"], declarator(words)
         while words[:1] == ["*"]:
             words = words[1:]
         if not words:
             return
-        name, rest = words[0], words[1:]
+        name, rest = (name, words[length:]) if name else (words[0], words[1:])
         extents = list[Any]()
         while rest[:1] == ["["]:
             extents.append(self._value(rest[1 : closing(rest, 0)]))
@@ -191,8 +216,9 @@ class _Walk(Values):
         value = self._initial(rest[1:], vector=vector and not extents) if rest[:1] == ["="] else None
         if value is None and vector and not pointed and not extents:
             value = (None,) * components(kind)[1]
-        if pointed and isinstance(value, Pointer) and bytes_of(kind):
-            value = self._seen_as(value, kind)
+        if (pointed or rows) and isinstance(value, Pointer):
+            value = self._seen_as(value, kind) if bytes_of(kind) else value
+            value = value._replace(rows=self._extents(map(self._value, rows)))
         stated, changed = rest[:1] == ["="], changes(name, self._rest)
         if not stated and changed == 1:
             self._scopes[-1][name] = None  # its one assignment is to come

@@ -77,6 +77,21 @@ def split(tokens: Sequence[str], between: str = ",") -> list[list[str]]:
     return parts if parts != [[]] else []
 
 
+def declarator(words: Sequence[str]) -> tuple[str, list[list[str]], int]:
+    """Return the name that words declare behind a type, the extents of the arrays that it points to, N of `(*a)[N]`,
+    and how many of the words that is; no name where they declare nothing of the kind.
+    """
+    if words[:2] != ["(", "*"] or (end := closing(words, 0)) >= len(words):
+        return "", [], 0
+    names = [word for word in words[2:end] if word not in QUALIFIERS]
+    name, extents, at = "".join(names[-1:]), list[list[str]](), end + 1
+    while words[at : at + 1] == ["["]:
+        behind = closing(words, at) + 1
+        extents.append([*words[at + 1 : behind - 1]])
+        at = behind
+    return name, extents, at
+
+
 def changes(name: str, tokens: Sequence[str]) -> int:
     """Return how often a name is assigned or changed after its declaration: two for what others may change."""
     found = 0
@@ -95,7 +110,9 @@ def changes(name: str, tokens: Sequence[str]) -> int:
 
 
 def changes_plainly(name: str, tokens: Sequence[str]) -> bool:
-    """Whether a name is changed by statements of its own alone, in no branch or loop, up to the end of the block."""
+    """Whether a name is changed by statements of its own alone, in no branch, and in a loop by one that steps it, up to
+    the end of the block.
+    """
     found = depth = end = 0
     for end, token in enumerate(tokens):
         depth += (token in ("(", "[", "{")) - (token in (")", "]", "}"))
@@ -103,7 +120,40 @@ def changes_plainly(name: str, tokens: Sequence[str]) -> bool:
             break
         if token == name and depth == 0 and tokens[end + 1 : end + 2] and tokens[end + 1] in _ASSIGN:
             found += end == 0 or tokens[end - 1] in (";", "}")
+        elif token == "for" and depth == 0:
+            body = closing(tokens, end + 1) + 1
+            found += step_of(name, tokens[end : ended(tokens, body)], body - end) is not None
     return found == changes(name, tokens[: end + 1])
+
+
+def ended(tokens: Sequence[str], at: int) -> int:
+    """Return the place behind the statement or block that begins at a place."""
+    while at < len(tokens) and tokens[at] not in (";", "}"):
+        at, block = (closing(tokens, at), tokens[at] == "{") if tokens[at] in ("(", "[", "{") else (at, False)
+        if block:
+            break
+        at += 1
+    return at + 1
+
+
+def step_of(name: str, loop: Sequence[str], body: int) -> list[str] | None:
+    """Return by what each turn of a loop steps a name, `+ 1` of `name++`, where one statement of its body does so and
+    nothing else changes it; None of others. `body`: where in the loop's tokens its body begins.
+    """
+    if name not in loop[body:] or changes(name, loop) != 1:
+        return None
+    depth, block = 0, loop[body : body + 1] == ["{"]
+    for at in range(body, len(loop)):
+        depth += (loop[at] in ("(", "[", "{")) - (loop[at] in (")", "]", "}"))
+        begins = loop[at - 1] in (";", "{", "}") or at == body
+        if depth > block or not begins:
+            continue
+        words = loop[at : ended(loop, at) - 1]
+        if words[:1] == [name] and words[1:2] in (["+="], ["-="]):
+            return [words[1][0], "(", *words[2:], ")"]
+        if name in words[:2] and {*words} in ({name, "++"}, {name, "--"}):
+            return [next(word for word in words if word != name)[0], "1"]
+    return None
 
 
 def is_type(token: str) -> bool:
@@ -221,6 +271,11 @@ class _Reader:
         if words[-1:] == ["*"] and len(named) == 1:
             self.at = end + 1
             return ("cast", named[0], self._unary())
+        if named[1:2] == ["("]:
+            name, extents, length = declarator(words[(begun := words.index("(")) :])  # `(float (*)[N])`
+            if extents and not name and begun + length == len(words):
+                self.at = end + 1
+                return ("cast", named[0], self._unary(), *(expression(extent, self._types) for extent in extents))
         whole_type = len(named) <= 1 and all(is_type(word) or word in self._types for word in named)
         if not words or not whole_type or (not named and "unsigned" not in words):
             return None

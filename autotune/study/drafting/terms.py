@@ -67,7 +67,11 @@ class Sum:
         return Sum((tuple(sorted((*a, *b))), m * n) for (a, m), (b, n) in pairs)
 
     def as_factor(self) -> Sum:
-        return Sum.of(f"({self})") if len(self.terms) > 1 and self.known else self
+        """As one factor, times what all its products are multiples of: `16 * (n + 1)` of `16 * n + 16`."""
+        if len(self.terms) < 2 or not self.known:
+            return self
+        each = math.gcd(*self.terms.values())
+        return Sum([((f"({Sum((product, factor // each) for product, factor in self.terms.items())})",), each)])
 
     @property
     def names(self) -> set[str]:
@@ -148,6 +152,19 @@ class Sum:
             parts.append(("- " if factor < 0 else "+ ") + " * ".join(size + names))
         text = " ".join(parts) or "0"
         return text[2:] if text.startswith("+ ") else "-" + text[2:] if text.startswith("- ") else text
+
+
+def spread_out(factor: str) -> Sum | None:
+    """Return a sum that is one factor, `(2 * n + 1)`, by its terms; None where it is none, or has more within."""
+    if re.fullmatch(r"\(-?\w+(?: [-+*] \w+)*\)", factor) is None:
+        return None
+    total = Sum()
+    for sign, term in re.findall(r"([-+]?) ?(\w+(?: \* \w+)*)", factor):
+        product = Sum.of(-1 if sign == "-" else 1)
+        for part in term.split(" * "):
+            product *= Sum.of(int(part) if part.isdigit() else part)
+        total += product
+    return total
 
 
 def plain(text: str) -> str:

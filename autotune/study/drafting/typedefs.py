@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from autotune.devices import KernelArgument
@@ -65,17 +66,29 @@ def structs_of(of: Proposal) -> dict[str, list[str]]:
         left = struct_bodies(" ".join(of.code.tokens([*of.choices])))
     except NotRead:
         left = {}
-    return members_spelt_out({**left, **struct_bodies(of.text)}, of.text, {*of.choices})
+    given = {name: str(number) for name, number in (of.parameters | of.tasks | of.counts).items()}
+    return members_spelt_out({**left, **struct_bodies(of.text)}, of.text, {*of.choices}, given)
+
+
+def in_structs(text: str, names: Collection[str]) -> set[str]:
+    """Return those of the names that say how long members of structs are: these lie alike whatever is tuned."""
+    members = (member for body in struct_bodies(text).values() for member in body)
+    return {word for member in members for word in re.findall(r"\w+", member)} & {*names}
 
 
 def members_spelt_out(
-    structs: Mapping[str, Sequence[str]], source: str, choices: Collection[str]
+    structs: Mapping[str, Sequence[str]],
+    source: str,
+    choices: Collection[str],
+    given: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, list[str]]:
-    """Return the members of structs with OpenCL's types, or `choices`, and numbers in the place of names for these."""
+    """Return the members of structs with OpenCL's types, or `choices`, and numbers in the place of names for these;
+    `given`: of macros that have them from outside.
+    """
     text, meanings = without_comments(source), dict[str, set[str]]()
     for name, value in DEFINE.findall(text):
         meanings.setdefault(name, set()).add(value.strip())
-    stated = {name: values.pop() for name, values in meanings.items() if len(values) == 1}
+    stated = {name: values.pop() for name, values in meanings.items() if len(values) == 1} | dict(given)
 
     def number(extent: re.Match[str]) -> str:
         said = re.sub(r"[A-Za-z_]\w*", lambda name: stated.get(name[0], name[0]), extent[1])

@@ -12,7 +12,7 @@ from autotune.study.drafting.byvalue import letters
 from autotune.study.drafting.groups import is_of_group
 from autotune.study.drafting.proposal import Proposal
 from autotune.study.drafting.repeats import codes
-from autotune.study.drafting.scanning import struct_attributes
+from autotune.study.drafting.scanning import of_unions, struct_attributes
 from autotune.study.drafting.shapes import BEYOND, product
 from autotune.study.drafting.syntax import NotRead
 from autotune.study.drafting.terms import Sum
@@ -302,10 +302,12 @@ class Uses:
         place = self._reals.setdefault(of or path, len(self._reals))
         return f'"{_REALS[place % len(_REALS)]}"'
 
-    def structs(self) -> list[tuple[str, str]]:
-        """Return the rows of the structs that arguments are of, the inner ones first, each with what is missing."""
-        attributes = struct_attributes(self._of.text)
-        bodies, lines = self._of.structs, dict[str, tuple[str, str]]()
+    def structs(self) -> list[tuple[str, str, str]]:
+        """Return the rows of the structs that arguments are of, the inner ones first, each with what is missing and
+        what is said of it.
+        """
+        attributes, unions = struct_attributes(self._of.text), of_unions(self._of.text)
+        bodies, lines = self._of.structs, dict[str, tuple[str, str, str]]()
 
         def add(name: str) -> None:
             if name in lines or name not in bodies:
@@ -315,7 +317,8 @@ class Uses:
             listed = ", ".join(f'"{member}"' for member in (*attributes.get(name, ()), *bodies[name]))
             unread = ", ".join(member for member in bodies[name] if not self._is_member(member))
             asked = f"its members: what {unread} stands for was not read" if unread else ""
-            lines[name] = f"{name} = [{listed}]", asked
+            said = "of a union the member that takes the most room" if unions & {*bodies[name]} else ""
+            lines[name] = f"{name} = [{listed}]", asked, said
 
         for one in self._of.arguments.values():
             add(one.type_name.removesuffix("*").removeprefix("struct ").strip())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from autotune.study.drafting.byvalue import spread, swizzled, with_component
@@ -85,7 +85,7 @@ class Values(Guards, ABC):
         sign, inner = parts
         if sign in ("++", "--"):
             if inner[0] == "name":
-                self._stepped(inner, Sum.of(1) if sign == "++" else None)
+                self._stepped(inner, Sum.of(1) if sign == "++" else None, falls=sign == "--")
             else:  # an element that is counted up
                 self._of_assign("assign", ("+=", inner, ("number", "1")), bound)
             return self._of(inner)
@@ -110,7 +110,13 @@ class Values(Guards, ABC):
 
     def _of_cast(self, _: str, parts: Any, bound: bool) -> Any:
         value = self._of(parts[1])
-        return self._seen_as(value, str(parts[0])) if isinstance(value, Pointer) else value
+        if not isinstance(value, Pointer):
+            return value
+        return self._seen_as(value, str(parts[0]))._replace(rows=self._extents(map(self._of, parts[2:])))
+
+    def _extents(self, told: Iterable[Any]) -> tuple[Sum, ...]:
+        """The extents of an array that a pointer points to."""
+        return tuple(each if isinstance(each, Sum) else self._fresh("any") for each in told)
 
     def _of_sizeof(self, _: str, parts: Any, bound: bool) -> Any:
         return Sum.of(size) if (size := bytes_of(str(parts[0]))) else None
@@ -145,6 +151,8 @@ class Values(Guards, ABC):
 
     def _at(self, base: Pointer, index: Any, kind: str = "read") -> Any:
         index = index if isinstance(index, Sum) else self._fresh("any")
+        if base.rows:
+            return base.moved(index)._replace(rows=base.rows[1:])
         place = self._with_ids(base.moved(index).offset + base.width - 1)  # the last that is touched
         self.found.seen.setdefault(base.name, set()).add(base.seen)
         self.found.mentions.append(Mention(base.name, (place,), kind))
@@ -180,7 +188,8 @@ class Values(Guards, ABC):
             elif isinstance(before, Sum) and self._is_plain(name):
                 self._set(name, self._of_binary(sign[:-1], (left, right), bound))
             else:
-                self._stepped(left, value if sign == "+=" and isinstance(value, Sum) else None)
+                step = value if sign == "+=" and isinstance(value, Sum) else None
+                self._stepped(left, step, falls=sign in ("-=", "/=", ">>="))
         return value
 
     def _place(self, tree: Tree) -> Any:
@@ -324,4 +333,4 @@ class Values(Guards, ABC):
             if isinstance(place, tuple):
                 self.found.mentions.append(Mention(pointer.name, place, kind))
             else:
-                self._at(pointer, place, kind)
+                self._at(pointer._replace(rows=()), place, kind)

@@ -187,11 +187,11 @@ class _Writer:
         structs = self._uses.structs()
         if structs:
             self._add("", "# Members in the kernel's order, as C writes them.", "[structs]")
-        for line, asked in structs:
+        for line, asked, said in structs:
             if asked:
                 self._gap(line, asked)
             else:
-                self._add(line)
+                self._told(line, said)
         self._add("", "# Inputs are random numbers from -1 to 1, or what their data says.", "[arguments]")
         for one in self._of.arguments.values():
             if one.name not in self._sizes.names:
