@@ -865,3 +865,29 @@ def test_sizes_may_be_of_types_that_hold_few_numbers() -> None:
     _, lines = drafted("kernel void f(global char *x, char n) { int i = get_global_id(0); if (i < n) x[i] = 1; }")
     assert "n = 64" in lines
     assert 'global = ["round_up(n, WG)"]' in lines
+
+
+WITHIN = """
+kernel void f(global const float *x, global float *y, const int rows, const int cols, const int border, const int turns)
+{
+    const int step = 16 - 2 * turns;
+    const int row = step * get_group_id(1) - border + get_local_id(1);
+    const int col = step * get_group_id(0) - border + get_local_id(0);
+    local float t[16][16];
+    if (row >= 0 && row <= rows - 1 && col >= 0 && col <= cols - 1) {
+        t[get_local_id(1)][get_local_id(0)] = x[row * cols + col];
+        y[row * cols + col] = t[get_local_id(1)][get_local_id(0)];
+    }
+}
+"""
+
+
+def test_places_that_guards_bound_as_a_whole_are_taken_apart_by_these() -> None:
+    _, lines = drafted(WITHIN)
+    assert shape_of(lines, "x") == 'x = { type = "float", shape = ["rows", "cols"], access = "in" }'
+    assert shape_of(lines, "y") == 'y = { type = "float", shape = ["rows", "cols"], access = "out" }'
+    assert "border = 1  # guess: its value" in lines
+    assert (
+        'global = ["ceil_div(border + cols, 2 * (-turns + 8)) * 16", "ceil_div(border + rows, 2 * (-turns + 8)) * 16"]'
+        in lines
+    )

@@ -15,7 +15,8 @@ COUNT_NAME = re.compile(
 )
 """Macros that are sizes of the problem, by their names."""
 SMALL_NAME = re.compile(
-    r"^(r|.*radius|taps|order|seed|iters?|.*iterations|n?steps?|(.*_)?offset|halo|.*stride|(.*_)?inc|alpha|beta)$",
+    r"^(r|.*radius|taps|order|seed|iters?|(.*_)?iterations?|n?steps?|(.*_)?offset|.*stride|(.*_)?inc|alpha|beta"
+    r"|(.*_)?(halo|border|margin|apron|pad|padding)(_?(size|width|height|rows|cols|left|right|top|bottom|[xyz]))?)$",
     re.IGNORECASE,
 )
 """Numbers that hardly are a size, by their names."""

@@ -39,6 +39,11 @@ def _is_multiple(value: Sum, least: Sum) -> bool:
     return same and all(more >= less for more, less in zip(_factors(value), _factors(least), strict=True))
 
 
+def _taken_off(index: Sum, part: Sum) -> bool:
+    """Whether a part is taken off in a sum: with names in it, as numbers say no more than where things begin."""
+    return all(product and index.terms.get(product) == -factor for product, factor in part.terms.items())
+
+
 def _ahead(varying: Sum, limit: Sum, rest: Sum) -> Sum:
     """Return what lies ahead of something that stays below a limit stays below: of what counts fours, three ahead is
     the last of a four.
@@ -183,6 +188,30 @@ class Shapes(Launches):
                 index = index.with_value(name, start + Sum.of(turn) * step)
         return index
 
+    def _as_guarded(self, index: Sum) -> Sum:
+        """With one variable in the place of each sum of which a guard says below what it stays, with what is taken off
+        on both sides: of `(y + k - b) * W` behind `y + k < H + b` that of one below H.
+        """
+        guards = sorted(self.reading.guards, key=lambda guard: -len(guard[0].terms))
+        for count, (varying, limit) in enumerate(guards):
+            held = next(iter(varying.terms))
+            among = [product for product in index.terms if not Counter(held) - Counter(product)]
+            for each in among if len(varying.terms) > 1 else ():
+                rest = tuple(sorted((Counter(each) - Counter(held)).elements()))
+                by = Sum([(rest, 1)]) * Sum.of(index.terms[each] // varying.terms[held])
+                if (
+                    not by
+                    or not by.known
+                    or any(index.terms.get(p) != n for p, n in varying.expanded(by).terms.items())
+                ):
+                    continue
+                terms = [Sum([term]) for term in limit.terms.items()]
+                off = sum((each for each in terms if _taken_off(index, each.expanded(by))), Sum())
+                name = f"guarded.#{count}"
+                self._turns[name] = self._named(limit - off)
+                index = index - (varying - off).expanded(by) + Sum.of(name) * by
+        return index
+
     def _larger(self, one: Sum | None, other: Sum | None) -> Sum | None:
         if one is None or other is None:
             return None
@@ -252,6 +281,8 @@ class Shapes(Launches):
                 rows = across
             rows = self._of_several(index, rows) if rows is not None and rows[1] else rows
             limit = None if rows is None else self.upper(rows[0])
+            if limit is None and (apart := self._rows(self._as_guarded(index))) is not None and not ended:
+                rows, limit = apart, self.upper(apart[0])
             if rows is not None and rows[1] and ended is not None:
                 limit = ended.over(product(rows[1]))
             if rows is None or limit is None or not limit.known:
