@@ -124,9 +124,9 @@ def _channel_type(channel: str, normalized: bool) -> int:
 @cache
 def channel_of(constant: int) -> tuple[str, bool]:
     """Return OpenCL C's type of a channel, and whether it is normalized: the other way round."""
-    whole = [f"{sign}{bits}" for sign in ("", "u") for bits in ("char", "short", "int")]
-    known = [("half", False), ("float", False), *((channel, False) for channel in whole)]
-    known += [(channel, True) for channel in whole if "int" not in channel]
+    integers = [f"{sign}{bits}" for sign in ("", "u") for bits in ("char", "short", "int")]
+    known = [("half", False), ("float", False), *((channel, False) for channel in integers)]
+    known += [(channel, True) for channel in integers if "int" not in channel]
     return next((one for one in known if _channel_type(*one) == constant), (f"channel type 0x{constant:x}", False))
 
 
