@@ -19,6 +19,7 @@ from autotune.study.drafting.reading import Reading
 from autotune.study.drafting.repeats import codes, repeats
 from autotune.study.drafting.syntax import NotRead, tokens_of
 from autotune.study.drafting.terms import Sum
+from autotune.study.drafting.typedefs import in_structs
 from tests.drafts import BODIES, LANES, POINTED, RIM, TILED, drafted, macros, shape_of, sketched
 
 BLUR = """
@@ -881,6 +882,12 @@ def test_structs_are_read_with_macros_that_are_given_and_of_unions_the_widest_me
     sketch = sketched(NODES.replace("int i[3]", "other i"))
     draft(sketch, None, {"ORDER": "8"})
     assert sketch.gaps  # how large it is nobody tells
+
+
+def test_macros_are_taken_for_given_by_the_structs_that_arguments_are_of_alone() -> None:
+    text = "struct A { float x[N]; }; typedef struct { struct A a[M]; } B; typedef struct { float z[L]; } C;"
+    argument = KernelArgument("b", "B*", "global", "", False)
+    assert in_structs(text, ("N", "M", "L"), [argument]) == {"N", "M"}
 
 
 def test_an_argument_that_shells_act_on_has_another_name() -> None:

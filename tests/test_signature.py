@@ -127,3 +127,18 @@ def test_signatures_are_read_from_the_compiler(session: Session) -> None:
     assert told[2] == KernelArgument("x", "float*", "global", "", True)
     assert [one.type_name for one in told[5:]] == ["Point*", "image2d_t", "sampler_t", "Point"]
     assert told[6].access == "read_only"
+
+
+@pytest.mark.parametrize(
+    ("written", "kind"),
+    [
+        ("global const float (*a)[16]", "float*"),
+        ("global unsigned int (*a)[4][3]", "uint*"),
+        ("global volatile float (*a)[4]", "float*"),
+        ("constant const unsigned char (*a)[2]", "uchar*"),
+        ("global Point a[][5]", "Point*"),
+    ],
+)
+def test_pointers_to_arrays_are_read_as_pointers_to_their_elements(session: Session, written: str, kind: str) -> None:
+    source = f"typedef struct {{ int x; }} Point;\nkernel void f({written}) {{}}"
+    assert session.signatures(source)["f"][0].type_name == kind

@@ -148,6 +148,7 @@ _CONST = cl.kernel_arg_type_qualifier.CONST
 _ADDRESSES = {
     getattr(cl.kernel_arg_address_qualifier, name.upper()): name for name in ("global", "local", "constant", "private")
 }
+_BESIDE_TYPE = re.compile(r"\b(__)?(global|constant|local|private|generic|const|volatile|restrict)\b|[(*)]")
 _ACCESSES = {
     getattr(cl.kernel_arg_access_qualifier, name.upper()): name for name in ("read_only", "write_only", "read_write")
 }
@@ -222,10 +223,11 @@ def signature(kernel: cl.Kernel) -> list[KernelArgument]:
 
 
 def _of_elements(kind: str) -> str:
-    """Return the type of a pointer to arrays as one to their elements: `float*` of `__global float[4]*`."""
+    """Return the type of a pointer to arrays as one to their elements: `uint*` of `const __global unsigned int[4]*`."""
     if "[" not in kind:
         return kind
-    return re.sub(r"\[\w*\]|[()\s]|\b__(global|constant|local|private|generic)\b", "", kind)
+    words = _BESIDE_TYPE.sub("", kind[: kind.index("[")]).replace("unsigned ", "u").split()
+    return f"{' '.join(words)}*"
 
 
 def error_name(code: int) -> str:

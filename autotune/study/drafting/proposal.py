@@ -188,10 +188,10 @@ class Proposal:
         names = self.parameters.keys() - self.words.keys()
         try:
             tokens = self.code.tokens(self.kept(tuned=True))
-            found = repeats(tokens, names, pointers) | operands(tokens, names, pointers) | in_structs(self.text, names)
+            found = repeats(tokens, names, pointers) | operands(tokens, names, pointers)
         except (NotRead, RecursionError):
             return
-        self._take_for(self.tasks, found)
+        self._take_for(self.tasks, found | in_structs(self.text, names, self.arguments.values()))
 
     def _set_apart_lengths(self) -> None:
         """Take the macros that alone say how long inputs are for tasks: these are as long for every configuration."""

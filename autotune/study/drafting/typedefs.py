@@ -70,10 +70,16 @@ def structs_of(of: Proposal) -> dict[str, list[str]]:
     return members_spelt_out({**left, **struct_bodies(of.text)}, of.text, {*of.choices}, given)
 
 
-def in_structs(text: str, names: Collection[str]) -> set[str]:
-    """Return those of the names that say how long members of structs are: these lie alike whatever is tuned."""
-    members = (member for body in struct_bodies(text).values() for member in body)
-    return {word for member in members for word in re.findall(r"\w+", member)} & {*names}
+def in_structs(text: str, names: Collection[str], arguments: Iterable[KernelArgument]) -> set[str]:
+    """Return those of the names that say how long members are of the structs that arguments are of: these lie alike
+    whatever is tuned.
+    """
+    bodies, left, reached = struct_bodies(text), [one.type_name for one in arguments], set[str]()
+    while left:
+        for word in {*re.findall(r"\w+", left.pop())} - reached:
+            reached.add(word)
+            left += bodies.get(word, [])
+    return reached & {*names}
 
 
 def members_spelt_out(
