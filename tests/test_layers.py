@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -41,15 +42,51 @@ def room_of(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
+class Facts(NamedTuple):
+    """What the tests ask of a file, so that it is parsed and walked once."""
+
+    imported: set[str]
+    """Modules, and names with their modules, that it imports anywhere."""
+    modules: set[str]
+    """Modules that it imports names from, anywhere."""
+    at_start: set[str]
+    """Those that it imports when it is imported itself."""
+    looks: set[str]
+    """Methods that it calls without arguments."""
+    threads: Mapping[str, set[str]]
+    """What classes that are threads assign to themselves or define, by their names."""
+    doc: str
+
+
 @cache
-def imported(path: Path) -> set[str]:
-    names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return names
+def facts(path: Path) -> Facts:
+    tree = ast.parse(path.read_text())
+    nodes = list(ast.walk(tree))
+    calls = (node.func for node in nodes if isinstance(node, ast.Call) and not (node.args or node.keywords))
+    classes = (node for node in nodes if isinstance(node, ast.ClassDef))
+    threads = [one for one in classes if any("Thread" in ast.unparse(base) for base in one.bases)]
+    defined = {one.name: {node.name for node in one.body if isinstance(node, ast.FunctionDef)} for one in threads}
+    return Facts(
+        {name for node in nodes for name in names_of(node)},
+        {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module},
+        {name for node in tree.body for name in names_of(node)},
+        {one.attr for one in calls if isinstance(one, ast.Attribute)},
+        {one.name: defined[one.name] | assigned(one) for one in threads},
+        ast.get_docstring(tree) or "",
+    )
+
+
+def names_of(node: ast.AST) -> set[str]:
+    """What a statement imports: modules, or names with the module that they are of."""
+    if isinstance(node, ast.ImportFrom) and node.module:
+        return {f"{node.module}.{alias.name}" for alias in node.names}
+    return {alias.name for alias in node.names} if isinstance(node, ast.Import) else set()
+
+
+def assigned(tree: ast.ClassDef) -> set[str]:
+    """The attributes that a class's methods give to `self`."""
+    nodes = (node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store))
+    return {node.attr for node in nodes if ast.unparse(node.value) == "self"}
 
 
 def module_of(path: Path) -> str:
@@ -58,17 +95,11 @@ def module_of(path: Path) -> str:
 
 def at_start(path: Path, modules: Mapping[str, Path]) -> set[str]:
     """The files of the package that a file imports when it is imported itself."""
-    found = set()
-    for node in ast.parse(path.read_text()).body:
-        if isinstance(node, ast.ImportFrom) and node.module:
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-            found |= {name if name in modules else node.module for name in names}
-        elif isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-    return found & modules.keys()
+    return {name if name in modules else name.rpartition(".")[0] for name in facts(path).at_start} & modules.keys()
 
 
-FILES = [path for path in sorted(PACKAGE.rglob("*.py")) if path != PACKAGE / "__init__.py"]
+ALL = sorted(PACKAGE.rglob("*.py"))
+FILES = [path for path in ALL if path != PACKAGE / "__init__.py"]
 
 
 def test_the_page_names_every_room_once() -> None:
@@ -77,25 +108,23 @@ def test_the_page_names_every_room_once() -> None:
     assert set(named) == {room_of(path) for path in FILES}
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_imports_point_up_the_list(path: Path) -> None:
+def test_imports_point_up_the_list() -> None:
     order = rooms()
-    own = room_of(path)
-    for name in imported(path):
-        parts = name.split(".")
-        if parts[0] != "autotune" or len(parts) < 2 or parts[1] not in order or parts[1] == own:
-            continue
-        assert order.index(parts[1]) < order.index(own), f"{own} imports {parts[1]}, which stands below it"
+    used = {
+        (path, name.split(".")[1]) for path in FILES for name in facts(path).imported if name.startswith("autotune.")
+    }
+    ranks = {(path, used): (order.index(room_of(path)), order.index(used)) for path, used in used if used in order}
+    assert not {one for one, (own, used) in ranks.items() if used > own}, "they import what stands below them"
 
 
 def test_no_file_needs_itself() -> None:
-    modules = {module_of(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+    modules = {module_of(path): path for path in ALL}
     needs = {name: [needed for needed in at_start(path, modules) if needed != name] for name, path in modules.items()}
     list(TopologicalSorter(needs).static_order())  # raises CycleError, which names the files
 
 
 @pytest.mark.parametrize(
-    "path", [path for path in PACKAGE.rglob("__init__.py") if "= lazily(" in path.read_text()], ids=module_of
+    "path", [path for path in ALL if path.name == "__init__.py" and "= lazily(" in path.read_text()], ids=module_of
 )
 def test_type_checkers_see_the_names_of_a_door_and_no_others(path: Path) -> None:
     """They take any name to be there where they see a module's `__getattr__`."""
@@ -121,21 +150,13 @@ def test_the_house_has_at_most_22_rooms() -> None:
 
 def test_a_room_is_entered_by_its_door() -> None:
     folders = {room for room in rooms() if (PACKAGE / room).is_dir()}
-    inner = {
-        node.module.split(".")[1]
-        for path in FILES
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.ImportFrom) and (node.module or "").count(".") >= 2 and node.module
-        if node.module.split(".")[1] != room_of(path)
-    }
-    assert not inner & folders
+    inner = {(path, name) for path in FILES for name in facts(path).modules if name.count(".") >= 2}
+    assert not {(path, name) for path, name in inner if name.split(".")[1] in folders - {room_of(path)}}
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_heavy_libraries_stay_in_their_rooms(path: Path) -> None:
-    used = {name.split(".")[0] for name in imported(path)}
-    for library, homes in HOMES.items():
-        assert library not in used or room_of(path) in homes
+def test_heavy_libraries_stay_in_their_rooms() -> None:
+    used = {(room_of(path), name.split(".")[0]) for path in FILES for name in facts(path).imported}
+    assert not {(room, library) for room, library in used if room not in HOMES.get(library, {room})}
 
 
 LOOK_UP = "autotune.lookup, autotune.study.library, autotune.lookup.formats, autotune.api.stored"
@@ -155,12 +176,11 @@ def test_what_has_to_begin_quickly_leaves_heavy_modules_out(entered: str, left_o
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_an_index_of_files_names_all_of_them(path: Path) -> None:
-    doc = ast.get_docstring(ast.parse(path.read_text())) or ""
-    files = {one.name for one in path.parent.glob("*.py")} - {"__init__.py", "__main__.py", path.name}
-    named = {name for name in files if re.search(rf"(?<![\w/]){re.escape(name)}\b", doc)}
-    assert len(named) < 4 or named == files
+def test_an_index_of_files_names_all_of_them() -> None:
+    for path in ALL:
+        files = {one.name for one in path.parent.glob("*.py")} - {"__init__.py", "__main__.py", path.name}
+        named = {name for name in files if re.search(rf"(?<![\w/]){re.escape(name)}\b", facts(path).doc)}
+        assert len(named) < 4 or named == files, path
 
 
 def test_no_file_is_longer_than_360_lines() -> None:
@@ -171,22 +191,16 @@ def test_no_file_is_longer_than_360_lines() -> None:
 def test_the_source_distribution_holds_what_its_tests_import() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
     left_out = set(settings["tool"]["hatch"]["build"]["targets"]["sdist"]["exclude"])
-    used = {name.split(".")[0] for path in (ROOT / "tests").glob("*.py") for name in imported(path)}
+    texts = [path.read_text() for path in (ROOT / "tests").glob("*.py")]
+    used = {name for text in texts for name in re.findall(r"^\s*(?:from|import) (\w+)", text, re.MULTILINE)}
     assert {name for name in used if (ROOT / name).is_dir()} >= {"autotune", "benchmarks", "tests"}
     assert not {"kernels", "studies", *used} & left_out
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_no_path_is_looked_at_in_a_way_that_raises(path: Path) -> None:
+def test_no_path_is_looked_at_in_a_way_that_raises() -> None:
     """`os.path.exists` and its kin say no, where those of pathlib raise for what another user's folder hides."""
-    calls = [
-        node.func
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call) and not (node.args or node.keywords)
-    ]
-    looks = {one.attr for one in calls if isinstance(one, ast.Attribute)} & {"exists", "is_dir", "is_file"}
-    allowed = {"exists"} if room_of(path) == "store" else set()  # SQL's
-    assert not looks - allowed
+    raising = {(path, name) for path in FILES for name in facts(path).looks & {"exists", "is_dir", "is_file"}}
+    assert not {one for one in raising if (room_of(one[0]), one[1]) != ("store", "exists")}  # SQL's
 
 
 OF_THREADS = {
@@ -196,15 +210,7 @@ OF_THREADS = {
 """What `threading.Thread` keeps for itself in this Python, and in any from 3.11 to 3.14."""
 
 
-def assigned(tree: ast.ClassDef) -> set[str]:
-    """The attributes that a class's methods give to `self`."""
-    nodes = (node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store))
-    return {node.attr for node in nodes if ast.unparse(node.value) == "self"}
-
-
 def test_no_thread_of_ours_takes_a_name_that_pythons_threads_keep() -> None:
-    for path in PACKAGE.rglob("*.py"):
-        for one in ast.walk(ast.parse(path.read_text())):
-            if isinstance(one, ast.ClassDef) and any("Thread" in ast.unparse(base) for base in one.bases):
-                own = assigned(one) | {node.name for node in one.body if isinstance(node, ast.FunctionDef)}
-                assert own & OF_THREADS <= {"__init__", "run"}, f"{path}: {one.name}"
+    for path in ALL:
+        for name, own in facts(path).threads.items():
+            assert own & OF_THREADS <= {"__init__", "run"}, f"{path}: {name}"
