@@ -6,9 +6,11 @@ import gc
 import signal
 import tempfile
 from collections.abc import Generator, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
 from autotune.devices import Session, environment, list_devices, open_session, traits
 from autotune.model import DeviceInfo
@@ -79,6 +81,14 @@ def brief_finales() -> Iterator[None]:
     in doubt which is the fastest, and they would run for all the time that a search gives them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("autotune.tuner.loop.RETIME_S", 0.5)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_command_line() -> Iterator[None]:
+    """Typer's runner makes all commands anew at each call, which takes longer than most of them do."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("typer.testing._get_command", cache(get_command))
         yield
 
 
