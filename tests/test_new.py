@@ -614,3 +614,12 @@ def test_what_is_given_is_in_the_study(tmp_path: Path) -> None:
     assert 'vec = ["float4"]' in text
     done = CliRunner().invoke(app, ["check", str(kernel.with_suffix(".toml")), "--size", "64"])
     assert done.exit_code == 0, done.output
+
+
+@pytest.mark.parametrize("name", ['k"x.cl', "k\nx.cl", "k\\"], ids=["quote", "line break", "backslash"])
+def test_a_kernel_file_of_any_name_gives_a_study_that_can_be_read(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("kernel void f(global float *x) { x[get_global_id(0)] = 1.0f; }")
+    made = CliRunner().invoke(app, ["new", str(tmp_path / name), str(tmp_path / "a.toml")])
+    assert made.exit_code == 0, made.output
+    checked = CliRunner().invoke(app, ["check", str(tmp_path / "a.toml"), "--no-run"])
+    assert checked.exit_code == 0, checked.output

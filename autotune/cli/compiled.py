@@ -12,7 +12,7 @@ from autotune.bench import Inspected
 from autotune.errors import StudyError, WorkerError
 from autotune.model import DeviceInfo
 from autotune.reports import inspect
-from autotune.study import asked_by_error, brought, hiding, lacking_extension, of_opencl, undefined, unknown
+from autotune.study import asked_by_error, brought, hiding, lacking_extension, line_mark, of_opencl, undefined, unknown
 
 _ROUNDS = 8
 """So often a kernel is compiled with something in the place of what it lacks: more may be lacking behind that."""
@@ -48,7 +48,7 @@ class Compiler(NamedTuple):
 
 def compiled(kernel: Path, source: str, names: Sequence[str], compiler: Compiler) -> Inspected:
     """Return what a compiler tells of a kernel's text. Raises StudyError, with all that the text lacks."""
-    source = f'#line 1 "{kernel.name}"\n{source}'
+    source = f"{line_mark(1, kernel)}\n{source}"
     try:
         told = compiler.inspect(source, names)
     except WorkerError as error:

@@ -33,6 +33,7 @@ from autotune.study.library import (
     default_size,
     find_study,
     kernel_folders,
+    line_mark,
     offered_choices,
     parameter_values,
     problem_key,

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from autotune.errors import StudyError
 from autotune.identity import macro_fault, word_fault
-from autotune.study.library import MAX_TEXT, File, is_file, read_text, too_large
+from autotune.study.library import MAX_TEXT, File, is_file, line_mark, read_text, too_large
 
 _MAX_DEPTH = 20
 _MOST_TOLD = 20
@@ -224,7 +224,7 @@ class _Inliner:
             if line.name != "include":
                 continue
             body = self._included(line, path, (*above, same), conditional=conditional or depth > 0)
-            pieces += [text[done : line.start], f'{body}\n#line {line.last + 1} "{paths.basename(path)}"']
+            pieces += [text[done : line.start], f"{body}\n{line_mark(line.last + 1, path)}"]
             self._count(len(pieces[-1]) - len(body) + 60, path)
             done = line.end
         return "".join([*pieces, text[done:]])
@@ -273,7 +273,7 @@ class _Inliner:
         if above.count(same) > 1:  # an #if that ends it has done so by now
             return f'#error "{paths.basename(path)}" is included again and again'
         body = self.inline(path, above, None, conditional=conditional).rstrip("\n")
-        text = f'#line 1 "{paths.basename(path)}"\n{body}'
+        text = f"{line_mark(1, path)}\n{body}"
         return f"#ifndef {self._once[same]}\n{text}\n#endif" if same in self._once else text
 
     def _count(self, size: int, path: File) -> None:

@@ -218,7 +218,13 @@ def sources_of(names: Any, table: Mapping[str, Any], study: File, key: str) -> t
     if sum(map(len, texts)) > MAX_TEXT:
         raise too_large(files[0])
     others = zip(files[1:], texts[1:], strict=True)
-    return files[0], texts[0] + "".join(f'\n#line 1 "{paths.basename(file)}"\n{text}' for file, text in others)
+    return files[0], texts[0] + "".join(f"\n{line_mark(1, file)}\n{text}" for file, text in others)
+
+
+def line_mark(number: int, file: File) -> str:
+    """Return what has compilers name a file's lines, from this one on; `?` for what would end the name or the line."""
+    name = re.sub(r'["\\\x00-\x1f\x7f]', "?", paths.basename(file))
+    return f'#line {number} "{name}"'
 
 
 def source_of(kernel: File, table: Mapping[str, Any], study: File) -> str:

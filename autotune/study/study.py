@@ -274,7 +274,7 @@ class Study:
 
 def _named(file: Path, source: str) -> str:
     """Return a kernel's text so that a compiler's messages name the author's file, as they do for its includes."""
-    return f'#line 1 "{file.name}"\n{source}'
+    return f"{library.line_mark(1, file)}\n{source}"
 
 
 def _without_numpy(part: Any) -> Any:

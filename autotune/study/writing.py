@@ -61,14 +61,14 @@ def _block(heading: str, table: Mapping[str, Any], where: str) -> str:
 def _key(name: Any) -> str:
     if not isinstance(name, str):
         raise StudyError(f"{name!r} is no name of a key", where=str(name))
-    return name if _BARE.fullmatch(name) else _text(name)
+    return name if _BARE.fullmatch(name) else toml_text(name)
 
 
 def _value(value: Any, where: str) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        return _text(value)
+        return toml_text(value)
     if type(value) is int:
         return str(value)
     if type(value) is float:
@@ -89,7 +89,7 @@ def _value(value: Any, where: str) -> str:
     raise StudyError(f"cannot be written to a file: it is of {type(value).__name__}", where=where, hint=cure)
 
 
-def _text(text: str) -> str:
+def toml_text(text: str) -> str:
     """A TOML basic string: JSON's but for DEL and for halves of a surrogate pair, which no file in UTF-8 holds."""
     try:
         text.encode()

@@ -20,6 +20,7 @@ from autotune.study.drafting.typedefs import spelt_out
 from autotune.study.drafting.uses import Uses, is_real, is_whole
 from autotune.study.scope import GAP
 from autotune.study.types import SCALAR_TYPES, is_plain
+from autotune.study.writing import toml_text
 
 _GUESS = "guess"
 _MOST_OWN = 8
@@ -61,7 +62,7 @@ class _Writer:
         )
         self._add("# Then: autotune check ./FILE.toml, autotune search ./FILE.toml.")
         self._add("# Every key: docs/studies-reference.md.")
-        self._add(f'name = "{sketch.name}"', f'about = "{sketch.name}"', f'kernel = "{sketch.kernel}"')
+        self._add(f'name = "{sketch.name}"', f'about = "{sketch.name}"', f"kernel = {toml_text(sketch.kernel)}")
         for folder in sketch.folders:
             self._add("", "[[options]]", f"flag = {json.dumps(f'-I{folder}')}")
         for name, value in of.fixed.items():
