@@ -114,7 +114,7 @@ class Contention:
         found = {}
         for task in self._tasks.iterdir() if os.path.isdir(self._tasks) else ():
             with suppress(OSError, ValueError):  # it has ended meanwhile, or nobody keeps accounts
-                ran, waited, turns = (task / "schedstat").read_text().split()
+                ran, waited, turns = (task / "schedstat").read_text(encoding="utf-8").split()
                 found[int(task.name)] = int(ran), int(waited), int(turns)
         return found
 

@@ -49,7 +49,7 @@ def replacing(file: Path, database: str | None = None, read: Iterable[str] = ())
         mode = _mode(target)
         part = target.with_name(f".autotune-{secrets.token_hex(8)}{target.suffix[:8]}")
         try:
-            with part.open("x"):  # with the rights that a new file gets here
+            with part.open("xb"):  # with the rights that a new file gets here
                 pass
             yield part
             if mode is not None:

@@ -22,7 +22,7 @@ def locked_folder(base: Path, prefix: str) -> tuple[Path, IO[str]]:
     # Locked under another name first, so that nobody's sweep finds it unlocked.
     made = Path(tempfile.mkdtemp(prefix=f".{prefix}", dir=base))
     try:
-        lock = (made / "lock").open("w")
+        lock = (made / "lock").open("w", encoding="utf-8")
         fcntl.flock(lock, fcntl.LOCK_EX)
         return made.rename(base / made.name[1:]), lock
     except OSError:
@@ -33,7 +33,7 @@ def locked_folder(base: Path, prefix: str) -> tuple[Path, IO[str]]:
 def _sweep(base: Path, prefix: str) -> None:
     for folder in base.glob(f"{prefix}*"):
         try:
-            with (folder / "lock").open("r+") as file:
+            with (folder / "lock").open("r+", encoding="utf-8") as file:
                 if try_lock(file.fileno()):
                     shutil.rmtree(folder, ignore_errors=True)
         except FileNotFoundError:  # a sweep began that was killed itself, or met a linker that still wrote

@@ -76,7 +76,7 @@ def _kept(text: bytes) -> int:
 
 
 def _instructions() -> set[str]:
-    lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     return set(next((line.partition(":")[2] for line in lines if line.startswith("flags")), "").split())
 
 

@@ -69,7 +69,7 @@ class _Watch:
 
 def main(request: Path) -> NoReturn:
     """Do what a request says (caller.py writes it), leave the answer beside it, and end this process."""
-    asked = json.loads(request.read_text())
+    asked = json.loads(request.read_text(encoding="utf-8"))
     place, path = request.parent, Path(asked["path"])
     names = {name: np.load(place / file) for name, file in asked["arrays"].items()} | asked["numbers"]
     os.chdir(path.parent)
@@ -92,6 +92,6 @@ def main(request: Path) -> NoReturn:
     if watch.refused:
         what = f"the function reads {watch.refused}, whose changes cannot be noticed"
         answer = {"error": [what, path.name, "put the file beside it, and name it there in an import or a text"]}
-    (place / "answer.json").write_text(json.dumps(answer))
+    (place / "answer.json").write_text(json.dumps(answer), encoding="utf-8")
     sys.stdout.flush()
     os._exit(0)  # threads that the author left behind are of no interest

@@ -76,7 +76,7 @@ def _write(place: Path, path: Path, name: str, names: Mapping[str, Any]) -> None
         "arrays": arrays,
         "numbers": {key: value for key, value in names.items() if key not in arrays},
     }
-    (place / "request.json").write_text(json.dumps(request))
+    (place / "request.json").write_text(json.dumps(request), encoding="utf-8")
 
 
 def _started(place: Path) -> subprocess.Popen[bytes]:
@@ -99,7 +99,7 @@ def _answer(place: Path, path: Path, code: int) -> Mapping[str, Any]:
     """Read what the process left. It is the author's, who may have written anything."""
     ended = f"killed by {signal_name(-code)}" if code < 0 else f"exit code {code}"
     try:
-        answer = json.loads((place / "answer.json").read_text())
+        answer = json.loads((place / "answer.json").read_text(encoding="utf-8"))
         if "error" in answer:
             what, where, hint = map(str, answer["error"])
             raise StudyError(what, where=where, hint=hint)

@@ -274,7 +274,7 @@ def last_words(log: str) -> str:
 def _has_running_child(pid: int) -> bool:
     """Say whether a process has a child that still runs; only Linux tells, and False stands for not knowing."""
     try:
-        children = [path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
+        children = [path.read_text(encoding="utf-8").split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
     except OSError:  # it has ended meanwhile
         return False
     return any(state_of(child) not in ("Z", "") for child in chain(*children))
@@ -283,7 +283,7 @@ def _has_running_child(pid: int) -> bool:
 def state_of(pid: int | str) -> str:
     """Return the letter of a process's state; empty where it has ended, or nobody tells."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[0]
     except OSError:
         return ""
 

@@ -80,7 +80,7 @@ def main(role: str, descriptor: int, parent: int) -> None:
 def be_named(role: str) -> None:
     """Tell who lists processes; the system cuts it to 15 characters."""
     with suppress(OSError):
-        Path("/proc/self/comm").write_text(f"autotune-{role}")
+        Path("/proc/self/comm").write_text(f"autotune-{role}", encoding="utf-8")
 
 
 def become_worker(role: str, environment: Mapping[str, str], connection: int, log: int, server: int) -> NoReturn:

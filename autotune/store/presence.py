@@ -76,7 +76,7 @@ def _is_running(number: str, start: str) -> bool:
 def _boot() -> tuple[str, str]:
     """Return what changes when the machine starts, and what differs between containers; "" where it cannot be told."""
     try:
-        boot = (PROC / "sys/kernel/random/boot_id").read_text().strip()
+        boot = (PROC / "sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
         return boot, str((PROC / "self/ns/pid").stat().st_ino)
     except OSError:
         return "", ""

@@ -44,7 +44,7 @@ _LONGEST = 2**15
 
 def arithmetic(prefix: str) -> str:
     """Return the functions that C which `whole` wrote calls. With them each operand is written once, however deep."""
-    return Path(__file__).with_name("arithmetic.c.in").read_text().replace("@P", prefix)
+    return Path(__file__).with_name("arithmetic.c.in").read_text(encoding="utf-8").replace("@P", prefix)
 
 
 _FUNCTIONS = {

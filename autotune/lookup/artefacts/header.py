@@ -296,7 +296,7 @@ typedef struct {{ const {p}_entry *entry; {p}_match match; }} {p}_selection;
         passed = f", {self.passed}" if self.passed else ""
         words = {"@PASSED": passed, "@ASKED": self.passed or "0", "@GIVEN": given}
         words |= {"@MOST": str(MOST_SIZES), "@LARGEST": str(text.LARGEST_SIZE), "@P": self.p}  # @P last
-        found = "\n" + Path(__file__).with_name("select.c.in").read_text()
+        found = "\n" + Path(__file__).with_name("select.c.in").read_text(encoding="utf-8")
         for word, meant in words.items():
             found = found.replace(word, meant)
         return found
