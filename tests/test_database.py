@@ -74,6 +74,18 @@ def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> N
     assert not location.locate(None).chosen
 
 
+def test_where_nobody_knows_a_home_no_folder_named_for_it_is_made_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AUTOTUNE_DB", "XDG_DATA_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 2**31 - 7)  # as a container is run by a number
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(StoreError, match=r"HOME is not set.*; give --db"):
+        Store.open(None)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_damaged_database(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
     put_in(path, [ok({"A": number}, 5) for number in range(50)])

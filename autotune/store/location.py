@@ -198,7 +198,8 @@ def as_it_is(path: str) -> str:
 def default_path() -> str:
     """Return `autotune.db` in the user's data directory, as platformdirs names it.
 
-    platformdirs itself costs as much to import as the rest of a look-up, so Linux is spelt out here.
+    platformdirs itself costs as much to import as the rest of a look-up, so Linux is spelt out here. Raises StoreError
+    where nothing names this user's home: a folder named `~` would be made here.
     """
     if not sys.platform.startswith("linux"):
         from platformdirs import user_data_dir
@@ -207,6 +208,9 @@ def default_path() -> str:
     data = os.environ.get("XDG_DATA_HOME", "")
     if not paths.isabs(data):
         data = paths.expanduser("~/.local/share")
+    if not paths.isabs(data):
+        what = "no folder is known for the database: HOME is not set, and the system knows no home of this user's"
+        raise StoreError(what, hint="give --db the path of a file, or set HOME")
     return paths.join(data, "autotune", "autotune.db")
 
 
