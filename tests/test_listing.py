@@ -16,7 +16,7 @@ import pytest
 
 import autotune
 from autotune import cluster, devices, pool
-from autotune.devices import find_device, list_by, list_devices, select, vendors
+from autotune.devices import drivers, find_device, list_by, list_devices, select, vendors
 from autotune.errors import SetupError
 from autotune.lookup import warm
 from autotune.model import DeviceInfo, Outcome
@@ -249,6 +249,19 @@ def test_each_driver_is_asked_alone_and_named_where_it_crashes_or_hangs(
     assert said.startswith(f"{tmp_path}/b.icd ends who asks (SIGABRT): mend that driver, or `sudo mv {tmp_path}/b.icd ")
     monkeypatch.setattr(vendors, "_PATIENCE_S", 0.0)
     assert [line.partition(" ")[2].partition(":")[0] for line in vendors.faulty()] == ["does not answer"] * 3
+
+
+@pytest.mark.parametrize("name", ["pyopencl", "ctypes"])
+def test_what_lies_in_the_folder_here_is_not_run_where_drivers_are_asked(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.icd").touch()
+    (tmp_path / f"{name}.py").write_text("import pathlib\npathlib.Path('was-run').touch()")
+    monkeypatch.setenv("OCL_ICD_VENDORS", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert vendors.faulty() == []
+    assert not drivers._loadable("libnone.so.1")
+    assert not (tmp_path / "was-run").exists()
 
 
 def test_what_was_listed_belongs_to_who_asked() -> None:

@@ -221,4 +221,4 @@ def _nvidia(devices: Sequence[DeviceInfo]) -> list[str]:
 
 def _loadable(library: str) -> bool:
     code = f"import ctypes; ctypes.CDLL({library!r})"
-    return subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
+    return subprocess.run([sys.executable, "-P", "-c", code], capture_output=True).returncode == 0

@@ -60,7 +60,7 @@ def _faulty(folder: Path) -> Iterator[str]:
 def _ask(environment: dict[str, str]) -> int | None:
     """Return the exit code of a process that asks for devices; None where it does not end."""
     process = subprocess.Popen(
-        [sys.executable, "-c", _ASK],
+        [sys.executable, "-P", "-c", _ASK],
         env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
