@@ -370,6 +370,34 @@ def test_a_prepared_process_that_cannot_start_says_why(tmp_path: Path, monkeypat
     server.close()
 
 
+NAMED_BY_THE_PROGRAM = """
+import sys
+sys.path[:0] = sys.argv[2:]
+from pathlib import Path
+from autotune.pool.forkserver import Forkserver
+from autotune.pool.process import WorkerProcess, spawned
+for start in (spawned, Forkserver().start):
+    WorkerProcess("builder", Path(sys.argv[1]), {}, start).receive(60.0)
+"""
+
+
+def test_workers_import_from_where_a_program_does(tmp_path: Path) -> None:
+    packages = tmp_path / "site-packages"  # as of `pip install --target`: a name that tells nothing
+    packages.mkdir()
+    (packages / "autotune").symlink_to(Path(process.__file__).parent.parent)
+    (tmp_path / "program.py").write_text(NAMED_BY_THE_PROGRAM)
+    own = [path for path in sys.path if path.endswith("site-packages")]
+    words = [
+        getattr(sys, "_base_executable", sys.executable),
+        str(tmp_path / "program.py"),
+        str(tmp_path),
+        str(packages),
+        *own,
+    ]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 SEARCH = """
 import os, sys, threading
 from pathlib import Path

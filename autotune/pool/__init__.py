@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from autotune.pool.process import WorkerProcess
     from autotune.pool.sizing import count_builders, require_device_room, require_room
     from autotune.pool.turns import quick_turns
-    from autotune.pool.worker import die_with
+    from autotune.pool.worker import command_of, die_with
 else:
     __getattr__ = lazily(
         __name__,
@@ -54,6 +54,6 @@ else:
             "process": "WorkerProcess",
             "sizing": "count_builders require_device_room require_room",
             "turns": "quick_turns",
-            "worker": "die_with",
+            "worker": "command_of die_with",
         },
     )

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Mapping
@@ -19,7 +18,7 @@ import numpy as np
 from autotune import text
 from autotune.errors import StudyError, WorkerError
 from autotune.pool.process import signal_name
-from autotune.pool.worker import python_path
+from autotune.pool.worker import command_of
 from autotune.study import files_of
 
 
@@ -81,8 +80,7 @@ def _write(place: Path, path: Path, name: str, names: Mapping[str, Any]) -> None
 
 def _started(place: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-P", "-m", "autotune.pool.guard", str(place / "request.json"), str(os.getpid())],
-        env={**os.environ, **python_path()},
+        command_of("autotune.pool.guard", str(place / "request.json"), str(os.getpid())),
         stdin=subprocess.DEVNULL,
         stdout=2,  # what it prints is no data of ours
         start_new_session=True,

@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
 from select import select
 
-from autotune.pool.worker import be_named, become_worker, die_with, leave_ending, python_path
+from autotune.pool.worker import be_named, become_worker, command_of, die_with, leave_ending
 
 _LONGEST = 2**16
 """Bytes of a message."""
@@ -176,9 +176,9 @@ class _Server(threading.Thread):
         try:
             with tempfile.TemporaryFile() as log:
                 self._process = subprocess.Popen(
-                    [sys.executable, "-P", "-m", "autotune.pool.forkserver", descriptor, ours],
+                    command_of("autotune.pool.forkserver", descriptor, ours),
                     # OpenBLAS starts a thread for each core as NumPy is imported, which forks do not get.
-                    env={**os.environ, **python_path(), "OPENBLAS_NUM_THREADS": "1"},
+                    env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
                     pass_fds=[self._theirs.fileno()],
                     stdin=subprocess.DEVNULL,
                     stdout=log,

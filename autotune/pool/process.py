@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
@@ -19,7 +18,7 @@ from autotune.bench import DOING, Phase, Report, undeclared
 from autotune.errors import AutotuneError, SetupError, StudyError, WorkerError
 from autotune.model import Outcome
 from autotune.pool.allowance import lacks_processes
-from autotune.pool.worker import FAULTS, python_path
+from autotune.pool.worker import FAULTS, command_of
 
 log = logging.getLogger(__name__)
 
@@ -116,8 +115,8 @@ Raises OSError where something ended what that takes; ChildProcessError, with it
 def spawned(role: str, connection: int, log: int, environment: Mapping[str, str]) -> Process:
     """Start `python -m autotune.pool.worker`, which imports everything for itself."""
     return subprocess.Popen(
-        [sys.executable, "-P", "-m", "autotune.pool.worker", role, str(connection), str(os.getpid())],
-        env={**os.environ, **python_path(), **environment},
+        command_of("autotune.pool.worker", role, str(connection), str(os.getpid())),
+        env={**os.environ, **environment},
         pass_fds=[connection],
         stdin=subprocess.DEVNULL,
         stdout=log,

@@ -1,4 +1,4 @@
-"""Entry point of worker processes: `python -m autotune.pool.worker ROLE FD PARENT`.
+"""Entry point of worker processes: `python -m autotune.pool.worker ROLE FD PARENT`, as `command_of` says it.
 
 A worker ignores what asks to end, which is the search's to handle, and dies with its parent whatever it is doing: a
 hung launch never sees a closed pipe, so the operating system is asked to kill it (PR_SET_PDEATHSIG). That comes
@@ -39,13 +39,23 @@ def leave_ending() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-def python_path() -> dict[str, str]:
-    """Return variables by which another process finds this package where it runs from a checkout, not installed."""
-    root = Path(__file__).parent.parent.parent
-    if root.name in ("site-packages", "dist-packages"):
-        return {}
-    paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
-    return {"PYTHONPATH": os.pathsep.join(dict.fromkeys([*paths, str(root)]))}
+def command_of(module: str, *words: str) -> list[str]:
+    """Return the command by which another process runs a module of this package, with these words.
+
+    It imports from the folders that this one does, whoever named them: a program may have, or `pip install --target`
+    was given another than Python's own. The first of them it leaves out where that is the folder here, or the
+    program's: a file there may be named like a module of Python.
+    """
+    root = str(Path(__file__).parent.parent.parent)
+    program = getattr(sys.modules.get("__main__"), "__file__", None)
+    unsafe = {str(Path(program).resolve().parent)} if program else set()
+    with suppress(OSError):  # it was removed
+        unsafe.add(str(Path.cwd()))
+    found = [path for path in sys.path[:1] if path not in unsafe] + sys.path[1:]
+    paths = [path for path in dict.fromkeys([*found, root]) if isinstance(path, str) and path]
+    first = f"import runpy, sys; sys.path[:0] = [path for path in {paths!a} if path not in sys.path]"
+    run = f"runpy.run_module({module!r}, run_name='__main__', alter_sys=True)"
+    return [sys.executable, "-P", "-c", f"{first}; {run}", *words]
 
 
 def main(role: str, descriptor: int, parent: int) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import sys
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from typing import Any
 
+from autotune.pool import command_of
 from autotune.service.answers import Refused
 
 STOP_S = 30.0
@@ -59,7 +59,7 @@ async def work(name: str, asked: Mapping[str, Any], seconds: float) -> Mapping[s
 async def started(name: str) -> asyncio.subprocess.Process:
     """Start a process that does a piece of work, as child.py names it, when it is asked to."""
     pipe = asyncio.subprocess.PIPE
-    words = (sys.executable, "-m", "autotune.service", name, str(os.getpid()))
+    words = command_of("autotune.service", name, str(os.getpid()))
     return await asyncio.create_subprocess_exec(*words, stdin=pipe, stdout=pipe, stderr=pipe, limit=_LINE)
 
 
