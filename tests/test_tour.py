@@ -30,7 +30,7 @@ pytestmark = pytest.mark.device
 
 SHORT, LONG = spin(30_000), spin(60_000)
 PLANS = (SHORT, LONG)
-SETUP = Setup("", {}, {}, None, Rules(trial_s=0.3), Limits())
+SETUP = Setup("", {}, {}, None, Rules(trial_s=0.05), Limits())
 WRONG = Report(Outcome.WRONG_RESULT, "wrong")
 
 
