@@ -44,7 +44,7 @@ def session(monkeypatch: pytest.MonkeyPatch) -> Session:
 
 def bench_of(session: Session, **expected: int) -> Bench:
     data = {name: np.array([value]) for name, value in expected.items()}
-    rules = Rules(trial_s=0.3)  # beside other tests no interval gets narrow, however long it samples
+    rules = Rules(trial_s=0.05)  # beside other tests no interval gets narrow, however long it samples
     return Bench(session, {"a": np.zeros(1, np.int32)}, data, rules, Limits(), lambda *_: None)
 
 

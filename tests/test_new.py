@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -14,6 +16,8 @@ from typer.testing import CliRunner
 from autotune.cli import app
 from autotune.devices import KernelArgument
 from autotune.errors import StudyError, UsageError
+from autotune.pool import WorkerProcess
+from autotune.pool.forkserver import Forkserver, can_hold
 from autotune.study import (
     Buffer,
     Problem,
@@ -123,6 +127,19 @@ FILLS: dict[str, list[str]] = {
     ],
 }
 """The lines that an author puts in the place of those that begin alike, for each kernel: at most five."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def prepared() -> Iterator[None]:
+    """The processes in which kernels are compiled are forks of one: each would import the same for itself."""
+    if not can_hold():
+        yield
+        return
+    server = Forkserver()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("autotune.reports.fresh.WorkerProcess", partial(WorkerProcess, start=server.start))
+        yield
+    server.close()
 
 
 def started(name: str, folder: Path) -> tuple[Path, str]:

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.device
 
 SHORT, LONG = spin(30_000), spin(60_000)
 PLANS = (SHORT, LONG)
-SETUP = Setup("", {}, {}, None, Rules(trial_s=0.3), Limits())
+SETUP = Setup("", {}, {}, None, Rules(trial_s=0.05), Limits())
 WRONG = Report(Outcome.WRONG_RESULT, "wrong")
 
 
@@ -170,7 +170,7 @@ def test_batches_are_as_long_as_on_other_sessions(others: list[weakref.ref[Sessi
 
 
 def test_a_single_plan_is_timed_thoroughly(others: list[weakref.ref[Session]]) -> None:
-    (alone,) = visitor().visit(asked((SHORT,)), long)
+    (alone,) = visitor().visit(asked((SHORT,)), lambda: 0.1)  # beside other tests no interval gets narrow
     assert len(alone.visits) == 1
     assert len(alone.visits[0]) >= 3
 
