@@ -28,11 +28,22 @@ from autotune.pool.process import WorkerDied, WorkerProcess, last_words, unready
 from autotune.study import Buffer, Launch, Plan, Problem, Tolerance
 from tests.studies import study
 
-pytestmark = pytest.mark.device
-
 SETUP = Setup("", {}, {}, None, Rules(), Limits())
 
 pytestmark = pytest.mark.device
+
+
+new_salt = module.new_salt
+
+
+@pytest.fixture(autouse=True)
+def own_probes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each probe is built here, as in a search: what a cache holds says nothing of a machine."""
+    monkeypatch.setattr(module, "new_salt", new_salt)
+
+
+def test_no_probe_is_like_another() -> None:
+    assert len({module.new_salt() for _ in range(3)}) == 3
 
 
 @pytest.fixture
