@@ -60,6 +60,15 @@ def own_locks() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True, scope="session")
+def kept_bytecode() -> Iterator[None]:
+    """The processes that tests start keep what Python compiles, as for users, also where an environment has them not:
+    each would compile all that it imports of this package, for a second."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
 def shared_builds(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[None]:
     """The workers of these searches keep what they build for those of the next, of all of pytest's processes: most
     build the same few kernels, among them the one by which a worker shows that its machine is sound."""
