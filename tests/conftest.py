@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
+import sys
 import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -18,6 +20,11 @@ from tests import postgres
 from tests.studies import study
 
 SLOWEST_FIRST = ("cluster", "browser", "device")
+
+# What Python compiles is kept, as for users, also where an environment has it not: each process of pytest's, and each
+# that a test starts, would compile all that it imports of this package and of the tests again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     # Under `nohup` the programs that tests start would be deaf to it as well: what is ignored is inherited.
@@ -56,15 +63,6 @@ def own_locks() -> Iterator[None]:
     with tempfile.TemporaryDirectory(prefix="autotune-test-") as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("AUTOTUNE_LOCKS", folder)
         patch.setenv("AUTOTUNE_CACHE", folder)
-        yield
-
-
-@pytest.fixture(autouse=True, scope="session")
-def kept_bytecode() -> Iterator[None]:
-    """The processes that tests start keep what Python compiles, as for users, also where an environment has them not:
-    each would compile all that it imports of this package, for a second."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
         yield
 
 
