@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
+import sys
 import tempfile
 from collections.abc import Generator, Iterator
 from functools import cache
@@ -20,6 +22,11 @@ from tests import postgres
 from tests.studies import study
 
 SLOWEST_FIRST = ("cluster", "browser", "device")
+
+# What Python compiles is kept, as for users, also where an environment has it not: each process of pytest's, and each
+# that a test starts, would compile all that it imports of this package and of the tests again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     # Under `nohup` the programs that tests start would be deaf to it as well: what is ignored is inherited.
@@ -64,11 +71,12 @@ def own_locks() -> Iterator[None]:
 @pytest.fixture(autouse=True, scope="session")
 def shared_builds(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[None]:
     """The workers of these searches keep what they build for those of the next, of all of pytest's processes: most
-    build the same few kernels."""
+    build the same few kernels, among them the one by which a worker shows that its machine is sound."""
     base = tmp_path_factory.getbasetemp()
     kept = (base if worker_id == "master" else base.parent) / "builds"
     kept.mkdir(exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("autotune.pool.keeper.new_salt", lambda: 1)
         patch.setattr(
             "autotune.pool.folder.environment", lambda device, _, worker: environment(device, kept, worker=worker)
         )

@@ -87,7 +87,12 @@ kernel void faults(int n, global float *a, global float *c, global int *d, globa
 #elif VARIANT == SEGFAULT
     c[(long)(i + 1) << 40] = 1;
 #elif VARIANT == ENDLESS
-    if (i == 0) while (((volatile global int *)memory)[2] != 12345);  // on one core: the other is another test's
+    if (i == 0) while (((volatile global int *)memory)[2] != 12345) {  // on one core: the other is another test's
+#ifdef __x86_64__
+        long call = 34;  // pause(): it waits for a signal, and leaves this core to other tests as well
+        __asm__ volatile("syscall" : "+a"(call) : : "rcx", "r11", "memory");
+#endif
+    }
 #elif VARIANT == AFTER
     if (i == 0) c[n + 64] = 1;
 #elif VARIANT == BEFORE
@@ -314,7 +319,7 @@ def worker_of(evaluator: DeviceEvaluator, phase: str) -> int:
         worker = evaluator._runners[0]._worker
         if worker is not None and worker.phase == phase:
             return worker.pid
-        os.sched_yield()
+        time.sleep(0.001)  # to turn round and round would take the core that the worker needs
 
 
 def test_a_killed_worker_gets_its_trial_again_and_the_second_time_it_is_a_crash(evaluator: DeviceEvaluator) -> None:
@@ -324,6 +329,7 @@ def test_a_killed_worker_gets_its_trial_again_and_the_second_time_it_is_a_crash(
     second = first
     while second == first:
         second = worker_of(evaluator, "run")
+        time.sleep(0.001)
     os.kill(second, signal.SIGKILL)
     trial = evaluator.collect()
     assert trial.outcome is Outcome.CRASH
@@ -424,15 +430,17 @@ def test_close_waits_for_no_worker_that_does_not_come(
 
 SEARCH = """
 import sys
+import time
+from autotune.pool import Settings
 from autotune.devices.select import list_devices
 from autotune.pool import DeviceEvaluator
 from autotune.study import Problem
 from autotune.study import Study
 device = next(device for device in list_devices() if device.kind == "cpu")
-evaluator = DeviceEvaluator(Problem(Study.load(sys.argv[1]), device=device), [device])
+evaluator = DeviceEvaluator(Problem(Study.load(sys.argv[1]), device=device), [device], Settings(builders=0))
 evaluator.submit({"VARIANT": "ENDLESS"})
 while (worker := evaluator._runners[0]._worker) is None or worker.phase != "run":
-    pass
+    time.sleep(0.001)
 print(worker.pid, flush=True)
 evaluator.collect()
 """

@@ -20,19 +20,41 @@ from autotune.bench.timing import Limits, Rules
 from autotune.devices import BackendError, linker, list_devices, open_session
 from autotune.errors import AutotuneError, SetupError, StudyError, WorkerError
 from autotune.model import DeviceInfo, Measurement, Outcome
-from autotune.pool import blame
+from autotune.pool import blame, process
 from autotune.pool import keeper as module
 from autotune.pool.data import compute
+from autotune.pool.forkserver import Forkserver
 from autotune.pool.keeper import Cancelled, Keeper
 from autotune.pool.process import WorkerDied, WorkerProcess, last_words, unready
 from autotune.study import Buffer, Launch, Plan, Problem, Tolerance
 from tests.studies import study
 
-pytestmark = pytest.mark.device
-
 SETUP = Setup("", {}, {}, None, Rules(), Limits())
 
 pytestmark = pytest.mark.device
+
+
+new_salt = module.new_salt
+
+
+@pytest.fixture(autouse=True)
+def own_probes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each probe is built here, as in a search: what a cache holds says nothing of a machine."""
+    monkeypatch.setattr(module, "new_salt", new_salt)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def forks() -> Iterator[None]:
+    """The workers are forks of one prepared process, as a search's are."""
+    server = Forkserver()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(process, "spawned", server.start)
+        yield
+    server.close()
+
+
+def test_no_probe_is_like_another() -> None:
+    assert len({module.new_salt() for _ in range(3)}) == 3
 
 
 @pytest.fixture

@@ -36,7 +36,12 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """To a worker at any time: build and run a kernel that is known to be good. Answered by Sound."""
+    """To a worker at any time: build and run a kernel that is known to be good. Answered by Sound.
+
+    A new `salt`, 0 to 2**31 - 1, makes it one that no cache holds.
+    """
+
+    salt: int
 
 
 @dataclass(frozen=True, slots=True)

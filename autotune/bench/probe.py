@@ -6,8 +6,6 @@ otherwise be booked as a failure of whatever is on trial.
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 
 from autotune.bench.messages import Sound
@@ -23,9 +21,8 @@ kernel void probe(global uint *out) { out[get_global_id(0)] = SALT + (uint)get_g
 """
 
 
-def probe(session: Session) -> Sound:
-    """Build, launch and check a kernel that no cache can hold. A driver may end the process instead."""
-    salt = time.time_ns() % 2**31
+def probe(session: Session, salt: int) -> Sound:
+    """Build, launch and check the kernel with this salt. A driver may end the process instead."""
     try:
         found, out = np.zeros(_ITEMS, np.uint32), session.allocate(4 * _ITEMS)
         if session.traits.checks_on_device:

@@ -64,7 +64,7 @@ def _receive(session: Session, connection: Connection) -> Any:
     """Return the next message that is no Probe, which is answered here."""
     while isinstance(message := connection.recv(), Probe):
         connection.send(Phase(PROBE, _PROBE_S))
-        connection.send(probe(session))
+        connection.send(probe(session, message.salt))
     return message
 
 

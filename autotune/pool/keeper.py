@@ -261,7 +261,7 @@ class Keeper(threading.Thread):
 
     def _probe(self, worker: WorkerProcess) -> None:
         try:
-            answer = self._exchange(worker, Probe(), _START_S)
+            answer = self._exchange(worker, Probe(new_salt()), _START_S)
         except WorkerDied as death:
             if is_from_outside(death):
                 raise
@@ -329,6 +329,11 @@ class Keeper(threading.Thread):
             worker.kill()
             if self._pause is not None:
                 self._pause.leave(worker)
+
+
+def new_salt() -> int:
+    """Return what no probe had before: one that a cache holds would ask neither compiler nor linker."""
+    return time.time_ns() % 2**31
 
 
 def _spent(phase: str, began: float) -> dict[str, Any]:
