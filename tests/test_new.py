@@ -373,7 +373,7 @@ def test_kernels_that_the_preprocessor_leaves_out_are_told_with_what_brings_them
 
 @pytest.mark.device
 def test_included_files_are_found_where_the_command_says(tmp_path: Path) -> None:
-    kernel, folder = tmp_path / "a.cl", tmp_path / "inc"
+    kernel, folder = tmp_path / "a.cl", tmp_path / "🙂"
     kernel.write_text(
         '#include "one.h"\n#include "two.h"\nkernel void f(global int *x) { x[get_global_id(0)] = ONE; }\n'
     )
