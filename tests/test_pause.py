@@ -19,9 +19,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from autotune.bench import Report
 from autotune.bench.messages import Ready, Setup
 from autotune.bench.timing import Limits, Rules
 from autotune.devices import list_devices
+from autotune.model import Outcome
 from autotune.pool import forkserver, process
 from autotune.pool.forkserver import Forkserver, prepare, prepare_and_list, prepared
 from autotune.pool.pause import Pause
@@ -103,6 +105,8 @@ def test_a_halted_worker_stands_still_then_answers_within_a_limit_that_did_not_r
 class Standstill:
     """A connection whose message comes after a pause of everything (`docker pause`), or after mere silence."""
 
+    said: object = Report(Outcome.OK)
+
     def __init__(self, clock: list[float], waits: Sequence[float]) -> None:
         self._clock, self._waits = clock, list(waits)
 
@@ -110,8 +114,8 @@ class Standstill:
         self._clock[0] += self._waits.pop(0)
         return not self._waits
 
-    def recv(self) -> str:
-        return "here"
+    def recv(self) -> object:
+        return self.said
 
     def close(self) -> None:
         pass
@@ -124,10 +128,19 @@ def test_a_limit_does_not_run_while_everything_stands_still(
     worker._connection.close()
     monkeypatch.setattr(process, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     monkeypatch.setattr(worker, "_connection", Standstill(clock, [1.0, 300.0, 1.0, 0.5]))
-    assert worker.receive(10.0) == "here"
+    assert worker.receive(10.0) == Report(Outcome.OK)
     monkeypatch.setattr(worker, "_connection", Standstill(clock, [1.0] * 12))
     with pytest.raises(WorkerOverran):
         worker.receive(10.0)
+
+
+def test_a_worker_that_answers_nonsense_is_gone(worker: WorkerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Standstill, "said", "here")
+    worker._connection.close()
+    monkeypatch.setattr(worker, "_connection", Standstill([0.0], [0.5]))
+    with pytest.raises(WorkerDied, match="it says what makes no sense"):
+        worker.receive(10.0)
+    assert has_ended(worker.pid)
 
 
 def test_a_standstill_of_a_worker_that_is_halted_counts_once(
@@ -138,7 +151,7 @@ def test_a_standstill_of_a_worker_that_is_halted_counts_once(
     monkeypatch.setattr(process, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     monkeypatch.setattr(worker, "_halted_since", 0.0)
     monkeypatch.setattr(worker, "_connection", Standstill(clock, [300.0, 0.5]))
-    assert worker.receive(10.0) == "here"
+    assert worker.receive(10.0) == Report(Outcome.OK)
     worker.go_on()
     assert worker._clock() == 0.0
     worker.kill()

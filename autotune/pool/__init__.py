@@ -5,7 +5,7 @@
     builders.py    those that build ahead: how many begin
     keeper.py      a thread that keeps one worker process alive and at work
     blame.py       whose fault a failure is: the kernel's, the machine's, or of who ended the worker
-    process.py     one worker process, as the search sees it
+    process.py     one worker process, as the search sees it;  answers.py: what it may say
     forkserver.py  a prepared process that workers are forks of
     listing.py     which devices there are, asked of a process of its own
     worker.py      their entry, which ties them to their parent; what they do is in ../bench

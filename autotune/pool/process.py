@@ -18,6 +18,7 @@ from autotune.bench import DOING, Phase, Report, undeclared
 from autotune.errors import AutotuneError, SetupError, StudyError, WorkerError
 from autotune.model import Outcome
 from autotune.pool.allowance import lacks_processes
+from autotune.pool.answers import ANSWERS, is_answer
 from autotune.pool.worker import FAULTS, command_of
 
 log = logging.getLogger(__name__)
@@ -153,10 +154,15 @@ class WorkerProcess:
         self._halted_s = self._lapsed_s = 0.0
         self._halted_since: float | None = None
         self._woken = False  # since the last message to it
+        self._asked: Any = None
+        self._may_ask = True  # for its turn: not where that was given
 
     def send(self, message: Any) -> None:
         """Send one message. Raises WorkerDied."""
         self._place, self._hints, self._woken = 0, (), False
+        self._may_ask = type(message) in ANSWERS
+        if self._may_ask:
+            self._asked = message
         log.debug("to worker %d: %.300r", self.pid, message)
         try:
             self._connection.send(message)
@@ -188,6 +194,8 @@ class WorkerProcess:
             except Exception:  # the end of the pipe, or whatever unpickling says to what a kernel wrote into it
                 raise self._died() from None
             log.debug("worker %d: %.300r", self.pid, message)
+            if not is_answer(self._asked, message, may_ask=self._may_ask):
+                raise self._died("it says what makes no sense")
             if not isinstance(message, Phase):
                 self.phase = "start" if message is None else IDLE
                 self._said = self._log.stat().st_size
@@ -249,7 +257,7 @@ class WorkerProcess:
         halted_since = self._halted_since  # read once: another thread halts
         return now - self._lapsed_s - self._halted_s - (now - halted_since if halted_since is not None else 0.0)
 
-    def _died(self) -> WorkerDied:
+    def _died(self, said: str = "") -> WorkerDied:
         try:
             code = self._process.wait(timeout=1.0)
         except subprocess.TimeoutExpired:  # it closed the connection and lives: of no use either way
@@ -257,7 +265,7 @@ class WorkerProcess:
         self.kill()
         with self._log.open("rb") as log:
             log.seek(max(self._said, log.seek(0, os.SEEK_END) - _LAST_WORDS))
-            said = last_words(log.read().decode(errors="replace"))
+            said = said or last_words(log.read().decode(errors="replace"))
         return WorkerDied(self.phase, self._place, max(0, -code), said, self._hints)
 
 
