@@ -175,6 +175,13 @@ def test_a_cache_folder_of_pocl_that_is_none_is_said(monkeypatch: pytest.MonkeyP
     assert line.startswith("PoCL cannot write to /dev/null/x: set POCL_CACHE_DIR to ")
 
 
+def test_what_hides_every_device_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drivers, "_loadable", lambda library: False)
+    monkeypatch.setenv("POCL_DEVICES", "none")
+    assert drivers.diagnose([]) == ["POCL_DEVICES='none' may hide every device: `unset POCL_DEVICES`"]
+    assert not any("POCL_DEVICES" in line for line in drivers.diagnose([POCL]))
+
+
 @pytest.mark.parametrize("home", ["/" + "n" * 300, "", "link"])
 def test_pocl_gets_a_cache_where_home_cannot_be_looked_at(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, home: str

@@ -328,8 +328,11 @@ def test_an_error_at_a_line_as_nvidia_says_it() -> None:
     assert not blame.may_be_the_machines(Report(Outcome.COMPILE_ERROR, build_log=log))
 
 
-def test_an_error_at_no_line_may_be_the_machines() -> None:
-    assert blame.may_be_the_machines(Report(Outcome.COMPILE_ERROR, build_log="error: cannot write: disk full"))
+@pytest.mark.parametrize(
+    "log", ["error: cannot write: disk full", "error: <built-in>:1:10: '/pocl/pocl_types.h' file not found"]
+)
+def test_an_error_at_no_line_may_be_the_machines(log: str) -> None:
+    assert blame.may_be_the_machines(Report(Outcome.COMPILE_ERROR, build_log=log))
 
 
 def test_every_signal_can_be_told() -> None:

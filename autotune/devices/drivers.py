@@ -192,11 +192,17 @@ FACTS = {
 """What a build log tells of kernels: registers and spilled bytes (NVIDIA's, with `-cl-nv-verbose`)."""
 
 
+_HIDE = ("POCL_DEVICES", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK", "OCL_ICD_VENDORS")
+"""Variables by which users say which devices or drivers there are."""
+
+
 def diagnose(devices: Sequence[DeviceInfo]) -> list[str]:
     """Return what is amiss where OpenCL finds these devices, one line each, with the command that mends it."""
     lines = _nvidia(devices)
     if not devices and not _can_hold(_pocl_cache()):
         lines.append(f"PoCL cannot write to {_pocl_cache()}: set POCL_CACHE_DIR to a folder that can be written to")
+    if not devices:
+        lines += [f"{name}={os.environ[name]!r} may hide every device: `unset {name}`" for name in _hiding()]
     if not devices and not lines:
         lines.append(
             "no OpenCL driver is installed: install the GPU vendor's, or PoCL for the CPU with "
@@ -217,6 +223,10 @@ def _nvidia(devices: Sequence[DeviceInfo]) -> list[str]:
         f"{_NVIDIA} is installed and not registered: "
         f"`mkdir -p {VENDORS} && echo {_NVIDIA} > {VENDORS}/nvidia.icd` (as root)"
     ]
+
+
+def _hiding() -> list[str]:
+    return [name for name in _HIDE if name in os.environ]
 
 
 def _loadable(library: str) -> bool:

@@ -22,7 +22,8 @@ _OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGXCPU)
 """Signals that others send: what is out of memory, who shuts down, `ulimit -t`. A worker's own fault is another."""
 
 _ERROR, _PLACE = re.compile(r"\berror\b"), re.compile(r":\d+:")
-"""An error and its line of the source, as PoCL's compiler and NVIDIA's write them, in either order."""
+"""An error and its line of the source, as PoCL's compiler and NVIDIA's write them, in either order. What a compiler has
+`<built-in>` is no line of the kernel's: the driver's own headers are amiss."""
 
 
 def is_from_outside(death: WorkerDied) -> bool:
@@ -48,7 +49,8 @@ def may_be_the_machines(report: Report) -> bool:
 
 
 def _is_placed(log: str) -> bool:
-    return any(_ERROR.search(line) and _PLACE.search(line) for line in log.splitlines())
+    lines = (line for line in log.splitlines() if "<built-in>:" not in line)
+    return any(_ERROR.search(line) and _PLACE.search(line) for line in lines)
 
 
 _ROOM = 2**20

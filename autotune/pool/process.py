@@ -88,8 +88,16 @@ def not_started(role: str, error: WorkerDied | WorkerOverran) -> AutotuneError:
         return WorkerError(f"the reference does not come to an end: {error}", hint=hint)
     if isinstance(error, WorkerDied) and error.phase in _RUNNING and error.signal in FAULTS:
         return StudyError(f"its kernel ended the worker: {error}", where="reference", hint=_OUTSIDE)
-    hint = lacks_processes() or "what is stored remains; type the same again once the machine has memory to spare"
+    hint = lacks_processes() or f"what is stored remains; {_again(error)}"
     return WorkerError(f"the {role} worker cannot start: {error}", hint=hint)
+
+
+def _again(error: WorkerDied | WorkerOverran) -> str:
+    if isinstance(error, WorkerOverran):
+        return "type the same again once the machine has less to do"
+    if error.signal == signal.SIGKILL:
+        return "type the same again once the machine has memory to spare"
+    return "with AUTOTUNE_KEEP=1 before the command, the worker's folder is kept, what it and its driver said in it"
 
 
 GivesUp = Callable[[str, float], bool]
