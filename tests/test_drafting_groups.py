@@ -108,6 +108,10 @@ def test_tiles_of_groups_fill_rows_and_what_no_other_index_counts() -> None:
         assert f'{name} = {{ type = "float", shape = [{shape}], access = "{access}" }}' in lines
     assert any(line.startswith('a = { type = "float", shape = ["K", "M"], access = "in" }') for line in lines)
     assert sketch.gaps == []
+    by_quotient = TILED.replace("RTS\n#define RTS 4", "WPT\n#define WPT 4").replace("RTS", "(TS / WPT)")
+    _, lines = drafted(by_quotient)
+    assert 'local = ["TS", "TS // WPT"]' in lines
+    assert any(line.startswith('global = ["M", "ceil_div(N, TS) * (TS // WPT)"]') for line in lines)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from autotune.study.drafting.branches import asking
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 _MOST = 4096
 """No tile and no group is larger."""
+
+_MOST_TOLD = 8
+"""Macros of a kernel's that are listed."""
 
 
 def own_to_tune(of: Proposal) -> list[str]:
@@ -43,3 +47,8 @@ def _met(of: Proposal, named: list[str]) -> list[str]:
     asked = tokens_of(asking(of.text))
     met = (reached(tokens, of.launched) | {*asked}) - codes([*tokens, *asked], named)
     return [name for name in named if name in met]
+
+
+def some(names: Sequence[str]) -> str:
+    """Return names as they are listed, the first of them at most."""
+    return ", ".join(names[:_MOST_TOLD]) + (", ..." if len(names) > _MOST_TOLD else "")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from autotune.errors import UsageError
 from autotune.expression import Expression
 from autotune.study.drafting.functions import reached
+from autotune.study.drafting.indices import words
 from autotune.study.drafting.reading import Reading
 from autotune.study.drafting.scanning import number_of
 from autotune.study.drafting.syntax import NotRead, closing, split, tokens_of
@@ -249,10 +250,13 @@ def _shared(reading: Reading) -> dict[int, set[Sum]]:
 
 
 def _is_extent(value: Sum, parameters: set[str]) -> bool:
-    """Whether a sum is a product of parameters, or a power of two: 2 * WG is what two work-groups hold."""
+    """Whether a sum is a product of parameters or of quotients of theirs, or a power of two: 2 * WG is what two
+    work-groups hold.
+    """
     if value.number is not None:
         return 1 < value.number <= 1024 and value.number.bit_count() == 1
-    return bool(value.names) and value.names <= parameters and [*value.terms.values()] == [1]
+    names = {word for name in value.names for word in words(name) if not word.isdigit()}
+    return bool(names) and names <= parameters and [*value.terms.values()] == [1]
 
 
 def _stride(reading: Reading, moved: Sum) -> Sum | None:

@@ -171,9 +171,9 @@ class Uses:
         Nothing has read it between: one of the two is an alternative, or a step that some configurations leave out.
         """
         for name, one in self._of.arguments.items():
-            if one.address == "global" and self._kinds(entry, name) == {"write"}:
-                before = (other for other in reversed(self._before(entry)) if self._kinds(other, name))
-                if (last := next(before, None)) is not None and self._kinds(last, name) != {"read"}:
+            if one.address == "global" and self.kinds(entry, name) == {"write"}:
+                before = (other for other in reversed(self._before(entry)) if self.kinds(other, name))
+                if (last := next(before, None)) is not None and self.kinds(last, name) != {"read"}:
                     return name, last
         return None
 
@@ -186,7 +186,7 @@ class Uses:
         launched = list(self._of.launched)
         return launched[: launched.index(entry)]
 
-    def _kinds(self, entry: str, name: str) -> set[str]:
+    def kinds(self, entry: str, name: str) -> set[str]:
         """How one kernel uses an argument; both ways where its text was not understood and nothing forbids it."""
         taken = [one for one in self._of.sketch.signatures[entry] if one.name == name]
         known = self._of.shapes[entry].reading.kinds(name)

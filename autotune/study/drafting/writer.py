@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from autotune.devices import KernelArgument
+from autotune.study.drafting.alternatives import alternatives, idle
 from autotune.study.drafting.branches import AROUND, undefined
 from autotune.study.drafting.divisors import zero_for_some
-from autotune.study.drafting.fixed import own_sizes, own_to_tune
+from autotune.study.drafting.fixed import own_sizes, own_to_tune, some
 from autotune.study.drafting.naming import nameable, told_apart
 from autotune.study.drafting.proposal import Proposal
 from autotune.study.drafting.scanning import candidates
@@ -23,8 +24,6 @@ from autotune.study.types import SCALAR_TYPES, is_plain
 from autotune.study.writing import toml_text
 
 _GUESS = "guess"
-_MOST_OWN = 8
-"""Macros of a kernel's that are listed."""
 
 
 def draft(sketch: Sketch, wanted: str | None = None, defined: Mapping[str, str] | None = None) -> str:
@@ -51,6 +50,7 @@ class _Writer:
         self._shapes = self._uses.shapes
         self._items = {entry: self._global(entry) for entry in proposal.launched}
         self._sizes = Sizes(proposal, self._uses, self._items)
+        self._alternatives = alternatives(proposal, self._uses)
 
     def study(self) -> str:
         """Return the whole text."""
@@ -136,6 +136,11 @@ class _Writer:
 
     def _parameter_tables(self) -> None:
         of = self._of
+        for one in self._alternatives:
+            self._add("", f"[parameters.{one.name}]")
+            what = f"one of them is launched, as each writes {', '.join(one.written)} anew; --entry drafts one alone"
+            self._guess(f"values = {json.dumps(one.entries)}", what)
+            self._add(f'default = "{one.entries[0]}"')
         for name, default in {**of.parameters, **of.extra}.items():
             said = AROUND
             if name in of.words:
@@ -149,7 +154,7 @@ class _Writer:
                     said = "work-items of a work-group"
             self._add("", f"[parameters.{name}]", f"values = [{values}]  # {_GUESS}: {said}", f"default = {stands}")
         own = own_to_tune(of)
-        if not of.parameters and not of.extra:
+        if not of.parameters and not of.extra and not self._alternatives:
             what = "the kernel asks for no macro with a default: #ifndef WPT, #define WPT 1, #endif make one"
             if own:
                 what = f"write #ifndef {own[0]} before the kernel's #define, #endif after it"
@@ -158,12 +163,12 @@ class _Writer:
             self._add("values = []")
         elif own:
             cure = f"#ifndef {own[0]} before its #define, #endif after it, make one tunable, or a size"
-            self._hint(f"the kernel fixes {_some(own)}: {cure}")
+            self._hint(f"the kernel fixes {some(own)}: {cure}")
         if sizes := own_sizes(of):
             cure = f"#ifndef {sizes[0]} before its #define, #endif after it, make one a size"
-            self._hint(f"the kernel fixes {_some(sizes)}: {cure}")
+            self._hint(f"the kernel fixes {some(sizes)}: {cure}")
         if unset := [name for name in undefined(self._sketch.source) if name not in of.given]:
-            what = f"an #if asks for {_some(unset)}, which nothing defines, so 0"
+            what = f"an #if asks for {some(unset)}, which nothing defines, so 0"
             self._hint(f"{what}: autotune new ... -D {unset[0]}=0 makes it tunable")
 
     def _constraint_tables(self) -> None:
@@ -176,6 +181,8 @@ class _Writer:
             self._add("", "[[constraints]]")
             self._guess(f'require = "{divisor} > 0"', "what is below divides by it")
             self._add(f'reason = "{divisor} is divided by"')
+        for required, reason in idle(of, self._alternatives):
+            self._add("", "[[constraints]]", f'require = "{required}"', f'reason = "{reason}"')
 
     def _hint(self, what: str) -> None:
         """Add a line of its own about what is not there."""
@@ -302,7 +309,9 @@ class _Writer:
         if self._of.tuned[entry].reading.begun:
             offset = json.dumps(["0"] * len(items))
             self._guess(f"offset = {offset}", "the kernel asks where its global ids begin")
-        if overwritten := self._uses.overwritten(entry):
+        if when := " and ".join(filter(None, (one.when(entry) for one in self._alternatives))):
+            self._add(f'when = "{when}"')
+        elif overwritten := self._uses.overwritten(entry):
             name, other = overwritten
             what = f'{other} has written {name}, which {entry} writes anew: when, or "1" where both take place'
             what += "; --entry drafts one kernel alone"
@@ -333,14 +342,11 @@ class _Writer:
             f"# numpy = {{ {', '.join(f'{name} = {chr(34)}...{chr(34)}' for name in names)} }}",
             "[reference]",
         )
-        values = ", ".join(f"{name} = {json.dumps(value)}" for name, value in self._of.configuration().items())
+        chosen = {one.name: one.entries[0] for one in self._alternatives} | self._of.configuration()
+        values = ", ".join(f"{name} = {json.dumps(value)}" for name, value in chosen.items())
         self._guess(f"configuration = {{ {values or f'{GAP} = 1'} }}", "the defaults are taken for right")
         if any(is_real(one) for one in self._outputs):
             self._add("", "[tolerance]", "relative = 1e-5", "absolute = 1e-5  # for a sum over K terms about 1e-6 * K")
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:_MOST_OWN]) + (", ..." if len(names) > _MOST_OWN else "")
 
 
 def _typeless(kind: str) -> str:
