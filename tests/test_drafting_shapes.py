@@ -891,3 +891,33 @@ def test_places_that_guards_bound_as_a_whole_are_taken_apart_by_these() -> None:
         'global = ["ceil_div(border + cols, 2 * (-turns + 8)) * 16", "ceil_div(border + rows, 2 * (-turns + 8)) * 16"]'
         in lines
     )
+
+
+PARTS = """
+#ifndef WG
+#define WG 128
+#endif
+kernel void parts(global const float *x, global float *part, const int n)
+{
+    local float t[WG];
+    const int l = get_local_id(0), i = get_global_id(0);
+    t[l] = i < n ? x[i] : 0;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (l == 0) { float s = 0; for (int k = 0; k < WG; k++) s += t[k]; part[get_group_id(0)] = s; }
+}
+kernel void total(global const float *part, global float *sum, const int count)
+{
+    float s = 0;
+    for (int i = 0; i < count; i++) s += part[i];
+    sum[0] = s;
+}
+"""
+
+
+def test_how_many_parts_groups_leave_is_no_size() -> None:
+    _, lines = drafted(PARTS)
+    assert 'part = { type = "float", shape = ["ceil_div(n, WG)"], access = "scratch" }' in lines
+    assert any(line.startswith('count = { type = "int", value = "ceil_div(n, WG)" }') for line in lines)
+    assert not any(line.startswith(("count = 5", "count = 6")) for line in lines)
+    told = PARTS.replace("const int n)", "const int n, const int count)").replace("i < n ?", "i < n && i < count ?")
+    assert not any("value =" in line for line in drafted(told)[1]), "who leaves them is told as well"

@@ -38,7 +38,7 @@ class Sizes:
         asked = [name for name in asked if name not in uses.shifts]
         wanted = {*asked} - {*of.members.values()} - uses.codes()
         wanted |= set[str]().union(*(shapes.along_rows() | shapes.divisors() for shapes in of.shapes.values()))
-        self.names = [name for name in of.whole if name in used | wanted]
+        self.names = [name for name in of.whole if name in (used | wanted) - uses.counts.keys()]
         self._big = [name for name in (*self.names, *of.made) if not (self.is_small(name) or name[:7] == "ENTRIES")]
 
     def is_small(self, name: str) -> bool:

@@ -10,6 +10,7 @@ from autotune.errors import StudyError
 from autotune.study.drafting.branches import asked_by_directives
 from autotune.study.drafting.byvalue import letters
 from autotune.study.drafting.groups import is_of_group
+from autotune.study.drafting.parts import counted
 from autotune.study.drafting.proposal import Proposal
 from autotune.study.drafting.repeats import codes
 from autotune.study.drafting.scanning import of_unions, struct_attributes
@@ -57,6 +58,10 @@ class Uses:
                 self.indexed.add(name)
         self.rimmed = self._widened()
         """Grids whose rim the kernels leave alone."""
+        self.counts: dict[str, str] = {}
+        """Whole numbers that say how many parts the kernels before have left, with how many these are."""
+        for name, count, extents in counted(proposal, self):
+            self.shapes[name], self.counts[count] = extents, str(product(extents))
 
     def _untouched(self) -> set[str]:
         of, text = self._of, self._of.text
@@ -293,6 +298,8 @@ class Uses:
         """Return a number in an argument, or a component `of` one: the size that it is, 0 where it only shifts places.
         What is no whole number does not leave what it multiplies as it was, and is told from the others.
         """
+        if path in self.counts:
+            return f'"{self.counts[path]}"'
         size = self._of.members.get(path, path)
         if size in sizes and path in self._of.members:
             return f'"{size}"'
