@@ -459,3 +459,44 @@ def test_rows_in_local_memory_tell_how_wide_a_group_is() -> None:
     )
     assert any(line.startswith('local = ["16", "8"]  # guess') for line in lines)
     assert not any(line.startswith("[parameters.W") for line in lines)
+
+
+SCAN = """
+kernel void blocks(global const uint *x, global uint *y, global uint *sums, const uint n)
+{
+    local uint t[LEN];
+    const uint l = get_local_id(0), i = get_global_id(0);
+    t[l] = i < n ? x[i] : 0;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint o = 1; o < LEN; o <<= 1) {
+        const uint v = l >= o ? t[l - o] : 0;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        t[l] += v;
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    if (i < n) y[i] = t[l];
+    if (l == LEN - 1) sums[get_group_id(0)] = t[l];
+}
+kernel void before(global uint *sums, const uint count)
+{
+    uint s = 0;
+    for (uint i = 0; i < count; i++) { const uint v = sums[i]; sums[i] = s; s += v; }
+}
+kernel void add(global uint *y, global const uint *sums, const uint n)
+{
+    const uint i = get_global_id(0);
+    if (i < n) y[i] += sums[get_group_id(0)];
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("defined", "wide"), [("#define LEN 256", "256"), ("#ifndef LEN\n#define LEN 256\n#endif", "LEN")]
+)
+def test_groups_that_take_a_part_of_each_group_are_as_wide(defined: str, wide: str) -> None:
+    _, lines = drafted(defined + SCAN)
+    assert lines.count(f'global = ["round_up(n, {wide})"]') == 2
+    said = "guess: as wide as those of blocks, as it takes a part of each"
+    assert f'local = ["{wide}"]  # {said}' in lines
+    assert f'count = {{ type = "uint", value = "ceil_div(n, {wide})" }}  # guess: its value' in lines
+    assert "WG" not in "".join(line for line in lines if line.startswith("local = "))

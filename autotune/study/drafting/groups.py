@@ -11,6 +11,7 @@ from autotune.errors import UsageError
 from autotune.expression import Expression
 from autotune.study.drafting.functions import reached
 from autotune.study.drafting.indices import words
+from autotune.study.drafting.parts import alike
 from autotune.study.drafting.reading import Reading
 from autotune.study.drafting.scanning import number_of
 from autotune.study.drafting.syntax import NotRead, closing, split, tokens_of
@@ -98,6 +99,9 @@ def made_up(of: Proposal, entry: str, reading: Reading | None, dimensions: int) 
     if reading is not None and (axes := wide_axes(reading, shared=shared)):
         names = [name if axis in axes else "1" for axis, name in enumerate(names)]
     told = _in_own_numbers(of, entry) | {axis: str(extent) for axis, extent in by_places(reading).items()}
+    before = alike({other: of.read_by_own_names(other) for other in (*of.locals, entry)}, entry)
+    if before and dimensions == len(of.locals[before]) == 1:
+        return Group([*of.locals[before]], f"as wide as those of {before}, as it takes a part of each")
     told = {axis: extent for axis, extent in told.items() if axis < dimensions and names[axis] != "1"}
     return Group([told.get(axis, name) for axis, name in enumerate(names)], BY_PLACES if told else "")
 

@@ -6,7 +6,7 @@ The number is then no size, which a user sets: it follows from how the one befor
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from autotune.study.drafting.indices import words
@@ -14,21 +14,44 @@ from autotune.study.drafting.terms import Sum
 
 if TYPE_CHECKING:
     from autotune.study.drafting.proposal import Proposal
+    from autotune.study.drafting.reading import Reading
     from autotune.study.drafting.uses import Uses
 
 
 def counted(of: Proposal, uses: Uses) -> Iterator[tuple[str, str, list[Sum]]]:
     """Yield each such buffer, the number that tells how long it is, and the extents that its writer gives it."""
     for name in [name for name, one in of.arguments.items() if uses.access(one) == "scratch"]:
-        first, last = (
-            next((entry for entry in order if uses.kinds(entry, name)), "")
-            for order in (of.launched, of.launched[::-1])
-        )
-        made, taken = (of.tuned[entry].shape(name, written=False, farthest=True) or [] for entry in (first, last))
-        count = str(taken[0]) if len(taken) == 1 else ""
-        depends = {word for extent in made for word in words(str(extent))} & {*of.parameters, *of.extra}
-        if depends and count in of.whole and count not in _elsewhere(of, uses, first, name):
-            yield name, count, [Sum.of(_plain(str(extent))) for extent in made]
+        first, *later = [entry for entry in of.launched if uses.kinds(entry, name)]
+        made = _shape(of, first, name)
+        divided = any("ceil_div(" in str(extent) for extent in made)
+        for taken in (_shape(of, entry, name) for entry in later):
+            count = str(taken[0]) if len(taken) == 1 else ""
+            if divided and count in of.whole and count not in _elsewhere(of, uses, first, name):
+                yield name, count, [Sum.of(_plain(str(extent))) for extent in made]
+                break
+
+
+def _shape(of: Proposal, entry: str, name: str) -> list[Sum]:
+    return of.tuned[entry].shape(name, written=False, farthest=True) or []
+
+
+def alike(readings: Mapping[str, Reading | None], entry: str) -> str:
+    """Return the kernel before one whose work-groups are as wide: it leaves a part of each group at its number, which
+    each group of this one takes. Empty: none.
+    """
+    own = readings[entry]
+    mine = _by_group(own) if own is not None else set()
+    for other, reading in readings.items():
+        if other == entry:
+            break
+        if reading is not None and mine & _by_group(reading):
+            return other
+    return ""
+
+
+def _by_group(reading: Reading) -> set[str]:
+    """The buffers of which each group has one place, along the first axis."""
+    return {each.name for each in reading.mentions if [*each.places] == [Sum.of("wid#0")]}
 
 
 def _elsewhere(of: Proposal, uses: Uses, first: str, name: str) -> set[str]:

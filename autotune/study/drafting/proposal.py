@@ -61,7 +61,8 @@ class Proposal:
         self._readings: dict[tuple[object, ...], Reading | None] = {}
         self.code = Preprocessed(sketch.source, stated)
         """The text as the defaults leave it."""
-        self._branches = Branches(sketch.source, stated, launched, self.code.joined)
+        self.values = Branches(sketch.source, stated, launched, self.code.joined).values
+        """What is proposed of a parameter that is a number, and where that comes from."""
         self._read_macros()
         self._set_apart_forms()
         self.arguments = self._merged()
@@ -74,7 +75,9 @@ class Proposal:
         """Kernels of which one work-item does all."""
         self.doubts: dict[str, str] = {}
         """Why a kernel's work-group is a guess."""
-        self.locals = {entry: self._local(entry) for entry in launched}
+        self.locals: dict[str, list[str]] = {}
+        for entry in launched:  # one may be as one before
+            self.locals[entry] = self._local(entry)
         self._leave_out_idle()
         self.tuned = {entry: self._shapes(entry, tuned=True) for entry in launched}
         self._set_apart_lengths()
@@ -299,10 +302,6 @@ class Proposal:
         self.words.pop(name, None)
         if self._defaults.get(name) != self.given[name]:
             self.fixed[name] = self.given[name]
-
-    def values(self, name: str, default: int) -> tuple[list[int], str]:
-        """Return what is proposed of a parameter that is a number, and where that comes from."""
-        return self._branches.values(name, default)
 
     def _dimensions(self, entry: str) -> int:
         reading = self._reading(entry, tuned=True)
