@@ -107,9 +107,13 @@ class Machines:
         """Start the scheduler, and wait until it listens."""
         command = ["-m", "distributed.cli.dask_scheduler", "--host", self.host, "--port", str(self.port)]
         command += ["--no-dashboard", "--dashboard-address", "127.0.0.1:0", *options]
-        with (self.folder / "scheduler.log").open("a") as log:
-            process = self.start(0, *command, stdout=log, stderr=log)
-        self.wait_for(lambda: f":{self.port} " in self.listening(0), process)
+        path = self.folder / "scheduler.log"
+        with path.open("a") as log:
+            known = path.read_text().count("Scheduler at:")
+            # Else it would look 50 times a second whether its loop answers, for nobody.
+            quiet = {"DASK_DISTRIBUTED__ADMIN__TICK__INTERVAL": "1s"}
+            process = self.start(0, *command, stdout=log, stderr=log, env=quiet)
+        self.wait_for(lambda: path.read_text().count("Scheduler at:") > known, process)
         return process
 
     def worker(self, machine: int, device: str = "numpy:0", **options: Any) -> subprocess.Popen[str]:
@@ -165,7 +169,7 @@ class Machines:
             assert process is None or process.poll() is None, f"ended with {process.returncode}"
             return bool(condition())
 
-        wait_until(holds)
+        wait_until(holds, pause_s=0.05)  # what processes come to takes seconds
 
     def close(self) -> None:
         """End every process and network."""

@@ -29,6 +29,10 @@ _BESIDE = 8
 _THREADS = 64 + _BESIDE
 """What a worker takes on at once; how many trials it wants is said by its resources."""
 
+_QUIET = {"distributed.worker.profile.enabled": False, "distributed.admin.tick.interval": "1s"}
+"""Dask would look 100 times a second at what its threads do, and 50 times whether its loop answers: 7 % of a core,
+beside kernels that are timed, for figures that nobody here asks for."""
+
 
 def serve(address: Address, devices: Sequence[DeviceInfo], say: Callable[[str], None]) -> None:
     """Offer devices to a cluster until SIGINT, SIGTERM or SIGHUP comes; a scheduler that goes away is waited for.
@@ -124,10 +128,12 @@ def _said(error: BaseException) -> str:
 
 
 def _nanny(address: Address, device: DeviceInfo, share: int) -> Any:
+    import dask.config
     from distributed import Nanny
 
     from autotune.cluster.post import Post
 
+    dask.config.set(_QUIET)  # for good: the nanny hands its settings on whenever it starts its worker
     return Nanny(
         str(address),
         name=f"{platform.node()}-{device.number}-{os.getpid()}",
