@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import partial
+from contextlib import nullcontext
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from autotune.cli import app
-from autotune.devices import KernelArgument
+from autotune.devices import KernelArgument, find_device
 from autotune.errors import StudyError, UsageError
-from autotune.pool import WorkerProcess
-from autotune.pool.forkserver import Forkserver, can_hold
+from autotune.reports import Inspector
 from autotune.study import (
     Buffer,
     Problem,
@@ -131,15 +130,13 @@ FILLS: dict[str, list[str]] = {
 
 @pytest.fixture(autouse=True, scope="module")
 def prepared() -> Iterator[None]:
-    """The processes in which kernels are compiled are forks of one: each would import the same for itself."""
-    if not can_hold():
+    """These drafts ask one process, one after another, as the compiles of a draft do: each would start a driver anew.
+
+    That each has its own, and what becomes of one that fails, is tested in test_inspect.py.
+    """
+    with Inspector(find_device(None)) as inspector, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("autotune.cli.new.Inspector", lambda _: nullcontext(inspector))
         yield
-        return
-    server = Forkserver()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("autotune.reports.fresh.WorkerProcess", partial(WorkerProcess, start=server.start))
-        yield
-    server.close()
 
 
 def started(name: str, folder: Path) -> tuple[Path, str]:
