@@ -129,6 +129,7 @@ WITHOUT_ROOM = """
 import resource, sys
 from autotune.cli import run
 resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))
+sys.dont_write_bytecode = True  # Python would keep the first 1024 bytes of what it compiles, for every later process
 run([*sys.argv[2:], "--db", sys.argv[1]])
 """
 
