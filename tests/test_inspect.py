@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from autotune.bench import Inspected
+from autotune.cli import app
 from autotune.errors import WorkerError
 from autotune.model import DeviceInfo
 from autotune.pool import WorkerProcess, can_hold
@@ -28,18 +31,22 @@ kernel void f(const int n, global float *y) { if (i < n) out = STEP; }
 NAMES = ("i", "NOTHING", "out", "STEP")
 
 
-@pytest.mark.device
-def test_each_text_is_told_of_by_one_process_and_as_by_its_own(
-    cpu: DeviceInfo, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pids = list[int]()
+@pytest.fixture
+def pids(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The processes that were started to compile."""
+    found = list[int]()
 
     def start(*given: Any) -> WorkerProcess:
         worker = WorkerProcess(*given)
-        pids.append(worker.pid)
+        found.append(worker.pid)
         return worker
 
     monkeypatch.setattr("autotune.reports.fresh.WorkerProcess", start)
+    return found
+
+
+@pytest.mark.device
+def test_each_text_is_told_of_by_one_process_and_as_by_its_own(cpu: DeviceInfo, pids: list[int]) -> None:
     asked = [((), NAMES), (("-DSTEP=1",), ("out", "PAIR")), ((), ()), (("-DMIRRORED",), NAMES)]
     with Inspector(cpu) as kept:
         said = [told(kept, *each) for each in asked]
@@ -116,3 +123,11 @@ def test_a_text_that_fails_takes_no_other_along(failing: Inspector) -> None:
             with pytest.raises(WorkerError, match=said):
                 failing.inspect(fault, (), ())
         assert pid() not in (kept, fresh)
+
+
+@pytest.mark.device
+def test_a_draft_ends_its_process(tmp_path: Path, pids: list[int]) -> None:
+    (tmp_path / "a.cl").write_text(TEXT)
+    drafted = CliRunner().invoke(app, ["new", str(tmp_path / "a.cl")])
+    assert "give it with -D MIRRORED=1" in drafted.stderr
+    assert [state_of(pid) for pid in pids] == [""]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -14,9 +12,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from autotune.cli import app
-from autotune.devices import KernelArgument, find_device
+from autotune.devices import KernelArgument
 from autotune.errors import StudyError, UsageError
-from autotune.reports import Inspector
 from autotune.study import (
     Buffer,
     Problem,
@@ -32,6 +29,8 @@ from autotune.study import (
     unknown,
 )
 from tests.drafts import sketched
+
+pytestmark = pytest.mark.usefixtures("one_compiler")
 
 ROOT = Path(__file__).parent.parent
 KERNELS = ROOT / "kernels"
@@ -126,17 +125,6 @@ FILLS: dict[str, list[str]] = {
     ],
 }
 """The lines that an author puts in the place of those that begin alike, for each kernel: at most five."""
-
-
-@pytest.fixture(autouse=True, scope="module")
-def prepared() -> Iterator[None]:
-    """These drafts ask one process, one after another, as the compiles of a draft do: each would start a driver anew.
-
-    That each has its own, and what becomes of one that fails, is tested in test_inspect.py.
-    """
-    with Inspector(find_device(None)) as inspector, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("autotune.cli.new.Inspector", lambda _: nullcontext(inspector))
-        yield
 
 
 def started(name: str, folder: Path) -> tuple[Path, str]:
