@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 _ESCAPE = "autotune.escape"
 
-_RUNNING = ("search", "check", "compare", "cover", "verify")
-"""Commands that run kernels."""
+_RUNNING = ("search", "check", "compare", "cover", "new", "verify")
+"""Commands that run kernels, or compile them."""
 
-_ASKING = ("devices", "new", "studies", "worker")
+_ASKING = ("devices", "studies", "worker")
 """Commands that ask for devices, and run no kernel in processes of this one."""
 
 _LOOKING = ("check", "compare", "cover", "export", "history", "import", "report")

@@ -8,6 +8,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Generator, Iterator
+from contextlib import ExitStack, nullcontext
 from functools import cache
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from typer.main import get_command
 
 from autotune.devices import Session, environment, list_devices, open_session, traits
 from autotune.model import DeviceInfo
+from autotune.reports import Inspector
 from autotune.store import Store
 from autotune.study import Problem
 from tests import postgres
@@ -161,6 +163,18 @@ def cpu() -> DeviceInfo:
 def session(cpu: DeviceInfo) -> Session:
     """A session on the CPU."""
     return open_session(cpu)
+
+
+@pytest.fixture(scope="module")
+def one_compiler() -> Iterator[None]:
+    """These drafts ask one process, one after another, as the compiles of a draft do: each would start a driver anew.
+
+    That each has its own, and what becomes of one that fails, is tested in test_inspect.py.
+    """
+    with ExitStack() as opened, pytest.MonkeyPatch.context() as patch:
+        kept = cache(lambda device: opened.enter_context(Inspector(device)))
+        patch.setattr("autotune.cli.new.Inspector", lambda device: nullcontext(kept(device)))
+        yield
 
 
 @pytest.fixture

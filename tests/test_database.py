@@ -8,10 +8,11 @@ import json
 import os
 import resource
 import shutil
+import socket
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -125,15 +126,85 @@ def test_a_locked_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     connection.close()
 
 
+PREPARED = """
+import json, os, pwd, socket, sys
+import autotune.cli
+from autotune.lookup import stored_devices
+from autotune.store import Store
+
+with Store.open(sys.argv[2]) as other:  # imports all that nobody else may read
+    list(other.export_lines())
+channel = socket.socket(fileno=int(sys.argv[1]))
+while True:
+    asked, streams, _, _ = socket.recv_fds(channel, 2**16, 2)
+    if not asked:
+        break
+    child = os.fork()
+    if not child:
+        script, *sys.argv[1:] = json.loads(asked)
+        for number, stream in enumerate((os.open(os.devnull, os.O_RDONLY), *streams)):
+            os.dup2(stream, number)
+        code = 1
+        try:
+            exec(script, {})
+            code = 0
+        except SystemExit as end:
+            code = end.code or 0
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+    for stream in streams:
+        os.close(stream)
+    channel.send(str(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])).encode())
+"""
+
+
+class Prepared:
+    """Runs scripts, each in a fork of one process, which has imported what a store and the command line take."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+
+    def run(self, script: str, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run a script, which says less than a pipe holds; in `sys.argv` it finds words from the second on."""
+        (out, to_out), (err, to_err) = os.pipe(), os.pipe()
+        socket.send_fds(self._channel, [json.dumps([script, *words]).encode()], [to_out, to_err])
+        os.close(to_out)
+        os.close(to_err)
+        code = int(self._channel.recv(2**16))
+        with os.fdopen(out, encoding="utf-8") as said, os.fdopen(err, encoding="utf-8") as told:
+            return subprocess.CompletedProcess(script, code, said.read(), told.read())
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prepared]:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    bare = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_PROCESS")}
+    with ours, theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-c", PREPARED, str(theirs.fileno()), str(tmp_path_factory.mktemp("other") / "other.db")],
+            cwd=Path(__file__).parent.parent,
+            env=bare,
+            pass_fds=[theirs.fileno()],
+        )
+        theirs.close()
+        yield Prepared(ours)
+        ours.close()
+        assert process.wait() == 0
+
+
 WITHOUT_ROOM = """
 import resource, sys
 from autotune.cli import run
 resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))
+sys.dont_write_bytecode = True  # Python would keep the first 1024 bytes of what it compiles, for every later process
 run([*sys.argv[2:], "--db", sys.argv[1]])
 """
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("command", "code", "told"),
     [
@@ -143,13 +214,10 @@ run([*sys.argv[2:], "--db", sys.argv[1]])
     ],
 )
 def test_who_has_no_room_reads_and_is_told_so_where_it_has_to_write(
-    tmp_path: Path, command: str, code: int, told: str
+    prepared: Prepared, tmp_path: Path, command: str, code: int, told: str
 ) -> None:
     put_in(tmp_path / "x.db", [ok({"A": 1}, 50)])
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_ROOM, str(tmp_path / "x.db"), *command.split()],
-        cwd=Path(__file__).parent.parent, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-    )  # fmt: skip
+    done = prepared.run(WITHOUT_ROOM, str(tmp_path / "x.db"), *command.split())
     assert (done.returncode, told in done.stderr, "Traceback" in done.stderr) == (code, True, False)
     assert ("A=1" in done.stdout) is (command == "history")
 
@@ -157,35 +225,27 @@ def test_who_has_no_room_reads_and_is_told_so_where_it_has_to_write(
 AS_NOBODY = """
 import os, pwd, sys
 from autotune.store import Store
-with Store.open(sys.argv[2]) as other:  # imports all that nobody else may read
-    list(other.export_lines())
 if os.geteuid() == 0:  # whom no permission stops
     os.setuid(pwd.getpwnam("nobody").pw_uid)
 Store.open(sys.argv[1])
 """
 
 
-def as_nobody(script: str, path: Path, protect: str) -> subprocess.CompletedProcess[str]:
-    """Run a script on a database that is protected, or whose folder is too, and on one that it may write."""
+def as_nobody(prepared: Prepared, script: str, path: Path, protect: str) -> subprocess.CompletedProcess[str]:
+    """Run a script on a database that is protected, or whose folder is too."""
     path.chmod(0o444)
     path.parent.chmod({"file": 0o755, "folder": 0o555, "shared": 0o777}[protect])
-    done = subprocess.run(
-        [sys.executable, "-c", script, str(path), str(path.parent.parent / "other.db")],
-        cwd=Path(__file__).parent.parent,
-        capture_output=True,
-        text=True,
-    )
+    done = prepared.run(script, str(path))
     path.parent.chmod(0o755)
     return done
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("protect", ["file", "folder", "shared"])
-def test_a_database_that_cannot_be_written(open_folder: Path, protect: str) -> None:
+def test_a_database_that_cannot_be_written(prepared: Prepared, open_folder: Path, protect: str) -> None:
     path = open_folder / "own" / "x.db"
     path.parent.mkdir()
     put_in(path, [])
-    last = as_nobody(AS_NOBODY, path, protect).stderr.strip().splitlines()[-1]
+    last = as_nobody(prepared, AS_NOBODY, path, protect).stderr.strip().splitlines()[-1]
     assert last.startswith("autotune.errors.StoreError: ")
     assert "read-only" in last
     assert list(path.parent.iterdir()) == [path]  # nothing that keeps who owns it from writing
@@ -231,10 +291,11 @@ READ_AS_NOBODY = AS_NOBODY.replace("Store.open(sys.argv[1])", "print(*Store.to_r
 
 
 @pytest.mark.slow
-@pytest.mark.untraced
 @pytest.mark.parametrize("protect", ["file", "folder", "shared"])
 @pytest.mark.parametrize("state", ["whole", "older", "at work", "half a log", "empty"])
-def test_a_database_that_cannot_be_written_is_read_as_it_is(open_folder: Path, protect: str, state: str) -> None:
+def test_a_database_that_cannot_be_written_is_read_as_it_is(
+    prepared: Prepared, open_folder: Path, protect: str, state: str
+) -> None:
     path = open_folder / "own" / "x y?%.db"
     path.parent.mkdir()
     if state == "empty":
@@ -248,7 +309,7 @@ def test_a_database_that_cannot_be_written_is_read_as_it_is(open_folder: Path, p
     if state == "half a log":
         log.touch()
     with Store.open(str(path)) if state == "at work" else nullcontext():
-        done = as_nobody(READ_AS_NOBODY, path, protect)
+        done = as_nobody(prepared, READ_AS_NOBODY, path, protect)
         assert log.exists() == (state in ("at work", "half a log"))
     if state in ("whole", "at work"):
         assert json.loads(done.stdout)["configuration"] == {"A": 1}
@@ -264,15 +325,14 @@ LOOK_UP_AS_NOBODY = AS_NOBODY.replace("import os", "from autotune.lookup import 
 )
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("protect", ["file", "folder", "shared"])
 def test_a_look_up_in_an_older_database_that_cannot_be_written_says_of_which_version(
-    open_folder: Path, protect: str
+    prepared: Prepared, open_folder: Path, protect: str
 ) -> None:
     path = open_folder / "own" / "x.db"
     path.parent.mkdir()
     shutil.copy(Path(__file__).parent / "data" / "version_1.db", path)
-    last = as_nobody(LOOK_UP_AS_NOBODY, path, protect).stderr.strip().splitlines()[-1]
+    last = as_nobody(prepared, LOOK_UP_AS_NOBODY, path, protect).stderr.strip().splitlines()[-1]
     assert "is of version 1 and may not be written: it would have to become" in last
 
 

@@ -47,6 +47,7 @@ KERNELS = {"lanes": LANES, "rim": RIM, "bodies": BODIES, "blur": BLUR, "tiled": 
 
 @pytest.mark.device
 @pytest.mark.gallery
+@pytest.mark.usefixtures("one_compiler")
 @pytest.mark.parametrize("name", KERNELS)
 def test_a_strangers_kernel_passes_as_it_is_proposed(name: str, tmp_path: Path) -> None:
     (tmp_path / f"{name}.cl").write_text(KERNELS[name])

@@ -348,10 +348,11 @@ def test_a_command_loads_what_it_needs_and_a_short_search_no_scipy() -> None:
     ("typed", "begins"),
     [
         ("search sgemm", True), ("check sgemm", True), ("compare sgemm", True), ("cover sgemm", True),
-        ("verify sgemm", True), ("search sgemm --on=tcp://head:8786", False), ("studies --help", False),
+        ("verify sgemm", True), ("new a.cl", True), ("search sgemm --on=tcp://head:8786", False),
+        ("studies --help", False),
     ],
 )  # fmt: skip
-def test_what_runs_kernels_begins_its_prepared_process_first(
+def test_what_runs_or_compiles_kernels_begins_its_prepared_process_first(
     monkeypatch: pytest.MonkeyPatch, typed: str, begins: bool
 ) -> None:
     assert begun_by(typed, monkeypatch) == ["prepared"] * begins + ["run"]
@@ -365,7 +366,7 @@ def test_a_look_up_has_devices_listed_once_it_asks(monkeypatch: pytest.MonkeyPat
     assert begun_by(typed, monkeypatch) == ["listed later", "run"]
 
 
-@pytest.mark.parametrize("typed", ["devices --json", "new a.cl", "studies", "worker --on tcp://head:8786"])
+@pytest.mark.parametrize("typed", ["devices --json", "studies", "worker --on tcp://head:8786"])
 def test_devices_are_listed_by_a_process_that_a_driver_may_take_down(
     monkeypatch: pytest.MonkeyPatch, typed: str
 ) -> None:

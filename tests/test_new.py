@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -16,8 +14,6 @@ from typer.testing import CliRunner
 from autotune.cli import app
 from autotune.devices import KernelArgument
 from autotune.errors import StudyError, UsageError
-from autotune.pool import WorkerProcess
-from autotune.pool.forkserver import Forkserver, can_hold
 from autotune.study import (
     Buffer,
     Problem,
@@ -33,6 +29,8 @@ from autotune.study import (
     unknown,
 )
 from tests.drafts import sketched
+
+pytestmark = pytest.mark.usefixtures("one_compiler")
 
 ROOT = Path(__file__).parent.parent
 KERNELS = ROOT / "kernels"
@@ -127,19 +125,6 @@ FILLS: dict[str, list[str]] = {
     ],
 }
 """The lines that an author puts in the place of those that begin alike, for each kernel: at most five."""
-
-
-@pytest.fixture(autouse=True, scope="module")
-def prepared() -> Iterator[None]:
-    """The processes in which kernels are compiled are forks of one: each would import the same for itself."""
-    if not can_hold():
-        yield
-        return
-    server = Forkserver()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("autotune.reports.fresh.WorkerProcess", partial(WorkerProcess, start=server.start))
-        yield
-    server.close()
 
 
 def started(name: str, folder: Path) -> tuple[Path, str]:

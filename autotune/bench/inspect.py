@@ -9,54 +9,84 @@ import numpy as np
 from autotune.bench.kernels import ask
 from autotune.bench.messages import Inspect, Inspected
 from autotune.bench.report import Fault, first_error, located
-from autotune.devices import BackendError, BuildError, Session, open_session
+from autotune.devices import BackendError, BuildError, KernelArgument, open_session
 from autotune.model import DeviceInfo, Outcome
+
+_ENTRY = "autotune_macros"
 
 _ROOM = 2**16
 """Bytes for the text of all macros."""
 
+_MOST = 512
+"""So many macros are asked for."""
+
 
 def inspect(device: DeviceInfo, message: Inspect) -> Inspected:
     """Compile and look. Raises Fault with the log where it does not build, BackendError."""
-    session = open_session(device)
-    try:
-        found = session.signatures(message.source, message.options)
-    except BuildError as error:
-        log = located(error.detail, message.source)
-        raise Fault(Outcome.COMPILE_ERROR, first_error(log) or str(error), detail=log) from None
-    macros = _macros(session, message.source, message.options, message.names)
-    return Inspected({entry: tuple(arguments) for entry, arguments in found.items()}, macros)
+    return _Inspection(device, message).result()
 
 
-def _macros(session: Session, source: str, options: Sequence[str], names: Sequence[str]) -> dict[str, str]:
-    """Return what the preprocessor makes of each name, as text: a kernel is built that holds it, and read.
+class _Inspection:
+    def __init__(self, device: DeviceInfo, message: Inspect) -> None:
+        self._session = open_session(device)
+        self._source, self._options = message.source, message.options
+        self._names = message.names if len(message.names) <= _MOST else ()
 
-    A macro whose text does not stand in a string (it has a comma or an open quote) is asked for in vain: by halves,
-    so that the others are found. A name that is no macro is left out.
-    """
-    if not names or len(names) > 512:
-        return {}
-    text = "\n".join(f'"{name}=" AUTOTUNE_TEXT({name}) "\\n"' for name in names)
-    asked = f"""{source}
+    def result(self) -> Inspected:
+        try:
+            found, parts = self._signatures()
+        except BuildError as error:
+            log = located(error.detail, self._source)
+            raise Fault(Outcome.COMPILE_ERROR, first_error(log) or str(error), detail=log) from None
+        macros = {name: text for part in parts for name, text in self._macros(part).items()}
+        return Inspected(found, macros)
+
+    def _signatures(self) -> tuple[dict[str, tuple[KernelArgument, ...]], Sequence[Sequence[str]]]:
+        """Return each kernel's arguments, and in which parts the names are to be asked for. Raises BuildError.
+
+        What is built is what tells of the macros too, which the driver then has in its cache.
+        """
+        parts: Sequence[Sequence[str]] = [self._names] if self._names else []
+        try:
+            found = self._session.signatures(self._telling(self._names), self._options)
+        except BuildError:
+            if not parts:
+                raise
+            found, parts = self._session.signatures(self._source, self._options), _halves(self._names)
+        return {entry: tuple(arguments) for entry, arguments in found.items() if entry != _ENTRY}, parts
+
+    def _macros(self, names: Sequence[str]) -> dict[str, str]:
+        """Return what the preprocessor makes of each name, as text: a kernel is built that holds it, and read.
+
+        A macro whose text does not stand in a string (it has a comma or an open quote) is asked for in vain: by halves,
+        so that the others are found. A name that is no macro is left out.
+        """
+        found = np.zeros(_ROOM, np.uint8)
+        try:
+            ask(self._session, self._telling(names), self._options, _ENTRY, found)
+        except BackendError:
+            return {name: text for half in _halves(names) for name, text in self._macros(half).items()}
+        lines = found.tobytes().partition(b"\0")[0].decode(errors="replace").splitlines()
+        pairs = (line.partition("=")[::2] for line in lines)
+        return {name: value.strip() for name, value in pairs if name in names and value.strip() != name}
+
+    def _telling(self, names: Sequence[str]) -> str:
+        """Return the text with a kernel that tells what names stand for. Its own are ours: an `i` may be a macro."""
+        if not names:
+            return self._source
+        text = "\n".join(f'"{name}=" AUTOTUNE_TEXT({name}) "\\n"' for name in names)
+        return f"""{self._source}
 #define AUTOTUNE_TEXT_(x) #x
 #define AUTOTUNE_TEXT(x) AUTOTUNE_TEXT_(x)
 constant char autotune_text[] = {text};
-kernel void autotune_macros(global char *out)
+kernel void {_ENTRY}(global char *autotune_to)
 {{
-    for (int i = 0; i < (int)sizeof(autotune_text) && i < {_ROOM}; ++i) out[i] = autotune_text[i];
+    for (int autotune_i = 0; autotune_i < (int)sizeof(autotune_text) && autotune_i < {_ROOM}; ++autotune_i)
+        autotune_to[autotune_i] = autotune_text[autotune_i];
 }}
 """
-    found = np.zeros(_ROOM, np.uint8)
-    try:
-        ask(session, asked, options, "autotune_macros", found)
-    except BackendError:
-        half = len(names) // 2
-        if not half:
-            return {}
-        return {
-            **_macros(session, source, options, names[:half]),
-            **_macros(session, source, options, names[half:]),
-        }
-    lines = found.tobytes().partition(b"\0")[0].decode(errors="replace").splitlines()
-    pairs = (line.partition("=")[::2] for line in lines)
-    return {name: value.strip() for name, value in pairs if name in names and value.strip() != name}
+
+
+def _halves(names: Sequence[str]) -> list[Sequence[str]]:
+    half = len(names) // 2
+    return [names[:half], names[half:]] if half else []

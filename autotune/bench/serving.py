@@ -9,13 +9,26 @@ from contextlib import suppress
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from autotune.bench.arena import POISON, POISONS, Arena
-from autotune.bench.messages import Job, Onward, Phase, Probe, Ready, Retime, Setup, Turn, Visit
+from autotune.bench.messages import (
+    EndToEnd,
+    Inspected,
+    Job,
+    Kept,
+    Onward,
+    Phase,
+    Probe,
+    Ready,
+    Retime,
+    Setup,
+    Turn,
+    Visit,
+)
 from autotune.bench.once import once
 from autotune.bench.prepare import binary_hash, compile_plan, launch_ahead
 from autotune.bench.probe import PROBE, probe
@@ -27,7 +40,7 @@ from autotune.bench.trial import Bench
 from autotune.bench.unwritten import indistinct, left_alone, not_numbers, unmoved, unverified
 from autotune.devices import BackendError, Program, Session, open_session
 from autotune.errors import AutotuneError, StudyError
-from autotune.model import UNVERIFIED, Outcome
+from autotune.model import UNVERIFIED, DeviceInfo, Outcome
 from autotune.study import Plan, require_numbers
 
 _PROBE_S = 60.0
@@ -35,7 +48,7 @@ _PROBE_S = 60.0
 
 
 def serve(role: str, connection: Connection) -> None:
-    """Serve one search until it closes the connection; in the role `once`, a single message.
+    """Serve one search until it closes the connection.
 
     The device comes first: its driver starts while the search still computes the data that Setup names.
     """
@@ -44,8 +57,7 @@ def serve(role: str, connection: Connection) -> None:
     try:
         device = connection.recv()
         if role == "once":
-            connection.send(once(device, connection.recv()))
-            return
+            _serve_once(device, connection)
         session = open_session(device)
         setup = _receive(session, connection)
         if role == "builder":
@@ -58,6 +70,17 @@ def serve(role: str, connection: Connection) -> None:
         # What is left is of no more use: say why, and let the search start another worker.
         outcome = error.outcome if isinstance(error, Fault) else Outcome.CRASH
         connection.send(Report(outcome, str(error), build_log=error.detail, fatal=True))
+
+
+def _serve_once(device: DeviceInfo, connection: Connection) -> NoReturn:
+    """Answer one message after another, each in a session of its own, until a driver fails."""
+    while True:
+        message = connection.recv()
+        try:
+            answer: EndToEnd | Kept | Inspected | Report = once(device, message)
+        except Fault as fault:
+            answer = Report(fault.outcome, str(fault), build_log=fault.detail)
+        connection.send(answer)
 
 
 def _receive(session: Session, connection: Connection) -> Any:

@@ -10,8 +10,7 @@ from typing import NamedTuple
 from autotune import text
 from autotune.bench import Inspected
 from autotune.errors import StudyError, WorkerError
-from autotune.model import DeviceInfo
-from autotune.reports import inspect
+from autotune.reports import Inspector
 from autotune.study import asked_by_error, brought, hiding, lacking_extension, line_mark, of_opencl, undefined, unknown
 
 _ROUNDS = 8
@@ -26,14 +25,14 @@ _MEND = "mend the kernel there"
 class Compiler(NamedTuple):
     """A device's compiler, what it is given, and the words of the command that asks."""
 
-    device: DeviceInfo
+    inspector: Inspector
     options: tuple[str, ...]
     words: Sequence[str]
 
     def inspect(self, source: str, names: Sequence[str], defined: Mapping[str, str] | None = None) -> Inspected:
         """Raises WorkerError where the source does not compile."""
         more = [f"-D{name}={value}" for name, value in (defined or {}).items()]
-        return inspect(source, [*self.options, *more], names, self.device)
+        return self.inspector.inspect(source, [*self.options, *more], names)
 
     def not_given(self, source: str) -> list[str]:
         """Return the macros that an #if asks for and nobody defines: there they are 0."""
@@ -164,8 +163,9 @@ def _other_cure(told: str, source: str, compiler: Compiler) -> str:
         depends = f": it depends on {_listed(asked)}" if asked else ""
         return f"give what the kernel asks for there with -D NAME=1{depends}"
     elsewhere = "mend it, or choose a device that has it with --device (autotune devices lists them)"
-    if extension := lacking_extension(told, source, compiler.device.extensions):
-        return f"it needs {extension}, which {compiler.device.name} lacks: {elsewhere}"
+    device = compiler.inspector.device
+    if extension := lacking_extension(told, source, device.extensions):
+        return f"it needs {extension}, which {device.name} lacks: {elsewhere}"
     if call := re.search(r"call to '(\w+)' is ambiguous", _unmangled(told)):
         what = f"{call[1]} takes numbers of one type, and get_global_id and the like are of size_t"
         return f"{what}: cast what it is given, as in (int)get_global_id(0), in a copy"

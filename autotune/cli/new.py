@@ -14,6 +14,7 @@ from autotune.cli.compiled import Compiler, compiled
 from autotune.cli.options import DeviceOption
 from autotune.cli.output import say, write
 from autotune.errors import AutotuneError, StudyError, UsageError
+from autotune.reports import Inspector
 from autotune.study import Sketch, candidates, draft, inline, scanned, write_new
 
 
@@ -77,7 +78,8 @@ def new_study(
         words = ["autotune", "new", *map(str, filter(None, (kernel, file))), *(["--entry", entry] if entry else [])]
         words += [word for folder in folders for word in ("-I", folder)]
         asked = [name for name in found if name.isidentifier()]
-        told = compiled(kernel, source, asked, Compiler(info, options, words))
+        with Inspector(info) as inspector:
+            told = compiled(kernel, source, asked, Compiler(inspector, options, words))
         sketch.signatures, sketch.macros, sketch.extensions = told.signatures, told.macros, info.extensions
         sketch.guessed = not told.signatures
     if sketch.guessed:

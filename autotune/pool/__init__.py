@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from autotune.pool.contract import Evaluator, Settings
     from autotune.pool.evaluator import DeviceEvaluator
     from autotune.pool.folder import RunFolder
-    from autotune.pool.forkserver import prepare_and_list, prepared
+    from autotune.pool.forkserver import Forkserver, can_hold, prepare_and_list, prepared
     from autotune.pool.listing import list_apart, list_when_asked
     from autotune.pool.lock import Stopped, find_holder, lock_folder, lock_key
-    from autotune.pool.process import WorkerProcess
+    from autotune.pool.process import Start, WorkerProcess
     from autotune.pool.sizing import count_builders, require_device_room, require_room
     from autotune.pool.turns import quick_turns
     from autotune.pool.worker import command_of, die_with
@@ -48,10 +48,10 @@ else:
             "contract": "Evaluator Settings",
             "evaluator": "DeviceEvaluator",
             "folder": "RunFolder",
-            "forkserver": "prepare_and_list prepared",
+            "forkserver": "Forkserver can_hold prepare_and_list prepared",
             "listing": "list_apart list_when_asked",
             "lock": "Stopped find_holder lock_folder lock_key",
-            "process": "WorkerProcess",
+            "process": "Start WorkerProcess",
             "sizing": "count_builders require_device_room require_room",
             "turns": "quick_turns",
             "worker": "command_of die_with",

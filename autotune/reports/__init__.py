@@ -6,7 +6,7 @@
     verify.py              is the stored best still what it was
     course.py, learned.py  how a search went, and what it taught
     told.py                what was found and what is stored, as programs read it
-    fresh.py               a worker with empty build caches: one use end to end, a build kept, a text inspected
+    fresh.py               a worker with empty build caches: one use end to end, a build kept, texts inspected
     single.py, page.py     a report in one file, and what pages of a server share with it
 
 The functions below are imported when first used.
@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 from autotune import lazily
 
 if TYPE_CHECKING:
-    from autotune.reports.fresh import BUILD_FILES, end_to_end, inspect, save_build
+    from autotune.reports.fresh import BUILD_FILES, Inspector, end_to_end, save_build
     from autotune.reports.told import result_json, row_json, trial_json
 else:
     __getattr__ = lazily(
         __name__,
-        {"fresh": "BUILD_FILES end_to_end inspect save_build", "told": "result_json row_json trial_json"},
+        {"fresh": "BUILD_FILES Inspector end_to_end save_build", "told": "result_json row_json trial_json"},
     )

@@ -1,4 +1,4 @@
-"""A fresh worker process with empty build caches: a use from nothing to the result, a build kept, a text inspected.
+"""A fresh worker process with empty build caches: a use from nothing to the result, a build kept, texts inspected.
 
 As in the first call of a program; and a compiler that crashes takes nothing else down.
 """
@@ -6,19 +6,20 @@ As in the first call of a program; and a compiler that crashes takes nothing els
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from autotune.bench import EndToEnd, Inspect, Inspected, Keep, Kept, Report, Use
 from autotune.devices import environment
 from autotune.errors import UsageError, WorkerError
 from autotune.model import DeviceInfo
-from autotune.pool import WorkerProcess
+from autotune.pool import Forkserver, Start, WorkerProcess, can_hold
 from autotune.study import Plan
 
 LIMIT_S = 300.0
-"""For all of it."""
+"""For each message, and for the process to start."""
 
 _SOURCE, _OPTIONS, _LOG = "kernel.cl", "options.txt", "build.log"
 BUILD_FILES = (_SOURCE, _OPTIONS, _LOG, "kernel.ptx", "kernel.bin")
@@ -48,14 +49,69 @@ def save_build(plan: Plan, device: DeviceInfo, folder: Path) -> list[Path]:
     return [folder / name for name in (_SOURCE, _OPTIONS, *files)]
 
 
-def inspect(source: str, options: Sequence[str], names: Sequence[str], device: DeviceInfo) -> Inspected:
-    """Return what the device's compiler tells of a kernel's text: arguments by entry, and what `names` stand for.
+class Inspector:
+    """Has a device's compiler tell of one text after another, each compiled in a context of its own.
 
-    Raises WorkerError, with the log, where it does not build.
+    One process answers them, as long as it does well: a driver takes longer to start than a kernel to compile. Where it
+    dies, overruns or fails otherwise than by refusing a text, the next is another's; and where it had answered before,
+    this text is asked about again, so that no answer is the doing of an earlier text.
     """
-    answer = _ask(Inspect(source, tuple(options), tuple(names)), device, "")
-    assert isinstance(answer, Inspected)
-    return answer
+
+    def __init__(self, device: DeviceInfo) -> None:
+        self.device = device
+        self._open = ExitStack()  # the worker's
+        self._worker: WorkerProcess | None = None
+        self._forks: Forkserver | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._drop()
+        if self._forks is not None:
+            self._forks.close()
+
+    def inspect(self, source: str, options: Sequence[str], names: Sequence[str]) -> Inspected:
+        """Return what the compiler tells of a kernel's text: arguments by entry, and what `names` stand for.
+
+        Raises WorkerError, with the log, where it does not build.
+        """
+        message = Inspect(source, tuple(options), tuple(names))
+        answer = self._asked_again(message) if self._worker is not None else None
+        if answer is None:
+            answer = self._asked(message)
+        if isinstance(answer, Report):
+            raise WorkerError(answer.reason, detail=answer.build_log)
+        return answer
+
+    def _asked_again(self, message: Inspect) -> Inspected | Report | None:
+        """Ask one that has answered before; None where it fails."""
+        try:
+            answer = self._asked(message)
+        except WorkerError:
+            return None
+        return None if isinstance(answer, Report) and answer.fatal else answer
+
+    def _asked(self, message: Inspect) -> Inspected | Report:
+        try:
+            if self._worker is None:
+                self._worker = self._open.enter_context(_worker(self.device, self._start()))
+            answer: Inspected | Report = _told(self._worker, message)
+        except BaseException:
+            self._drop()
+            raise
+        if isinstance(answer, Report) and answer.fatal:
+            self._drop()
+        return answer
+
+    def _start(self) -> Start | None:
+        if self._forks is None and can_hold():
+            self._forks = Forkserver()
+        return self._forks.start if self._forks is not None else None
+
+    def _drop(self) -> None:
+        self._worker = None
+        self._open.close()
 
 
 def _write(folder: Path, files: dict[str, bytes]) -> None:
@@ -67,19 +123,30 @@ def _write(folder: Path, files: dict[str, bytes]) -> None:
         raise UsageError(f"cannot be written: {error.strerror}", where=str(folder)) from error
 
 
-def _ask(message: Use | Keep | Inspect, device: DeviceInfo, where: str) -> Any:
-    with tempfile.TemporaryDirectory(prefix="autotune-") as name:
-        folder = Path(name)
-        worker = WorkerProcess("once", folder, environment(device, folder, worker=False))
-        try:
-            worker.send(device)
-            worker.receive(LIMIT_S)  # it may be ended from here on
-            worker.send(message)
-            answer = worker.receive(LIMIT_S)
-        except WorkerError as error:
-            raise error.at(where) from None
-        finally:
-            worker.kill()
+def _ask(message: Use | Keep, device: DeviceInfo, where: str) -> Any:
+    try:
+        with _worker(device) as worker:
+            answer = _told(worker, message)
+    except WorkerError as error:
+        raise error.at(where) from None
     if isinstance(answer, Report):
         raise WorkerError(answer.reason, where=where, detail=answer.build_log)
     return answer
+
+
+@contextmanager
+def _worker(device: DeviceInfo, start: Start | None = None) -> Iterator[WorkerProcess]:
+    with tempfile.TemporaryDirectory(prefix="autotune-") as name:
+        folder = Path(name)
+        worker = WorkerProcess("once", folder, environment(device, folder, worker=False), start)
+        try:
+            worker.send(device)
+            worker.receive(LIMIT_S)  # it may be ended from here on
+            yield worker
+        finally:
+            worker.kill()
+
+
+def _told(worker: WorkerProcess, message: Use | Keep | Inspect) -> Any:
+    worker.send(message)
+    return worker.receive(LIMIT_S)
