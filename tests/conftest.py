@@ -19,6 +19,7 @@ from autotune.model import DeviceInfo
 from autotune.store import Store
 from autotune.study import Problem
 from tests import postgres
+from tests.sessions import building_once
 from tests.studies import study
 
 SLOWEST_FIRST = ("cluster", "browser", "device")
@@ -160,7 +161,7 @@ def cpu() -> DeviceInfo:
 @pytest.fixture(scope="module")
 def session(cpu: DeviceInfo) -> Session:
     """A session on the CPU."""
-    return open_session(cpu)
+    return building_once(open_session(cpu))
 
 
 @pytest.fixture
