@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from autotune.cli.check import _excluded_rows
-from autotune.pool import keeper
+from autotune.pool.process import WorkerProcess
 from tests.commands import VALID, change, one_error, own_place, run, write_study
 
 pytestmark = pytest.mark.device
@@ -50,8 +51,13 @@ def test_check_says_the_first_reasons() -> None:
 
 
 def test_check_builds_and_verifies_and_saves_in_one_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    roles, started = list[str](), keeper.WorkerProcess
-    monkeypatch.setattr(keeper, "WorkerProcess", lambda role, *rest: roles.append(role) or started(role, *rest))
+    roles = list[str]()
+
+    def started(role: str, *given: Any) -> WorkerProcess:
+        roles.append(role)
+        return WorkerProcess(role, *given)
+
+    monkeypatch.setattr("autotune.pool.keeper.WorkerProcess", started)
     result = run("check", "./saxpy.toml", "--set", "WPT=2,WG=32", "--save-build", "build", "--size", "65")
     assert "verified" in result.stdout
     assert "WPT=2 WG=32" in result.stdout
