@@ -74,7 +74,7 @@ class Session(devices.Session):
         return buffer[offset : offset + nbytes]
 
     def fill(self, buffer: NDArray[np.uint8], word: int, offset: int, nbytes: int) -> None:
-        buffer[offset : offset + nbytes] = np.resize(np.array([word], np.uint32).view(np.uint8), nbytes)
+        buffer[offset : offset + nbytes] = np.full(-(-nbytes // 4), word, np.uint32).view(np.uint8)[:nbytes]
 
     def write(self, buffer: NDArray[np.uint8], data: NDArray[Any], offset: int = 0) -> None:
         buffer[offset : offset + data.nbytes] = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
