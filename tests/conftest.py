@@ -15,12 +15,13 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from autotune.devices import Session, environment, list_devices, open_session, traits
+from autotune.devices import Session, list_devices, open_session, traits
 from autotune.model import DeviceInfo
 from autotune.reports import Inspector
 from autotune.store import Store
 from autotune.study import Problem
-from tests import postgres
+from tests import brief, postgres
+from tests.sessions import building_once
 from tests.studies import study
 
 SLOWEST_FIRST = ("cluster", "browser", "device")
@@ -72,25 +73,21 @@ def own_locks() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def shared_builds(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[None]:
-    """The workers of these searches keep what they build for those of the next, of all of pytest's processes: most
-    build the same few kernels, among them the one by which a worker shows that its machine is sound."""
+    """The workers of these searches keep what they build for those of the next, of all of pytest's processes."""
     base = tmp_path_factory.getbasetemp()
     kept = (base if worker_id == "master" else base.parent) / "builds"
     kept.mkdir(exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("autotune.pool.keeper.new_salt", lambda: 1)
-        patch.setattr(
-            "autotune.pool.folder.environment", lambda device, _, worker: environment(device, kept, worker=worker)
-        )
+        brief.share_builds(patch.setattr, kept)
+        patch.setenv(brief.BUILDS, str(kept))
         yield
 
 
 @pytest.fixture(autouse=True, scope="session")
 def brief_finales() -> Iterator[None]:
-    """The finalists of these searches are timed for half a second: on a machine that is busy with other tests it stays
-    in doubt which is the fastest, and they would run for all the time that a search gives them."""
+    """The finalists of these searches are timed for half a second."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("autotune.tuner.loop.RETIME_S", 0.5)
+        brief.shorten_finales(patch.setattr)
         yield
 
 
@@ -162,7 +159,7 @@ def cpu() -> DeviceInfo:
 @pytest.fixture(scope="module")
 def session(cpu: DeviceInfo) -> Session:
     """A session on the CPU."""
-    return open_session(cpu)
+    return building_once(open_session(cpu))
 
 
 @pytest.fixture(scope="module")

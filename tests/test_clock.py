@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from autotune.bench.trial import Bench
 from autotune.devices import BackendError, Batch, Session, opencl_session, opencl_timer
 from autotune.model import Measurement, Outcome
 from autotune.study import Buffer, Launch, Plan, Tolerance
+from tests.sessions import alike, building_once
 from tests.test_holder import opened
 
 pytestmark = pytest.mark.device
@@ -34,12 +36,18 @@ kernel void count(global int *counts, global int *out) { out[0] = ++counts[0]; }
 """
 
 
+@cache
+def first() -> Session:
+    """The session whose context all share: each test has a single one at work."""
+    return building_once(opened())
+
+
 @pytest.fixture
 def session(monkeypatch: pytest.MonkeyPatch) -> Session:
     """A session on a CPU that passes for a device with cores of its own."""
     monkeypatch.setattr(clock, "QUEUED_NS", 10**10)  # any run is short
     monkeypatch.setattr(clock, "_MOST_LOST", 2)  # beside other tests the next batches are lost too
-    return opened()
+    return alike(first())
 
 
 def bench_of(session: Session, **expected: int) -> Bench:
