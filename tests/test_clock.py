@@ -164,6 +164,14 @@ def test_finalists_are_timed_in_batches_too(session: Session) -> None:
     assert len(fast.samples_ns) == len(slow.samples_ns)  # pairs
 
 
+def test_who_comes_after_finalists_is_the_first_of_one_plan(session: Session) -> None:
+    bench = bench_of(session, out=5)
+    bench.retime([spin(10_000), spin(20_000)], None, 0.1)
+    bench.place = 1  # of the last turn, as chance has it
+    assert bench.run(spin(10_000), None).outcome is Outcome.OK
+    assert bench.place == 0
+
+
 def test_a_finalist_is_sampled_for_as_long_as_the_device_is_held_meanwhile(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:

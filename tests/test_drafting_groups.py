@@ -500,3 +500,33 @@ def test_groups_that_take_a_part_of_each_group_are_as_wide(defined: str, wide: s
     assert f'local = ["{wide}"]  # {said}' in lines
     assert f'count = {{ type = "uint", value = "ceil_div(n, {wide})" }}  # guess: its value' in lines
     assert "WG" not in "".join(line for line in lines if line.startswith("local = "))
+
+
+ROWS = """
+kernel void rows(const int m, const int n, global const float *a, global const float *x, global float *y,
+                 local float *w)
+{
+    const int i = get_global_id(0), j = get_local_id(1), r = get_local_id(0), all = get_local_size(0);
+    float sum = 0;
+    for (int k = get_global_id(1); k < n; k += get_global_size(1)) sum += a[i + m * k] * x[k];
+    w[r + all * j] = sum;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (j == 0) {
+        for (int k = 1; k < get_local_size(1); k++) sum += w[r + all * k];
+        STORE;
+    }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("store", "items"),
+    [
+        ("y[i] = sum", '"m", "WY"'),
+        ("y[i * get_num_groups(1) + get_group_id(1)] = sum", '"m", "round_up(n, WY)"'),
+        ("atomic_add(&y[i], sum)", '"m", "round_up(n, WY)"'),
+    ],
+)
+def test_what_a_group_sums_up_in_one_place_takes_one_group(store: str, items: str) -> None:
+    _, lines = drafted(ROWS.replace("STORE", store))
+    assert any(line.startswith(f"global = [{items}]") for line in lines), lines

@@ -86,6 +86,7 @@ class Bench:
 
         A plan that was `built_ahead` has had its binary hashed. `on_built` is called before anything runs.
         """
+        self.place = 0
         watch = self._watch
         watch.restart()
         log, environment = "", dict[str, str | int | float]()
@@ -141,6 +142,7 @@ class Bench:
         for by a report. Short launches are compared on several sessions; `visited` is what is known of all.
         Raises Unsettled where others are to visit, Fault where the device is lost.
         """
+        self.place = 0
         limit_s = self.limit_s(best_ns)
         if not visited and self._notices_sessions(plans, best_ns):
             raise Unsettled(begin(self, self._final_rules, plans, limit_s))

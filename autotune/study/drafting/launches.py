@@ -230,6 +230,8 @@ class Launches(Indices, ABC):
             extent = self._named(limit)
             steps = [self.reading.loops[name] for name in varying.names & self.reading.loops.keys()]
             for start, step in steps:
+                if step == Sum.of(f"gsz#{axis}") and self._is_summed(axis):
+                    return plain(local)
                 stated = step is not None and step.known and step.names
                 if stated and self._started(start) == Sum.of(f"gid#{axis}"):
                     return str(step)
@@ -253,6 +255,13 @@ class Launches(Indices, ABC):
             return str(self.rows[axis] if local == "1" else self.rows[axis] * group)
         alone = axis in self.reading.lone and not self.reading.lost and not self._used(axis)  # one item does it all
         return None if axis in self.reading.spread and not alone else plain(local)
+
+    def _is_summed(self, axis: int) -> bool:
+        """Whether a group leaves one result along an axis, at a place that others would write as well: there is one."""
+        stored = [(each.kind, place) for each in self.reading.mentions if each.kind != "read" for place in each.places]
+        met = [(kind, self._started(place).names) for kind, place in stored]
+        by_item = any(names & {f"gid#{axis}", f"wid#{axis}"} for _, names in met)
+        return not by_item and any(kind == "write" and f"lid#{axis}" not in names for kind, names in met)
 
     def _groups(self, axis: int, *, more: bool) -> Sum | None:
         """How many work-groups there are along an axis, and one more."""
