@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -164,8 +163,8 @@ def _build(
     problem: Problem, configuration: Configuration, save: Path | None, settings: Settings, *, quiet: bool
 ) -> dict[str, Any]:
     """Build and verify one configuration as a search does. Raises StudyError, with the log, where it does not build."""
-    alone = replace(settings, builders=0)  # who builds ahead of it would have nothing to do
-    with DeviceEvaluator(problem, [problem.device], alone) as evaluator:
+    # By a builder too: its build is the first, of which NVIDIA's driver has a log, and so registers and spills.
+    with DeviceEvaluator(problem, [problem.device], settings) as evaluator:
         evaluator.submit(configuration)
         trial = evaluator.collect()
     saved = [] if save is None else save_build(problem.plan(configuration), problem.device, save)
