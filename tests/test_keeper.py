@@ -7,6 +7,7 @@ import shutil
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from multiprocessing import Pipe
 from pathlib import Path
 from queue import SimpleQueue
@@ -111,17 +112,38 @@ def test_a_reference_that_loses_the_device_is_the_studys_error(tmp_path: Path, m
     assert str(error).startswith("reference: its kernel ended the worker: the device gave up while running the kernel")
 
 
-def test_others_open_the_device_after_its_worker_and_before_its_data_is_there(tmp_path: Path) -> None:
+def test_others_open_the_device_after_its_worker_and_before_a_kernel_or_its_data_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     opened = []
+    probe = Keeper._probe
 
     def set_up(keeper: Keeper) -> None:
         keeper.start_worker(cpu(), lambda: opened.append(keeper.opened.is_set()) or SETUP, {})
 
+    def probed(keeper: Keeper, worker: WorkerProcess) -> None:
+        opened.append(keeper.opened.is_set())
+        probe(keeper, worker)
+
+    monkeypatch.setattr(Keeper, "_probe", probed)
     keeper = Keeper("device", cpu(), SimpleQueue(), lambda *_: None, lambda _: None, set_up, tmp_path)
     keeper.start()
     assert keeper.started.wait(60.0)
     keeper.close()
-    assert opened == [True]
+    assert opened == [True, True]
+
+
+def test_a_device_that_is_gone_is_told_before_others_open_it(tmp_path: Path) -> None:
+    told: list[AutotuneError] = []
+    gone = replace(cpu(), index=77)
+
+    def set_up(keeper: Keeper) -> None:
+        keeper.start_worker(gone, lambda: SETUP, {})
+
+    keeper = Keeper("device", gone, SimpleQueue(), lambda *_: None, told.append, set_up, tmp_path)
+    keeper.start()
+    keeper.join(60.0)
+    assert str(told[0]).startswith("the device worker cannot start: device 77, ")
 
 
 def test_who_waits_for_a_worker_that_cannot_open_the_device_goes_on(tmp_path: Path) -> None:

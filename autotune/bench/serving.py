@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
+from threading import Thread
 from typing import Any, NoReturn
 
 import numpy as np
@@ -59,11 +60,14 @@ def serve(role: str, connection: Connection) -> None:
         if role == "once":
             _serve_once(device, connection)
         session = open_session(device)
-        setup = _receive(session, connection)
         if role == "builder":
-            _serve_builds(session, setup, connection)
+            _serve_builds(session, _receive(session, connection), connection)
         else:
-            _serve_trials(session, setup, connection)
+            connection.send(None)  # others may open the device now
+            sensing = Thread(target=session.sense, daemon=True)  # which waits for the contexts that they make
+            sensing.start()
+            setup = _receive(session, connection)
+            _serve_trials(session, setup, connection, sensing)
     except EOFError:
         return
     except AutotuneError as error:
@@ -128,7 +132,7 @@ def _build_ahead(session: Session, setup: Setup, arena: Arena, job: Job, connect
     return compiled.program
 
 
-def _serve_trials(session: Session, setup: Setup, connection: Connection) -> None:
+def _serve_trials(session: Session, setup: Setup, connection: Connection, sensing: Thread) -> None:
     def announce(name: str, limit_s: float) -> None:
         connection.send(Phase(name, limit_s, bench.place, bench.hints))
 
@@ -155,6 +159,7 @@ def _serve_trials(session: Session, setup: Setup, connection: Connection) -> Non
     connection.send(Ready(expected))
     notes = [unwritten, not_numbers(known), unmoved(left_alone(known, inputs))]
     said: str | None = None
+    sensing.join()
     bench.get_ready()  # while the first configuration is built
     while True:
         job = _receive(session, connection)

@@ -46,7 +46,7 @@ ANSWERS = {
     Keep: Kept | Report,
     Inspect: Inspected | Report,
 }
-"""By what was asked; a device is answered by None or a Report."""
+"""By what was asked. A device is answered by None once the worker lives, by its own worker again once it is open."""
 
 
 _MOST = 2**63

@@ -159,9 +159,11 @@ class Keeper(threading.Thread):
         def start() -> Any:
             self._worker = WorkerProcess(self.role, self._folder, environment, self._start)
             self._exchange(self._worker, device, _START_S)
+            if self.role == "device":
+                _require_begun(self.role, self._hear(self._worker, _START_S))
+            self.opened.set()
             if not self._sound:
                 self._probe(self._worker)
-            self.opened.set()
             if self._pause is not None:
                 self._pause.join(self._worker)
             return self._exchange(self._worker, setup(), _START_S)
@@ -266,8 +268,7 @@ class Keeper(threading.Thread):
             if is_from_outside(death):
                 raise
             raise machine_fault(str(death), self._folder) from None
-        if isinstance(answer, Report):  # it found no device
-            raise WorkerError(f"the {self.role} worker cannot start: {answer.reason}", detail=answer.build_log)
+        _require_begun(self.role, answer)
         assert isinstance(answer, Sound)
         reason = answer.reason or unwritable(self._folder)
         if reason:
@@ -305,20 +306,30 @@ class Keeper(threading.Thread):
         return answer
 
     def _exchange(self, worker: WorkerProcess, message: Any, limit_s: float, gives_up: GivesUp | None = None) -> Any:
-        try:
-            if self._interrupted.is_set():
-                self._drop()
-                raise self._end()
+        if self._interrupted.is_set():
+            self._drop()
+            raise self._end()
+        with self._losing():
             worker.send(message)
+        return self._hear(worker, limit_s, gives_up)
+
+    def _hear(self, worker: WorkerProcess, limit_s: float, gives_up: GivesUp | None = None) -> Any:
+        with self._losing():
             answer = worker.receive(limit_s, gives_up)
+        if isinstance(answer, Report) and answer.fatal:
+            self._drop()
+        return answer
+
+    @contextmanager
+    def _losing(self) -> Iterator[None]:
+        """Drop the worker where it is lost within."""
+        try:
+            yield
         except WorkerError:
             self._drop()
             if self._interrupted.is_set():
                 raise self._end() from None
             raise
-        if isinstance(answer, Report) and answer.fatal:
-            self._drop()
-        return answer
 
     def _end(self) -> Closed | Cancelled:
         return Closed() if self._closing else Cancelled()
@@ -329,6 +340,12 @@ class Keeper(threading.Thread):
             worker.kill()
             if self._pause is not None:
                 self._pause.leave(worker)
+
+
+def _require_begun(role: str, answer: Any) -> None:
+    """Raise WorkerError where a worker answers with a report: it found no device."""
+    if isinstance(answer, Report):
+        raise WorkerError(f"the {role} worker cannot start: {answer.reason}", detail=answer.build_log)
 
 
 def new_salt() -> int:
