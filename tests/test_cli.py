@@ -13,10 +13,12 @@ from dataclasses import replace
 from pathlib import Path
 from subprocess import PIPE
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 import autotune
+from autotune import cli
 from autotune.cli import app, interrupt
 from autotune.devices import find_device, linker, load_backend
 from tests.commands import STUDY, VALID, change, one_error, own_place, run, searched, stored
@@ -325,6 +327,20 @@ def test_the_list_of_commands_cuts_no_sentence_short() -> None:
         shown = run(*group, "--help").stdout.partition("Commands:")[2]
         assert " " in shown.strip()
         assert "..." not in shown
+
+
+@pytest.mark.parametrize("words", [[], ["--help"], ["--nonsense"], ["serch"], ["--", "serch"]], ids=" ".join)
+def test_commands_are_listed_without_being_loaded_as_they_say(
+    words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = run(*words, code=0 if words == ["--help"] else 2)
+    monkeypatch.setattr(cli, "_app", cli._app.__wrapped__)
+    monkeypatch.setattr(cli, "import_module", Mock(side_effect=AssertionError("is loaded")))
+    monkeypatch.setattr(sys, "argv", ["root"])  # as the runner calls it
+    with pytest.raises(SystemExit) as ended:
+        cli.run(words)
+    assert ended.value.code == said.exit_code
+    assert capsys.readouterr() == (said.stdout, said.stderr)
 
 
 def test_help_tells_of_several_devices_where_several_are_taken() -> None:
