@@ -40,8 +40,8 @@ else:
         {
             "arena": "GUARD",
             "levels": "SAMPLES TOGETHER is_settled",
-            "messages": "DOING EndToEnd Inspect Inspected Job Keep Kept Onward Phase Probe Ready Retime Setup Sound Turn Use "
-            "Visit Visited",
+            "messages": "DOING EndToEnd Inspect Inspected Job Keep Kept Onward Phase Probe Ready Retime Setup Sound "
+            "Turn Use Visit Visited",
             "prepare": "Compiled compile_plan",
             "report": "Fault Report first_error is_too_large undeclared",
             "serving": "serve",
