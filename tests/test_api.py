@@ -31,9 +31,10 @@ def test_a_study_and_a_server_say_what_they_are() -> None:
 
 def test_search_then_best(tmp_path: Path) -> None:
     database = str(tmp_path / "a.db")
-    result = autotune.search(study(), size={"N": 500}, trials=3, seed=1, fix={"FAST": [0], "WG": 64}, database=database)
+    fix = {"FAST": [0], "WG": 64}
+    result = autotune.search(study(), size={"N": 500}, trials=3, seconds=math.inf, seed=1, fix=fix, database=database)
     assert result.best is not None
-    assert result.trials == 3
+    assert (result.trials, result.reason) == (3, "3 trials done"), "endless seconds are no limit"
     found = autotune.best(study(), size={"N": 500}, database=database)
     assert found.match == "exact"
     assert dict(found.configuration) == dict(result.best.configuration)
@@ -91,22 +92,27 @@ def test_a_choice_of_a_study_without_any_is_told_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:nothing is stored")
-def test_whole_numbers_of_numpy_are_choices_and_fixed_values(tmp_path: Path) -> None:
+def test_whole_numbers_of_numpy_are_sizes_choices_and_values_and_say_how_to_search(tmp_path: Path) -> None:
     database, own = str(tmp_path / "a.db"), study(choices={"T": ["float"], "V": [1, 2]})
-    fix = {"WG": np.int64(128)}
-    autotune.search(own, choices={"V": np.int64(2)}, fix=fix, trials=1, database=database)
-    found = autotune.best(own, choices={"V": np.int8(2)}, database=database)
-    assert (found.match, found.choices["V"], found.configuration["WG"]) == ("exact", 2, 128)
-    assert autotune.tuned(own, choices={"V": np.int64(2)}, database=database).match == "exact"
-
-
-@pytest.mark.filterwarnings("ignore:nothing is stored")
-def test_whole_numbers_of_numpy_are_sizes(tmp_path: Path) -> None:
-    database = str(tmp_path / "a.db")
-    autotune.search(study(), size={"N": np.int64(5000)}, trials=1, database=database)
-    found = autotune.best(study(), size={"N": np.uint16(5000)}, database=database)
+    result = autotune.search(
+        own,
+        size={"N": np.int64(5000)},
+        choices={"V": np.int64(2)},
+        trials=np.int64(1),
+        seed=np.uint32(7),
+        seconds=np.float32(60),
+        run_limit=np.int64(9),
+        fresh=np.True_,
+        fix={"WG": np.int64(128), "WPT": np.array([1, 2])},
+        start=[{"WPT": np.int64(1), "WG": np.int64(128), "FAST": np.int64(0)}],
+        database=database,
+    )
+    assert len(result.trials()) == 1
+    found = autotune.best(own, size={"N": np.uint16(5000)}, choices={"V": np.int8(2)}, database=database)
     assert (found.match, found.size, type(found.size["N"])) == ("exact", {"N": 5000}, int)
-    assert autotune.tuned(study(), N=np.array(5000), database=database).match == "exact"
+    assert (found.choices["V"], found.configuration["WG"]) == (2, 128)
+    tuned = autotune.tuned(own, N=np.array(5000), choices={"V": np.int64(2)}, database=database)
+    assert tuned.match == "exact"
 
 
 @pytest.mark.parametrize("trials", [0, -1, "x", 1.5, True])
@@ -154,26 +160,6 @@ def test_how_to_search_is_looked_at_before_it_begins(tmp_path: Path, arguments: 
         autotune.search(study(), **{"trials": 1, "database": tmp_path / "a.db", **arguments})
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "a.db").exists()
-
-
-def test_whole_numbers_of_numpy_say_how_to_search(tmp_path: Path) -> None:
-    found = autotune.search(
-        study(),
-        trials=np.int64(1),
-        seed=np.uint32(7),
-        seconds=np.float32(60),
-        run_limit=np.int64(9),
-        fresh=np.True_,
-        fix={"WG": np.array([64, 128])},
-        start=[{"WPT": np.int64(1), "WG": np.int64(128), "FAST": np.int64(0)}],
-        database=tmp_path / "a.db",
-    )
-    assert len(found.trials()) == 1
-
-
-def test_endless_seconds_are_no_limit(tmp_path: Path) -> None:
-    found = autotune.search(study(), trials=1, seconds=math.inf, database=tmp_path / "a.db")
-    assert found.reason == "1 trial done"
 
 
 def test_a_bare_value_is_fixed_like_a_list_of_one(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from typer.testing import CliRunner
@@ -15,7 +16,7 @@ from autotune import tuner
 from autotune.bench.timing import Limits
 from autotune.cli import app
 from autotune.devices import diagnose as diagnosis
-from autotune.devices import find_device, list_devices, load_backend
+from autotune.devices import find_device, list_devices, load_backend, select
 from autotune.errors import SetupError
 from autotune.model import DeviceInfo, Outcome
 from autotune.pool import DeviceEvaluator, Settings
@@ -44,6 +45,15 @@ def numpy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeviceInfo]:
         patch.syspath_prepend(str(folder))
         patch.setenv("PYTHONPATH", str(folder))
         yield find_device("numpy:0")
+
+
+def test_what_is_installed_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Mock(return_value=())
+    monkeypatch.setattr(select, "entry_points", asked)
+    monkeypatch.syspath_prepend(str(tmp_path))  # nobody has looked there
+    for _ in range(2):
+        list_devices()
+    assert asked.call_count == 1
 
 
 @pytest.mark.device

@@ -123,7 +123,6 @@ def test_without_a_device_the_one_that_is_stored_is_told_of(monkeypatch: pytest.
 
     for name in ("find_device", "list_devices"):
         monkeypatch.setattr(devices, name, none)
-    monkeypatch.setattr("autotune.cli.options.find_device", none)
     shown = run("compare", "./saxpy.toml", "--by", "device", "--size", "100", "--no-search").stdout
     assert DEVICE.fingerprint in shown
     result = run("compare", "./saxpy.toml", "--by", "WG", "--size", "100", "--no-search")

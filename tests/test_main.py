@@ -336,12 +336,20 @@ def test_a_device_left_empty_is_not_the_only_stored_one(place: str, given: str) 
     )
 
 
-def test_a_command_loads_what_it_needs_and_a_short_search_no_scipy() -> None:
-    code = "import sys; from autotune import cli; cli.run(['search', '--help'])"
-    code = f"import atexit, sys; atexit.register(lambda: print(*sys.modules)); {code}"
-    loaded = python("-c", code).stdout.split()
-    assert "autotune.cli.search" in loaded
-    assert not {"scipy", "optuna", "autotune.cli.export", "autotune.reports.charts"} & set(loaded)
+def test_a_command_loads_what_it_needs_and_a_short_search_no_scipy(place: str) -> None:
+    """Nor does one that reads what is stored load what searches, nor help what either does."""
+    code = f"""import sys
+from autotune import cli
+for words in (["serve", "--help"], ["history", "--json", "--db", {place!r}], ["search", "--help"]):
+    try: cli.run(words)
+    except SystemExit: print("loaded", *sys.modules, sep=",")"""
+    done = python("-c", code)
+    helped, told, search = (set(line.split(",")) for line in done.stdout.splitlines() if line.startswith("loaded,"))
+    assert "autotune.cli.search" in search
+    assert not {"scipy", "optuna", "autotune.cli.export", "autotune.reports.charts"} & search
+    assert "autotune.store.store" in told
+    assert not {"numpy", "rich.console", "autotune.study.study", "autotune.tuner", "autotune.service"} & told
+    assert not {"sqlalchemy", "autotune.store.store"} & helped
 
 
 @pytest.mark.parametrize(

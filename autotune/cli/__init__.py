@@ -1,6 +1,6 @@
 """The command line: parsing and printing, one file per command. `run` is the entry, `app` has all commands.
 
-A command's file, and what it imports, is loaded when that command is typed.
+A command's file, and what it imports, is loaded when that command is typed; to list the commands none is.
 """
 
 from __future__ import annotations
@@ -97,38 +97,64 @@ def main(
 
 
 _COMMANDS = {
-    "search": "search:search",
-    "best": "best:best",
-    "devices": "devices:list_devices",
-    "studies": "studies:list_studies",
-    "history": "history:history",
-    "new": "new:new_study",
-    "check": "check:check",
-    "compare": "compare:compare_values",
-    "report": "report:report_searches",
-    "dashboard": "dashboard:dashboard",
-    "cover": "cover:cover",
-    "verify": "verify:verify",
-    "worker": "worker:worker",
-    "export": "export:export_trials",
-    "import": "import_:import_trials",
-    "import-study": "import_study:import_study",
-    "serve": "serve:serve",
-    "token": "token:tokens",
+    "search": ("search:search", "Search the parameters of a study, and print the best."),
+    "best": ("best:best", "Print the best stored configuration for a device and size."),
+    "devices": ("devices:list_devices", "List the OpenCL devices, and what is amiss with drivers."),
+    "studies": ("studies:list_studies", "List the bundled studies and those in ./studies."),
+    "history": ("history:history", "List stored trials, newest first."),
+    "new": ("new:new_study", "Write a study to start from, by reading its kernel."),
+    "check": ("check:check", "Check a study: what its author runs first."),
+    "compare": ("compare:compare_values", "Show the best per value of a parameter, size or device."),
+    "report": ("report:report_searches", "Write what a search found and taught into one HTML file."),
+    "dashboard": ("dashboard:dashboard", "Show what is stored in a browser, on this machine alone."),
+    "cover": ("cover:cover", "Choose few configurations for many sizes."),
+    "verify": ("verify:verify", "Measure here and now what `autotune best` names."),
+    "worker": ("worker:worker", "Offer this machine's devices to searches of a cluster."),
+    "export": ("export:export_trials", "Write what is stored: trials, or bests for programs."),
+    "import": ("import_:import_trials", "Add trials that `autotune export` or another tool wrote."),
+    "import-study": ("import_study:import_study", "Write a study from a T1 file, another tuner's problem."),
+    "serve": ("serve:serve", "Serve searches, results and pages over HTTP."),
+    "token": ("token:tokens", "See to the tokens of a server."),
 }
-"""Where each command is: file and name, a function or a group of commands."""
+"""Where each command is: file and name, a function or a group of commands; and how its help begins."""
 
 
 def run(words: Sequence[str]) -> None:
     """Run what was typed."""
     first = next(iter(words), "")
-    names = (first,) if first in _COMMANDS else () if first == "--version" else tuple(_COMMANDS)
-    _app(names)(list(words))
+    if first in _COMMANDS:
+        made = _app((first,))
+    elif _COMMANDS.keys().isdisjoint(words):
+        made = _listed()
+    else:  # options before a command
+        made = _app(tuple(_COMMANDS))
+    made(list(words))
+
+
+def _listed() -> typer.Typer:
+    """All commands as they are listed, or named where one is misspelt; none of them does anything."""
+    made = _without_commands()
+    for name, (_, begins) in _COMMANDS.items():
+        made.command(name, help=begins)(lambda: None)
+    return made
 
 
 @cache
 def _app(names: Sequence[str]) -> typer.Typer:
     """These commands; the others are not loaded."""
+    made = _without_commands()
+    for name in names:
+        file, function = _COMMANDS[name][0].split(":")
+        module = import_module(f"{__name__}.{file}")
+        command = getattr(module, function)
+        if isinstance(command, typer.Typer):
+            made.add_typer(command, name=name)
+        else:
+            made.command(name, help=getattr(module, "HELP", None))(command)
+    return made
+
+
+def _without_commands() -> typer.Typer:
     made = typer.Typer(
         cls=Commands,
         no_args_is_help=True,
@@ -138,14 +164,6 @@ def _app(names: Sequence[str]) -> typer.Typer:
         help="Finds the fastest verified parameters of OpenCL kernels and keeps them for every tool to look up.",
     )
     made.callback()(main)
-    for name in names:
-        file, function = _COMMANDS[name].split(":")
-        module = import_module(f"{__name__}.{file}")
-        command = getattr(module, function)
-        if isinstance(command, typer.Typer):
-            made.add_typer(command, name=name)
-        else:
-            made.command(name, help=getattr(module, "HELP", None))(command)
     return made
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from autotune.cli import options, remote
+from autotune.cli import options
 from autotune.errors import UsageError
 from autotune.lookup import FORMATS, asking
 
@@ -42,6 +42,8 @@ def best(
         raise UsageError(f"--json and --format {output} exclude each other", hint="leave one of them out")
     shown = "json" if as_json else output or "table"
     if server is not None:
+        from autotune.cli import remote
+
         remote.print_best(remote.server_at(server, database), study, device, size or (), choice or (), shown)
         return
     asked = asking.Asked(study, device, tuple(size or ()), tuple(choice or ()), database, shown)

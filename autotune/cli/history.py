@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from autotune import text
-from autotune.cli import remote
 from autotune.cli.options import DatabaseOption, DeviceOption, JsonOption, ServerOption
 from autotune.cli.output import say, write, write_json
 from autotune.errors import AutotuneError
@@ -44,6 +43,8 @@ def history(
     """
     name, rows = study, list[StoredTrial]()
     if server is not None:
+        from autotune.cli import remote
+
         asked = remote.server_at(server, database)
         if limit > remote.MOST_TRIALS:
             say(f"note: a server tells the newest {remote.MOST_TRIALS:,} at most; GET /v1/export has all")

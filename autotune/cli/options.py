@@ -1,25 +1,28 @@
-"""Options that several commands share, and turning their texts into what the rooms below take."""
+"""Options that several commands share, and turning their texts into what the rooms below take.
+
+What only a command that goes on needs is imported there: help, and a command that reads what is stored, need little.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from autotune import text as words
-from autotune.bench import BUILD_S, FIRST_S, Limits
+from autotune.bench import BUILD_S, FIRST_S
 from autotune.cli.output import say, warn
-from autotune.devices import find_device, selector_of
 from autotune.errors import DeviceError, SetupError, UsageError
-from autotune.lookup import device_meant, stored_device
-from autotune.model import DeviceInfo, Value
-from autotune.pool import Settings
 from autotune.samplers import SAMPLERS, entry_of
 from autotune.store import shown
-from autotune.study import Problem, Study, effects, find_study
 from autotune.text import is_value, parse_duration, parse_size, require_known, split_items
+
+if TYPE_CHECKING:
+    from autotune.model import DeviceInfo, Value
+    from autotune.pool import Settings
+    from autotune.study import Problem, Study
 
 StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="Name of a study, or path of its TOML file.")]
 DeviceOption = Annotated[
@@ -100,6 +103,9 @@ PythonOption = Annotated[
 
 def settings_of(run_limit: str, allow_python: bool, build_limit: str = BUILD_LIMIT) -> Settings:
     """Return what `--run-limit`, `--allow-python` and `--build-limit` ask of an evaluator. Raises UsageError."""
+    from autotune.bench import Limits
+    from autotune.pool import Settings
+
     build_s = parse_duration(build_limit, where="--build-limit")
     limits = Limits(build_s=build_s, first_s=parse_duration(run_limit, where="--run-limit"))
     return Settings(limits=limits, allow_python=allow_python)
@@ -107,6 +113,8 @@ def settings_of(run_limit: str, allow_python: bool, build_limit: str = BUILD_LIM
 
 def load_study(name: str) -> Study:
     """Return the study of that name or path; say on stderr which bundled one it hides. Raises StudyError."""
+    from autotune.study import Study, find_study
+
     text = find_study(name)
     if text.shadows is not None:
         warn(f"{text.file} is used, not the bundled study of the same name")
@@ -157,6 +165,9 @@ def device_to_read(selector: str | None, database: str | None) -> DeviceInfo:
 
     Raises DeviceError, SetupError, StoreError.
     """
+    from autotune.devices import find_device
+    from autotune.lookup import device_meant, stored_device
+
     try:
         return find_device(selector)
     except (DeviceError, SetupError):
@@ -171,6 +182,8 @@ def device_to_read(selector: str | None, database: str | None) -> DeviceInfo:
 
 def warn_of_idle(problem: Problem) -> None:
     """Say which parameters nothing uses, and where the study's default had to give way."""
+    from autotune.study import effects
+
     for name in problem.study.unused:
         what = "neither the kernel nor a launch, argument, define or option"
         warn(f"nothing asks which value the parameter {name} has: {what}")
@@ -240,6 +253,8 @@ def command(
     database: str | None,
 ) -> str:
     """The start of a command line that asks about this problem, ready for more options."""
+    from autotune.devices import selector_of
+
     named = None if device is None else selector_of(device)
     place = None if database is None else shown(database)
     return words.command(name, study, device=named, size=size, choices=choices, database=place)

@@ -12,16 +12,15 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import zip_longest
 from pathlib import Path
-from typing import IO, Any
-
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from typing import IO, TYPE_CHECKING, Any
 
 from autotune.errors import UsageError
 from autotune.text import in_quotes, line, lines, plain
 from autotune.text import say as say
+
+if TYPE_CHECKING:  # Rich is imported by what lays something out
+    from rich.console import Console
+    from rich.table import Table
 
 WIDE = 240
 """Columns of a table that goes to a file or a pipe: nothing is cut there."""
@@ -29,16 +28,22 @@ WIDE = 240
 
 def stdout() -> Console:
     """A console on today's stdout, wide where that is no terminal."""
+    from rich.console import Console
+
     return Console(file=sys.stdout, width=None if sys.stdout.isatty() else WIDE, highlight=False)
 
 
 def stderr() -> Console:
     """A console on today's stderr."""
+    from rich.console import Console
+
     return Console(file=sys.stderr, highlight=False)
 
 
 def announce(text: str) -> None:
     """Print a line on stderr, on a terminal wrapped between words."""
+    from rich.text import Text
+
     console = stderr()
     console.print(Text(line(text)), soft_wrap=not console.is_terminal)
 
@@ -73,6 +78,10 @@ def opened_bytes(file: Path | None) -> AbstractContextManager[IO[bytes]]:
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()) -> None:
     """Print a table on stdout; columns named in `right` hold numbers."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
     shown = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for heading in headings:
         shown.add_column(line(heading), justify="right" if heading in right else "left", overflow="fold")
@@ -86,6 +95,8 @@ def facts(rows: Iterable[tuple[str, str]]) -> None:
 
     Long lines are wrapped between words, but for those that hold a command: pasted in parts it would not run.
     """
+    from rich.text import Text
+
     shown = [(line(name), lines(value)) for name, value in rows if value]
     console, indent = stdout(), max((len(name) for name, _ in shown), default=0) + 2
     for name, value in shown:

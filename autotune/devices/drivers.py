@@ -15,8 +15,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
-
 from autotune.devices import linker
 from autotune.devices.backend import Traits
 from autotune.devices.leftover import locked_folder
@@ -73,6 +71,8 @@ def _kind(device: Any) -> str:
 
 def _sub_group_size(device: Any) -> int:
     """The largest that the device runs kernels with, as one of the vendors' queries tells it; 0 where none does."""
+    import numpy as np  # which pyopencl has imported
+
     for query in ("sub_group_sizes_intel", "warp_size_nv", "wavefront_width_amd"):
         with suppress(Exception):  # pyopencl's own, or the driver's refusal
             return int(np.max(getattr(device, query)))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from autotune.devices.backend import Event, Kernel, Memory, Program, Traits
 from autotune.model import DeviceInfo
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 class Given(NamedTuple):

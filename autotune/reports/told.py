@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 from autotune import text
 from autotune.model import Trial
 from autotune.ranking import median_interval
-from autotune.study import Problem
-from autotune.tuner import Result
 
 if TYPE_CHECKING:
     from autotune.store import StoredTrial
+    from autotune.study import Problem
+    from autotune.tuner import Result
 
 
 def result_json(result: Result) -> dict[str, Any]:

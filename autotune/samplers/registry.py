@@ -12,11 +12,11 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from autotune.model import Trial
-from autotune.space import Space
 from autotune.text import require_known
 
 if TYPE_CHECKING:
     from autotune.samplers.base import RowSampler
+    from autotune.space import Space
 
 Donors = Sequence[Sequence[Trial]]
 """Trials of other devices or sizes of the same kernel, those of each together."""
