@@ -51,7 +51,7 @@ def session(monkeypatch: pytest.MonkeyPatch) -> Session:
 
 
 def bench_of(session: Session, **expected: int) -> Bench:
-    data = {name: np.array([value]) for name, value in expected.items()}
+    data = {name: np.array([value], np.int32) for name, value in expected.items()}
     rules = Rules(trial_s=0.05)  # beside other tests no interval gets narrow, however long it samples
     return Bench(session, {"a": np.zeros(1, np.int32)}, data, rules, Limits(), lambda *_: None)
 
@@ -158,7 +158,7 @@ def test_a_clock_says_of_its_last_call_whether_outputs_were_poisoned() -> None:
 
 
 def test_finalists_are_timed_in_batches_too(session: Session) -> None:
-    fast, slow = bench_of(session, out=5).retime([spin(10_000), spin(1_000_000)], None, 1.0)
+    fast, slow = bench_of(session, out=5).retime([spin(10_000), spin(1_000_000)], None, 0.1)
     assert isinstance(fast, Measurement)
     assert isinstance(slow, Measurement)
     assert len(fast.samples_ns) == len(slow.samples_ns)  # pairs

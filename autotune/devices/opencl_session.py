@@ -105,10 +105,14 @@ class OpenCLSession(OpenCLMemory):
         # NVIDIA's tells registers and spills. Both tell of arguments at no cost, and would build again to be asked.
         self._asks = ("-cl-nv-verbose", _TELL) if self._nvidia else (_TELL,) if drivers.is_pocl(info) else ()
         self._samplers: dict[tuple[str, str, bool], cl.Sampler] = {}
+        self._told: tuple[tuple[str, tuple[str, ...]], OpenCLProgram] | None = None
         if drivers.is_pocl(info):
             linker.provide()
 
     def build(self, source: str, options: Sequence[str] = ()) -> OpenCLProgram:
+        told, self._told = self._told, None
+        if told is not None and told[0] == (source, tuple(options)):
+            return told[1]
         with reported():
             program = cl.Program(self._context, source)
         return self._built(program, [*options, *self._asks])
@@ -135,6 +139,8 @@ class OpenCLSession(OpenCLMemory):
 
     def signatures(self, source: str, options: Sequence[str] = ()) -> Mapping[str, Sequence[KernelArgument]]:
         built = self.build(source, [*options, *(() if _TELL in self._asks else (_TELL,))])
+        if _TELL in self._asks:  # who asks builds it next as a rule, which takes even a driver with a cache a while
+            self._told = (source, tuple(options)), built
         found: dict[str, Sequence[KernelArgument]] = {}
         with suppress(cl.Error, BackendError):
             for entry in filter(None, built.entries):

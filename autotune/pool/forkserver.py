@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
 from select import select
 
-from autotune.pool.worker import be_named, become_worker, command_of, die_with, leave_ending
+from autotune.pool.worker import LISTER, be_named, become_worker, command_of, die_with, leave_ending
 
 _LONGEST = 2**16
 """Bytes of a message."""
@@ -285,7 +285,7 @@ def main(descriptor: int, parent: int) -> None:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     devices.prepare()
     children: set[int] = set()
-    if select([channel], [], [], 0)[0]:  # as a rule for the devices to be listed, which takes no more than this
+    if _asks_for(channel) == LISTER:  # it takes no more than this; a worker would import the rest for itself alone
         _take(channel, children)
     from autotune.bench import serve  # noqa: F401  (for the forks)
 
@@ -294,6 +294,14 @@ def main(descriptor: int, parent: int) -> None:
     gc.freeze()  # no collection of a worker copies these pages
     gc.enable()
     _serve(channel, woken, children)
+
+
+def _asks_for(channel: socket.socket) -> str:
+    """Return the role that is asked for by now, which is left to `_take`; empty: none."""
+    if not select([channel], [], [], 0)[0]:
+        return ""
+    message = channel.recv(_LONGEST, socket.MSG_PEEK)
+    return str(pickle.loads(message)[0]) if message else ""
 
 
 def _serve(channel: socket.socket, woken: socket.socket, children: set[int]) -> None:
