@@ -55,8 +55,8 @@ def put(
 ) -> int:
     """Store trials as one search that ended; return its number."""
     search = store.start_search(key, device, sampler="random", seed=1, environment=environment, fresh=fresh)
-    for trial in trials:
-        store.finish([(store.begin(search, [trial.configuration])[0], trial)])
+    begun = store.begin(search, [trial.configuration for trial in trials])
+    store.finish(list(zip(begun, trials, strict=True)))
     store.end_search(search, "done")
     return search
 
