@@ -109,7 +109,8 @@ def written_once() -> Iterator[None]:
     def created(*args: object, **options: object) -> Engine:
         engine = create_engine(*args, **options)
         if engine.dialect.name == first.dialect.name:
-            engine.dialect, engine._compiled_cache = first.dialect, first._compiled_cache
+            engine.dialect = engine.pool._dialect = first.dialect
+            engine._compiled_cache = first._compiled_cache
         return engine
 
     with pytest.MonkeyPatch.context() as patch:

