@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Engine, create_engine
 from typer.main import get_command
 
 from autotune.devices import Session, list_devices, open_session, traits
@@ -96,6 +97,24 @@ def one_command_line() -> Iterator[None]:
     """Typer's runner makes all commands anew at each call, which takes longer than most of them do."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("typer.testing._get_command", cache(get_command))
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def written_once() -> Iterator[None]:
+    """SQLAlchemy writes each statement anew for each database that is opened, which takes longer than SQLite's part."""
+    first = create_engine("sqlite://")
+    first.connect().close()  # its dialect knows then what it talks to
+
+    def created(*args: object, **options: object) -> Engine:
+        engine = create_engine(*args, **options)
+        if engine.dialect.name == first.dialect.name:
+            engine.dialect = engine.pool._dialect = first.dialect
+            engine._compiled_cache = first._compiled_cache
+        return engine
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("autotune.store.database.create_engine", created)
         yield
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -55,16 +56,25 @@ def put(
 ) -> int:
     """Store trials as one search that ended; return its number."""
     search = store.start_search(key, device, sampler="random", seed=1, environment=environment, fresh=fresh)
-    for trial in trials:
-        store.finish([(store.begin(search, [trial.configuration])[0], trial)])
+    begun = store.begin(search, [trial.configuration for trial in trials])
+    store.finish(list(zip(begun, trials, strict=True)))
     store.end_search(search, "done")
     return search
 
 
 def put_in(path: Path, trials: Sequence[Trial], **options: object) -> None:
-    """Store trials in the database at a path, as `put` does."""
+    """Store trials in the database at a path, as `put` does. What was put into a new one before is copied."""
+    wanted = None if path.exists() else pickle.dumps((trials, options))
+    if wanted in _FILES:
+        path.write_bytes(_FILES[wanted])
+        return
     with Store.open(str(path)) as store:
         put(store, trials, **options)  # type: ignore[arg-type]
+    if wanted is not None:
+        _FILES[wanted] = path.read_bytes()
+
+
+_FILES: dict[bytes | None, bytes] = {}
 
 
 def columns(path: Path) -> dict[str, list[str]]:

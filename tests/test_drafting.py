@@ -14,7 +14,7 @@ from autotune.devices import KernelArgument
 from autotune.errors import StudyError
 from autotune.study import Sketch, draft, scanned
 from autotune.study.drafting import branches
-from autotune.study.drafting.preprocessing import preprocessed
+from autotune.study.drafting.preprocessing import Macro, _Expander, preprocessed
 from autotune.study.drafting.reading import Reading
 from autotune.study.drafting.repeats import codes, repeats
 from autotune.study.drafting.syntax import NotRead, tokens_of
@@ -834,6 +834,14 @@ def test_a_text_is_read_as_often_for_many_kernels_as_for_one(monkeypatch: pytest
         drafted("".join(f"kernel void f{n}(global int *x) {{ x[get_global_id(0)] = {n}; }}\n" for n in range(many)))
         counts.append(read.call_count)
     assert counts[0] == counts[1] > 0
+
+
+def test_a_macro_is_put_in_once_until_one_is_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    filled, given = _Expander._filled, list[Macro]()
+    monkeypatch.setattr(_Expander, "_filled", lambda own, *asked: given.append(asked[0]) or filled(own, *asked))
+    text = "#define A 1\n#define B (A+A)\n" + "x = B;\n" * 50 + "#undef A\n#define A 2\ny = B;\n#define B A\nz = B;"
+    assert preprocessed(text, {}, ()) == [*"x=(1+1);" * 50, *"y=(2+2);z=2;"]
+    assert len(given) == 6
 
 
 def test_what_repeats_is_found_in_a_long_text_in_no_time() -> None:

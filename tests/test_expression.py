@@ -6,7 +6,10 @@ import ast
 import itertools
 import math
 import pickle
+import re
 import time
+from bisect import bisect_left
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -211,11 +214,10 @@ def test_extensions_are_a_free_name() -> None:
     ],
 )
 def test_what_may_be_nested_can_be_compiled(shape: str) -> None:
-    text = "a"
-    while parsed(shape.format(text)) is not None:
-        text = shape.format(text)
-    assert text.count("(") > 40
-    assert abs(value(text, a=1, b=2)) <= 2
+    texts = list(accumulate(range(400), lambda text, _: shape.format(text), initial="a"))
+    deepest = texts[bisect_left(texts, True, key=lambda text: parsed(text) is None) - 1]
+    assert deepest.count("(") > 40
+    assert abs(value(deepest, a=1, b=2)) <= 2
 
 
 def test_nesting_beyond_what_some_parsers_of_python_bear() -> None:
@@ -264,14 +266,15 @@ LEAVES = st.one_of(
 
 def _larger(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     def form(shape: str) -> st.SearchStrategy[str]:
-        return st.lists(inner, min_size=3, max_size=3).map(lambda parts: shape.format(*parts))
+        parts = len({*re.findall(r"{\d}", shape)})
+        return st.tuples(*[inner] * parts).map(lambda parts: shape.format(*parts))
 
     signs = ["+", "-", "*", "/", "//", "%", "**", "==", "!=", "<", "<=", ">", ">=", "and", "or"]
     binary = [f"({{0}} {sign} {{1}})" for sign in signs]
     calls = [f"{name}({{0}}, {{1}})" for name in ("min", "max", "ceil_div", "round_up")]
     single = ["(-{0})", "(not {0})", "abs({0})", "log2({0})", "is_power_of_two({0})"]
     more = ["({0} if {1} else {2})", "({0} in ({1}, {2}))", "({0} not in ({1}, 4))", "({0} < {1} <= {2})"]
-    return st.sampled_from([*binary, *binary, *calls, *single, *more]).flatmap(form)
+    return st.one_of(*map(form, [*binary, *binary, *calls, *single, *more]))
 
 
 TEXTS = st.recursive(LEAVES, _larger, max_leaves=9)

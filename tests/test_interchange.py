@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
+from itertools import count
 from pathlib import Path
-from shutil import copyfile
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -19,7 +21,7 @@ from autotune.model import Measurement
 from autotune.store import Store
 from autotune.study import default_choices, default_configuration, default_size, find_study, problem_key, space_hash
 from tests.contracts.exchange import places
-from tests.stored import DEVICE, KEY, MADE, ok, put, put_in
+from tests.stored import DEVICE, KEY, MADE, ok, put
 
 
 @pytest.fixture
@@ -32,21 +34,27 @@ def store(place: str) -> Iterator[Store]:
 names = st.text("ABCxyz_", min_size=1, max_size=5)
 
 
-def exported(tmp_path: Path) -> list[str]:
-    put_in(tmp_path / "from.db", [ok({"A": 1}, 5), ok({"A": 2}, 6)])
-    with Store.open(str(tmp_path / "from.db")) as store:
-        return list(store.export_lines())
+@cache
+def _exported() -> tuple[str, ...]:
+    with TemporaryDirectory(prefix="autotune-test-") as folder, Store.open(str(Path(folder) / "from.db")) as store:
+        put(store, [ok({"A": 1}, 5), ok({"A": 2}, 6)])
+        return tuple(store.export_lines())
 
 
-def test_lines_may_be_cut_and_mixed(store: Store, tmp_path: Path) -> None:
-    lines = exported(tmp_path)
+def exported() -> list[str]:
+    """Two trials as lines: the same for all tests."""
+    return [*_exported()]
+
+
+def test_lines_may_be_cut_and_mixed(store: Store) -> None:
+    lines = exported()
     assert store.import_lines([lines[1], "\n"]) == 1
     assert store.import_lines([lines[1], lines[0]]) == 1
     assert {trial.configuration["A"] for trial in store.trials(KEY)} == {1, 2}
 
 
-def test_a_line_without_what_a_trial_was_made_of_is_of_an_older_version(store: Store, tmp_path: Path) -> None:
-    line = json.loads(exported(tmp_path)[0])
+def test_a_line_without_what_a_trial_was_made_of_is_of_an_older_version(store: Store) -> None:
+    line = json.loads(exported()[0])
     del line["made"]
     assert store.import_lines([json.dumps(line)]) == 1
     assert store.trials(KEY)[0].made is None
@@ -111,8 +119,8 @@ def spoilt(**changes: Any) -> str:
         ),
     ],
 )
-def test_a_bad_line_is_named(store: Store, tmp_path: Path, damage: Callable[[str], str], message: str) -> None:
-    good, line = exported(tmp_path)
+def test_a_bad_line_is_named(store: Store, damage: Callable[[str], str], message: str) -> None:
+    good, line = exported()
     damaged = damage(line)
     assert damaged != line
     with pytest.raises(StoreError) as raised:
@@ -141,10 +149,10 @@ def changed(line: str, **changes: Any) -> str:
 )
 @pytest.mark.parametrize("apart", [False, True])
 def test_a_line_belongs_to_the_problem_it_tells(
-    store: Store, tmp_path: Path, apart: bool, changes: dict[str, Any], message: str
+    store: Store, apart: bool, changes: dict[str, Any], message: str
 ) -> None:
     """Whether the other line of its search stands in the same file or was imported before."""
-    first, second = exported(tmp_path)
+    first, second = exported()
     second = changed(second if "configuration" not in changes else first, **changes)
     first = changed(first, uuid="first")
     if apart:
@@ -155,8 +163,8 @@ def test_a_line_belongs_to_the_problem_it_tells(
     assert store.counts() == ({"scale": 1} if apart else {})
 
 
-def test_a_trial_of_another_search_gets_no_retiming(store: Store, tmp_path: Path) -> None:
-    first, second = exported(tmp_path)
+def test_a_trial_of_another_search_gets_no_retiming(store: Store) -> None:
+    first, second = exported()
     timing = {"uuid": "r", "driver": "1", "samples_ns": [1], "warmup_ns": [], "cache": "warm"}
     timing["taken"] = "2026-11-22T00:00:00+00:00"
     store.import_lines([changed(first, retimings=[timing])])
@@ -170,22 +178,23 @@ def test_a_trial_of_another_search_gets_no_retiming(store: Store, tmp_path: Path
     assert [line.count('"taken"') for line in store.export_lines()] == [2, 0]
 
 
-def test_an_import_is_all_or_nothing(store: Store, tmp_path: Path) -> None:
-    line = exported(tmp_path)[0]
-    lines = [changed(line, uuid=str(number)) for number in range(1100)]
-    with pytest.raises(StoreError, match=r"x\.jsonl:1101: is no JSON"):
+def test_an_import_is_all_or_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autotune.store.records.PAGE", 50)
+    line = exported()[0]
+    lines = [changed(line, uuid=str(number)) for number in range(110)]
+    with pytest.raises(StoreError, match=r"x\.jsonl:111: is no JSON"):
         store.import_lines([*lines, "{"], "x.jsonl")
     clash = changed(line, uuid="3", configuration={"A": 2})  # found only while storing, after two pages
-    with pytest.raises(StoreError, match=r"x\.jsonl:1101: uuid: another trial"):
+    with pytest.raises(StoreError, match=r"x\.jsonl:111: uuid: another trial"):
         store.import_lines([*lines, clash], "x.jsonl")
     assert store.counts() == {}
-    assert store.import_lines(lines + lines[:5]) == 1100
+    assert store.import_lines(lines + lines[:5]) == 110
 
 
 def test_a_merge_keeps_the_most_verified_runs_of_each_side(store: Store, tmp_path: Path) -> None:
     """Of a trial that both hold and have timed again by themselves, whichever is told last; and in one file."""
     with Store.open(str(tmp_path / "other.db")) as other, Store.open(str(tmp_path / "both.db")) as both:
-        lines = exported(tmp_path)
+        lines = exported()
         for one, runs in ((store, 300), (other, 900)):
             one.import_lines(lines)
             one.retime(put(one, []), [({"A": 1}, Measurement((4,), verified_runs=runs))])
@@ -200,8 +209,8 @@ def test_a_merge_keeps_the_most_verified_runs_of_each_side(store: Store, tmp_pat
         assert [trial.verified_runs for trial in store.trials(KEY)] == [900, 0]
 
 
-def test_one_file_may_tell_a_trial_begun_and_ended(store: Store, tmp_path: Path) -> None:
-    line = exported(tmp_path)[0]
+def test_one_file_may_tell_a_trial_begun_and_ended(store: Store) -> None:
+    line = exported()[0]
     begun = changed(line, outcome="pending", samples_ns=None, warmup_ns=None, cache=None, finished=None)
     assert store.import_lines([begun, line, begun]) == 1
     assert [trial.time_ns for trial in store.trials(KEY)] == [5]
@@ -243,28 +252,40 @@ def damaged(data: st.DataObject, line: str) -> str:
     return text[: data.draw(st.integers(1, len(text)))] if data.draw(st.integers(0, 9)) == 0 else text
 
 
+numbers = count(1)
+
+
+@pytest.fixture
+def empties() -> Iterator[list[Store]]:
+    """Databases that hold nothing, if there is one: to make one takes longer than all that is asked of it."""
+    kept: list[Store] = []
+    yield kept
+    for store in kept:
+        store.close()
+
+
 @seed(11)
 @settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck), database=None)
 @given(data=st.data())
 def test_no_line_brings_a_traceback_or_leaves_one_behind(
-    tmp_path: Path, line: str, capsys: pytest.CaptureFixture[str], data: st.DataObject
+    tmp_path: Path,
+    empties: list[Store],
+    line: str,
+    capsys: pytest.CaptureFixture[str],
+    data: st.DataObject,
 ) -> None:
-    path, empty = tmp_path / "fuzzed.db", tmp_path / "empty.db"
-    if not empty.exists():  # to make one takes longer than all that is asked of it
-        Store.open(str(empty)).close()
-    for file in tmp_path.glob("fuzzed.db*"):
-        file.unlink()
-    copyfile(empty, path)
-    with Store.open(str(path)) as store:
-        try:
-            store.import_lines([damaged(data, line)])
-        except StoreError:
-            assert store.counts() == {}
-            return
+    if not empties:
+        empties.append(Store.open(str(tmp_path / f"{next(numbers)}.db")))
+    try:
+        empties[0].import_lines([damaged(data, line)])
+    except StoreError:
+        assert empties[0].counts() == {}
+        return
+    with empties.pop() as store:
         assert len(store.history()) == sum(store.counts().values())
         assert len(list(store.export_lines())) == 1
     shown = data.draw(st.sampled_from(["json", "table", "shell"]))
-    asked = asking.Asked("matmul", DEVICE.fingerprint, database=str(path), format=shown)
+    asked = asking.Asked("matmul", DEVICE.fingerprint, database=store.where, format=shown)
     assert asking.run(asked) == 0
     captured = capsys.readouterr()
     assert (captured.out + captured.err).replace("\n", "").isprintable()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
+from itertools import count, islice
 from statistics import NormalDist
 
 import numpy as np
@@ -60,13 +63,33 @@ def unrelated(configuration: Configuration) -> Trial:
     return Trial(configuration, Outcome.OK, measurement=Measurement((int(ANY_TIME[row]),)))
 
 
-def search(measure, count: int, seed: int = 0, donors=(), space: Space = SPACE) -> list[Trial]:
+def trials_of(measure, seed: int = 0, donors=(), space: Space = SPACE) -> Iterator[Trial]:
+    """The trials of a search without an end, made as they are asked for; without donors they are made once."""
+    if donors:
+        yield from _trials_of(measure, seed, donors, space)
+        return
+    made, rest = _begun(measure, seed, space)
+    for place in count():
+        if place == len(made):
+            made.append(next(rest))
+        yield made[place]
+
+
+def _trials_of(measure, seed: int, donors, space: Space) -> Iterator[Trial]:
     proposer = Proposer(space, "bayes", seed, donors)
-    trials = []
-    for _ in range(count):
-        trials.append(measure(proposer.ask()))
-        proposer.tell(trials[-1])
-    return trials
+    while True:
+        trial = measure(proposer.ask())
+        proposer.tell(trial)
+        yield trial
+
+
+@cache
+def _begun(measure, seed: int, space: Space) -> tuple[list[Trial], Iterator[Trial]]:
+    return [], _trials_of(measure, seed, (), space)
+
+
+def search(measure, trials: int, seed: int = 0, donors=(), space: Space = SPACE) -> list[Trial]:
+    return list(islice(trials_of(measure, seed, donors, space), trials))
 
 
 def study_of(trials: list[Trial], codec: Codec) -> optuna.Study:
@@ -81,7 +104,9 @@ def study_of(trials: list[Trial], codec: Codec) -> optuna.Study:
     return study
 
 
-def evaluations_to_best(trials: list[Trial]) -> int:
+def evaluations_to_best(measure, seed: int, donors=()) -> int:
+    """How many of the first 80 trials of a search it takes, which ends there."""
+    trials = islice(trials_of(measure, seed, donors), 80)
     return 1 + next(i for i, trial in enumerate(trials) if trial.time_ns == 10_000)
 
 
@@ -237,7 +262,7 @@ def test_the_start_prefers_whole_warps() -> None:
 
 
 def test_needs_far_fewer_trials_than_random() -> None:
-    needed = [evaluations_to_best(search(HERE, 80, seed)) for seed in range(5)]
+    needed = [evaluations_to_best(HERE, seed) for seed in range(5)]
     assert np.median(needed) < len(SPACE) / 6
 
 
@@ -247,7 +272,7 @@ def test_what_was_stopped_is_not_taken_for_the_best() -> None:
         stopped = trial.time_ns > 30_000
         return Trial(configuration, Outcome.STOPPED if stopped else Outcome.OK, measurement=trial.measurement)
 
-    assert evaluations_to_best(search(measure, 80, 1)) < 60
+    assert evaluations_to_best(measure, 1) < 60
 
 
 def test_failures_are_learned_to_be_avoided() -> None:
@@ -258,7 +283,7 @@ def test_failures_are_learned_to_be_avoided() -> None:
     trials = search(measure, 60, 3)
     share = np.mean([trial.outcome == Outcome.LAUNCH_ERROR for trial in trials[12:]])
     assert share < 0.2  # of all configurations a third fail
-    assert evaluations_to_best(trials) < 50
+    assert evaluations_to_best(measure, 3) < 50
 
 
 @pytest.mark.parametrize(
@@ -276,15 +301,15 @@ def test_failures_by_lot_are_told_from_those_that_follow_from_the_parameters(fai
 
 def test_another_device_shortens_the_search() -> None:
     donor = search(ALIKE, 60, seed=9)
-    cold = [evaluations_to_best(search(HERE, 80, seed)) for seed in range(3)]
-    informed = [evaluations_to_best(search(HERE, 80, seed, [donor])) for seed in range(3)]
+    cold = [evaluations_to_best(HERE, seed) for seed in range(3)]
+    informed = [evaluations_to_best(HERE, seed, [donor]) for seed in range(3)]
     assert max(informed) <= 10
     assert np.median(informed) < np.median(cold)
 
 
 def test_a_misleading_device_does_not_prevent_the_best() -> None:
     donor = search(CONTRARY, 60, seed=9)
-    needed = [evaluations_to_best(search(HERE, 80, seed, [donor])) for seed in range(3)]
+    needed = [evaluations_to_best(HERE, seed, [donor]) for seed in range(3)]
     assert np.median(needed) < 50
 
 

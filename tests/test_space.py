@@ -120,30 +120,45 @@ def named(space: Space, indices: NDArray[np.int16]) -> dict[str, Value]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pruned_from", [0, 1_000_000])
 @settings(max_examples=200, deadline=None)
 @given(problem=problems(), random=st.randoms(use_true_random=False))
 def test_the_space_is_what_brute_force_finds(
-    pruned_from: int, problem: tuple[dict[str, list], list[Constraint], int], random: Any
+    problem: tuple[dict[str, list], list[Constraint], int], random: Any
 ) -> None:
     parameters, constraints, k = problem
     valid, undecided = brute_force(*problem)
-    with patch("autotune.space.build.PRUNED", pruned_from):
-        if undecided or not valid:
-            with pytest.raises(ExpressionError if undecided else SpaceError):
-                Space.build(parameters, constraints, {"K": k})
-            return
-        built = Space.build(parameters, constraints, {"K": k})
+    met = {(name, type(value), value) for each in valid for name, value in each.items()}
+    missing = [
+        (name, value)
+        for name, listed in parameters.items()
+        for value in listed
+        if (name, type(value), value) not in met
+    ]
+    for pruned_from in (0, 1_000_000):
+        with patch("autotune.space.build.PRUNED", pruned_from):
+            if undecided or not valid:
+                with pytest.raises(ExpressionError if undecided else SpaceError):
+                    Space.build(parameters, constraints, {"K": k})
+                continue
+            built = Space.build(parameters, constraints, {"K": k})
+        require(built, valid, random)
+        assert [(each.name, each.value) for each in built.exclusions()] == missing
+
+
+def require(built: Space, valid: list[dict], random: Any) -> None:
+    """Have a space hold these configurations and no others, and find its way among them."""
     table = built.indices()
     rows = np.arange(len(built))
-    assert sorted(map(str, map(built.configuration, rows))) == sorted(map(str, valid))
+    configurations = [named(built, row) for row in table]
+    assert sorted(map(str, configurations)) == sorted(map(str, valid))
     assert (built.rows(table) == rows).all()
-    assert all(built.row(built.configuration(row)) == row for row in rows[:20])
+    assert all(built.row(configurations[row]) == row for row in rows[:20])
+    row = random.randrange(len(built))
+    assert all(str(built.configuration(one)) == str(configurations[one]) for one in (*rows[:20], row))
     everything = np.array(list(itertools.product(*[range(len(listed)) for listed in built.values])), dtype=np.int16)
     assert (built.rows(everything) >= 0).sum() == len(valid)
     in_order = table[:, [built.names.index(name) for name in built.bound]].tolist()
     assert in_order == sorted(in_order)
-    row = random.randrange(len(built))
     apart = (table != table[row]).sum(axis=1)
     for distance in (1, 2, 9):
         assert built.neighbours(row, distance).tolist() == np.flatnonzero((apart > 0) & (apart <= distance)).tolist()
@@ -153,13 +168,6 @@ def test_the_space_is_what_brute_force_finds(
         listed.index(value)
         for listed, value in zip(built.values, built.nearest(named(built, wanted)).values(), strict=True)
     ]
-    missing = [
-        (name, value)
-        for name, listed in parameters.items()
-        for value in listed
-        if not any(type(each[name]) is type(value) and each[name] == value for each in valid)
-    ]
-    assert [(each.name, each.value) for each in built.exclusions()] == missing
 
 
 # --- sizes at which brute force ends --------------------------------------------------------------------

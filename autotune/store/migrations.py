@@ -91,7 +91,7 @@ def _run(connection: Connection, statements: str) -> None:
         identity = "INTEGER PRIMARY KEY"
     for statement in statements.split(";"):
         if statement.strip():
-            connection.execute(text(statement.replace("IDENTITY_KEY", identity)))
+            connection.exec_driver_sql(statement.replace("IDENTITY_KEY", identity))
 
 
 def _first(connection: Connection) -> None:

@@ -67,6 +67,11 @@ def preprocessed(
     macros = dict(_stated(name, value) for name, value in stated.items())
     given = {*macros}
     within, conditions = _Expander(macros, kept, joined), _Expander(macros, ())
+
+    def forget() -> None:
+        within.forget()
+        conditions.forget()
+
     found, due = list[str](), list[str]()  # what a macro is given may go on over lines
     # Of each #if around: whether its branch is taken, whether one before was, and whether the #if itself is.
     taken: list[tuple[bool | None, bool, bool]] = []
@@ -90,8 +95,10 @@ def preprocessed(
             taken.pop()
         elif on and (define := _DEFINE.match(line)) and define[1] not in given:
             macros[define[1]] = _macro(define[2], define[3])
+            forget()
         elif on and word == "undef":
             macros.pop(rest.strip(), None)
+            forget()
     return found
 
 
@@ -136,6 +143,13 @@ class _Expander:
         self._macros, self._kept = macros, {*kept}
         self._joined = dict[str, set[str]]() if joined is None else joined
         self._left = _MOST_STEPS
+        self._known: dict[tuple[str, int], tuple[list[str], int]] = {}
+        """What macros without parameters became at a depth, and in how many steps."""
+        self._glued = 0
+
+    def forget(self) -> None:
+        """Know of no macro any more what it became: another is defined, or one no longer."""
+        self._known.clear()
 
     def expanded(self, tokens: Sequence[str], depth: int = 0) -> list[str]:
         """Return the tokens with macros put in. Raises NotRead."""
@@ -154,7 +168,7 @@ class _Expander:
             if macro is None:
                 found.append(token)
             elif macro.takes is None:
-                found += self.expanded(self._filled(macro, {}, depth), depth + 1)
+                found += self._put_in(token, macro, depth)
                 became = bool(found)
             elif tokens[at : at + 1] == ["("] and at in ends:
                 given = _given(macro.takes, split(tokens[at + 1 : ends[at]]))
@@ -162,6 +176,20 @@ class _Expander:
                 at, became = ends[at] + 1, bool(found)
             else:
                 found.append(token)
+        return found
+
+    def _put_in(self, name: str, macro: Macro, depth: int) -> list[str]:
+        """What a macro without parameters becomes. It is put in once, but where words are put together: what these
+        are told to be joined of depends on what was met before."""
+        found, steps = self._known.get((name, depth), (None, 0))
+        if found is None:
+            left, glued = self._left, self._glued
+            found = self.expanded(self._filled(macro, {}, depth), depth + 1)
+            if glued == self._glued:
+                self._known[name, depth] = found, left - self._left
+        self._left -= steps
+        if self._left < 0:
+            raise NotRead
         return found
 
     def _asks(self, tokens: Sequence[str]) -> bool:
@@ -178,6 +206,7 @@ class _Expander:
             whole = {name: self.expanded(part, depth + 1) for name, part in given.items() if self._asks(part)}
             filled = {**given, **whole}
             return [each for word in body for each in filled.get(word, (word,))]
+        self._glued += 1
         for place, word in enumerate(body):
             glued, ahead = body[place - 1 : place] == ("##",), body[place + 1 : place + 2] == ("##",)
             if word == "##":
