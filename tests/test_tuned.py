@@ -6,6 +6,8 @@ import copy
 import os
 import pickle
 import re
+import subprocess
+import sys
 import threading
 import time
 import warnings
@@ -608,6 +610,44 @@ def test_a_kernel_that_does_not_build_is_one_line_with_its_log(
 
 
 # Searching ------------------------------------------------------------------------------------------------
+
+
+COPY = """
+name = "copy"
+kernel = "copy.cl"
+sizes = { N = 64 }
+parameters = { WG = { values = [16] } }
+arguments.x = { type = "int", shape = ["N"], access = "in" }
+arguments.y = { type = "int", shape = ["N"], access = "out" }
+launch = [{ entry = "copy", global = ["N"], local = ["WG"], arguments = ["x", "y"] }]
+reference = { numpy = { y = "x" } }
+"""
+CACHELESS = """
+import pathlib, shutil, pyopencl as cl
+queue = cl.CommandQueue(cl.create_some_context(interactive=False))
+cache = pathlib.Path({cache!r})
+shutil.rmtree(cache)
+cache.touch()
+import autotune
+n = 64
+arrays = {{name: cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, 4 * n) for name in "xy"}}
+try:
+    autotune.tuned({study!r}, N=n)(queue, **arrays)
+except autotune.AutotuneError as error:
+    print(error)
+"""
+
+
+def test_where_pocl_cannot_write_what_it_builds_the_cure_is_told(tmp_path: Path) -> None:
+    """Its folder may fill up, or go, after the program has made its context."""
+    cache, written = tmp_path / "cache", tmp_path / "copy.toml"
+    cache.mkdir()
+    (tmp_path / "copy.cl").write_text("kernel void copy(global const int *x, global int *y) { *y = *x; }")
+    written.write_text(COPY)
+    code = CACHELESS.format(cache=str(cache), study=str(written))
+    variables = os.environ | {"POCL_CACHE_DIR": str(cache)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=variables)
+    assert f"; PoCL cannot write to {cache}: set POCL_CACHE_DIR to " in done.stdout, done.stderr
 
 
 def found(tuned: Study, stop: threading.Event | None = None) -> Any:
