@@ -42,7 +42,7 @@ def faulty() -> list[str]:
     found: list[str] = []
     with suppress(OSError):  # no room for a folder, no more processes: what is known by then
         named = os.environ.get(_FOLDER, "")
-        found.extend(_faulty_alone(named) if named and not Path(named).is_dir() else _faulty(Path(named or VENDORS)))
+        found.extend(_faulty_alone(named) if named and not os.path.isdir(named) else _faulty(Path(named or VENDORS)))
     return found
 
 
