@@ -176,7 +176,7 @@ def word_fault(value: object) -> str:
 
 
 def file_name_fault(name: str) -> str:
-    """Return why no file can be called so here, with the cure; "" where one can. Studies are UTF-8, locales may not be."""
+    """Return why no file can be called so here, and the cure; "" where one can. Studies are UTF-8, locales vary."""
     try:
         os.fsencode(name)
     except UnicodeEncodeError:
