@@ -196,6 +196,8 @@ def test_a_scalar_takes_what_its_type_holds_however_it_is_given() -> None:
     three = ScalarSlot(Scalar("a", "float3", (1.0, 2.0, 3.0, 0.0)))
     for value in ((1, 2, 3), np.arange(1, 4), [1, 2, 3, 0]):
         assert three.take(None, value) == np.array([1, 2, 3, 0], np.float32).tobytes()
+    with pytest.raises(UsageError, match=r"is no value of uint2$"):
+        ScalarSlot(Scalar("pair", "uint2", 1)).take(None, [1, 2**33])
     with pytest.raises(UsageError, match="is no value of float3: 3 numbers, or one for all"):
         three.take(None, (1, 2))
     assert slot.take(None, True) == np.float16(1).tobytes()
@@ -396,6 +398,7 @@ def test_a_matrix_that_is_turned_is_refused(queue: cl.CommandQueue) -> None:
     [
         ({"N": 0}, "N: 0 is no whole number of at least 1"),
         ({"Q": 1}, "no size named 'Q'"),
+        ({"T": 1}, """no size named 'T'; a choice is choices={"T": 1}"""),
         ({"choices": {"T": "int8"}}, "choices: T cannot be 'int8'; it can be float, double"),
         ({"size": {"N": [1]}}, "N: "),
         ({"device": "no such device"}, "no device 'no such device'"),
