@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -171,6 +173,17 @@ def word_fault(value: object) -> str:
     kind = re.fullmatch(r"unsigned (char|short|int|long)", value)
     hint = f"write u{kind[1]}" if kind else "write one word, or a number for the kernel's #if"
     return f"{_shown(value)} has a space, which build options cannot carry; {hint}"
+
+
+def file_name_fault(name: str) -> str:
+    """Return why no file can be called so here, and the cure; "" where one can. Studies are UTF-8, locales vary."""
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:
+        if (encoding := sys.getfilesystemencoding()) != "utf-8":
+            return f"this locale has names of files in {encoding}: export PYTHONUTF8=1"
+        return "no name of a file has such a character"
+    return ""
 
 
 def is_c_value(text: str) -> bool:

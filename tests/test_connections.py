@@ -142,6 +142,61 @@ def test_who_waits_longest_makes_room(connect: Callable[[], socket.socket], monk
         connection.close()
 
 
+async def at_work(scope: Any, receive: Any, send: Any) -> None:
+    """Take a body, tell events without end, or give an answer that is large; any other at once."""
+    if scope["type"] != "http":
+        return
+    while scope["method"] == "POST" and (await receive()).get("more_body"):
+        pass
+    head = {"type": "http.response.start", "status": 200, "headers": [(b"connection", b"close")]}
+    await send(head)
+    if scope["path"] == "/large":
+        await send({"type": "http.response.body", "body": bytes(2**26), "more_body": True})
+    if scope["path"] == "/events":
+        await send({"type": "http.response.body", "body": b"data: 1\n\n", "more_body": True})
+        await receive()
+    await send({"type": "http.response.body"})
+
+
+BODY = b"POST /body HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 40\r\n\r\n"
+EVENTS, LARGE = (b"GET /" + name + b" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" for name in (b"events", b"large"))
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [(BODY, BODY), (LARGE, LARGE), (EVENTS, EVENTS), (LARGE, EVENTS), (EVENTS, BODY)]
+)
+@pytest.mark.parametrize("brisk_s", [0.0, 60.0])
+def test_who_stands_still_or_follows_events_makes_room(
+    monkeypatch: pytest.MonkeyPatch, first: bytes, second: bytes, brisk_s: float
+) -> None:
+    """Or others would be refused for as long as somebody likes, who need not be known to this server."""
+    monkeypatch.setattr(connections, "most_connections", lambda: 2)
+    monkeypatch.setattr(connections, "_BRISK_S", brisk_s)
+    halfway, paused = threading.Semaphore(0), connections.Connection.pause_writing
+    received = connections.Connection.data_received
+
+    def receive(self: connections.Connection, data: bytes) -> None:
+        received(self, data)
+        halfway.release()
+
+    def pause(self: connections.Connection) -> None:
+        paused(self)
+        halfway.release()
+
+    monkeypatch.setattr(connections.Connection, "data_received", receive)
+    monkeypatch.setattr(connections.Connection, "pause_writing", pause)
+    with served(at_work) as connect:
+        others = [connect() for _ in range(2)]
+        for connection, sent in zip(others, (first, second), strict=True):
+            connection.sendall(sent)
+            for _ in range(1 + (b"/large" in sent)):
+                assert halfway.acquire(timeout=60)
+        with closing(connect()) as connection:
+            assert answer_to(connection, HEAD + b"\r\n").startswith(b"HTTP/1.1 200")
+        for connection in others:
+            connection.close()
+
+
 @pytest.fixture
 def tls(tmp_path: Path) -> tuple[Config, ssl.SSLContext]:
     """What serves with a certificate, and what trusts it."""

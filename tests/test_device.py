@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
@@ -212,8 +213,20 @@ def test_pocl_gets_a_cache_where_home_cannot_be_looked_at(
     assert folder.is_dir()  # its process lives
 
 
+def test_pocl_gets_a_cache_where_its_own_is_on_a_disk_that_is_full(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """An empty file can still be made there."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda dir: io.FileIO("/dev/full", "w"))
+    assert Path(given_cache(monkeypatch)).parent == tmp_path
+    assert drivers.unbuildable()[0].endswith("(No space left on device)")
+
+
 def given_cache(monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("POCL_CACHE_DIR", "")
+    monkeypatch.setattr(drivers, "_before", [])
     drivers.give_pocl_a_cache()
     return os.environ["POCL_CACHE_DIR"]
 

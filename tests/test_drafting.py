@@ -316,7 +316,8 @@ kernel void f(int n, global T *x) { int i = get_global_id(0); if (i < n) x[i] = 
         ("global const uint *p = x; for (int r = 0; r < COUNT; ++r) h += *p++;", False),
         ("for (int r = 0; r < COUNT; ++r) { h += vload2(at, x).x; at += 64; }", False),
         ("for (int k = 0; k < 64; k += COUNT) for (int r = 0; r < COUNT; ++r) h = 3 * h + 1;", False),
-        ("for (int r = 0; r < COUNT; r += 2) h = 3 * h + 1;", False),
+        ("for (int r = 0; r < COUNT; r += 2) h = 3 * h + 1;", True),
+        ("for (int r = 0; r < COUNT; r += STEP) h = 3 * h + 1;", False),
     ],
 )
 def test_how_often_a_value_is_taken_on_from_itself_is_a_choice(loop: str, choice: bool) -> None:

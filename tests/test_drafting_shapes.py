@@ -454,6 +454,19 @@ def test_the_components_of_a_vector_in_braces_are_places() -> None:
     assert sketch.gaps == []
 
 
+@pytest.mark.parametrize("kind", ["image2d_t", "image3d_t"])
+def test_the_extents_of_an_image_bound_items_as_a_vector_too(kind: str) -> None:
+    volume = kind == "image3d_t"
+    at, beyond = ("at", " || at.z >= size.z") if volume else ("at.xy", "")
+    _, lines = drafted(
+        f"kernel void f(write_only {kind} to) {{ const {'int4' if volume else 'int2'} size = get_image_dim(to);\n"
+        f"const int4 at = {{ get_global_id(0), get_global_id(1), {'get_global_id(2)' if volume else 0}, 0 }};\n"
+        f"if (at.x >= size.x || at.y >= size.y{beyond}) return; write_imagef(to, {at}, (float4)(1)); }}"
+    )
+    along = ['"round_up(WIDTH, WX)"', '"round_up(HEIGHT, WY)"', '"round_up(DEPTH, WZ)"'][: 2 + volume]
+    assert f"global = [{', '.join(along)}]" in lines
+
+
 @pytest.mark.parametrize("place", ["({ get_global_id(0); })", "get_global_id(which(0))"])
 def test_an_id_that_was_not_read_leaves_the_launch_to_the_author(place: str) -> None:
     _, lines = drafted(f"kernel void f(global int *x) {{ int i; i = {place}; x[i] = 0; }}")

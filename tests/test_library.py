@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,8 +16,10 @@ from autotune.study import (
     offered_choices,
     study_paths,
 )
-from autotune.study.library import read_table
+from autotune.study.library import line_mark, read_table
 from tests.studies import SOURCE
+
+ROOT = Path(__file__).parent.parent
 
 MINIMAL = """
 name = "{name}"
@@ -104,6 +109,44 @@ def test_a_missing_kernel_says_where_it_looked(folder: Path) -> None:
     (folder / "studies" / "own.toml").write_text(MINIMAL.format(name="own").replace("k.cl", "gone.cl"))
     with pytest.raises(StudyError, match=r"no file 'gone\.cl'; looked in studies and kernels"):
         find_study("own")
+
+
+IN_ASCII = """
+import autotune.errors
+from autotune import study
+for file in ("kernel", "include", "data"):
+    try:
+        print(study.find_study(f"./{file}.toml").study_hash)
+    except autotune.errors.StudyError as error:
+        print(ascii(str(error)))
+"""
+
+
+def test_a_name_that_the_locale_has_no_bytes_for_is_told_with_the_cure(folder: Path) -> None:
+    """A study is UTF-8; names of files are what the locale says."""
+    (folder / "\xfc.cl").write_text(SOURCE)
+    (folder / "\xfc.h").touch()
+    (folder / "\xfc.npy").touch()
+    (folder / "k.cl").write_text(SOURCE)
+    (folder / "includes.cl").write_text('#if ODD\n#include "\xfc.h"\n#endif')
+    own = MINIMAL.format(name="own")
+    (folder / "kernel.toml").write_text(own.replace("k.cl", "\xfc.cl"))
+    (folder / "include.toml").write_text(own.replace("k.cl", "includes.cl"))
+    (folder / "data.toml").write_text(f'{own}\n[arguments]\nx = {{ data = {{ file = "\xfc.npy" }} }}')
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", IN_ASCII], cwd=folder, env=environment, capture_output=True, text=True, check=True
+    )
+    kernel, include, data = done.stdout.splitlines()
+    assert "kernel: no file '\\xfc.cl'; " in kernel
+    assert "includes.cl:2: includes '\\xfc.h', which cannot be looked for; " in include
+    assert "arguments.x.data.file: no file '\\xfc.npy'; " in data
+    for line in (kernel, include, data):
+        assert "this locale has names of files in ascii: export PYTHONUTF8=1" in line
+
+
+def test_a_name_in_no_encoding_is_none_to_compilers() -> None:
+    assert line_mark(1, "g\udcfc.cl") == '#line 1 "g?.cl"'
 
 
 def test_includes_are_inlined_and_keep_their_lines(folder: Path) -> None:

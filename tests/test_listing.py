@@ -251,6 +251,18 @@ def test_each_driver_is_asked_alone_and_named_where_it_crashes_or_hangs(
     assert [line.partition(" ")[2].partition(":")[0] for line in vendors.faulty()] == ["does not answer"] * 3
 
 
+def test_a_driver_that_is_named_by_its_library_is_asked_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = tmp_path / "lib.so"
+    library.touch()
+    monkeypatch.setenv("OCL_ICD_VENDORS", str(library))
+    monkeypatch.setattr(vendors, "_ASK", f"import os; os.environ['OCL_ICD_VENDORS'] == {str(library)!r} and os.abort()")
+    assert vendors.faulty() == [f"{library} ends who asks (SIGABRT): mend that driver, or `unset OCL_ICD_VENDORS`"]
+    monkeypatch.setattr(vendors, "_ASK", f"import os; os._exit({vendors._ASKED})")
+    assert vendors.faulty() == []
+
+
 @pytest.mark.parametrize("name", ["pyopencl", "ctypes", "os"])
 def test_what_lies_in_the_folder_here_is_not_run_where_drivers_are_asked(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

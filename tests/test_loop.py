@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from autotune.bench.report import too_large
 from autotune.bench.timing import Rules
 from autotune.cli.result import print_result
 from autotune.errors import AutotuneError, SetupError, SpaceError, StudyError, WorkerError
+from autotune.identity import Value
 from autotune.model import Configuration, Measurement, Outcome, Trial
 from autotune.pool import Settings
 from autotune.samplers.bayes import BayesSampler
@@ -54,6 +55,25 @@ def run(
     given = {"database": store.where, "sampler": "random", "seed": 1, "budget": Budget()} | options
     request = Request(problem, **given)  # type: ignore[arg-type]
     return tuner.run(request, stop, on_progress=on_progress, evaluator=evaluator or ReplayEvaluator(recorded(problem)))
+
+
+def test_values_with_which_alone_results_are_wrong_are_told(
+    problem: Problem, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def found(wrong: Callable[[Configuration], bool], **options: object) -> dict[str, list[Value]]:
+        trials = [
+            replace(one, outcome=Outcome.WRONG_RESULT, measurement=None) if wrong(one.configuration) else one
+            for one in recorded(problem)
+        ]
+        result = run(problem, store, ReplayEvaluator(trials), fresh=True, **options)
+        print_result(result, "saxpy", None, "")
+        assert ("wrong with" in capsys.readouterr().out) == bool(result.wrong_with)
+        return result.wrong_with
+
+    assert found(lambda one: one["WPT"] in (2, 4)) == {"WPT": [2, 4]}
+    assert found(lambda one: one["WPT"] == 4 and one["FAST"] == 1) == {}
+    assert found(lambda one: True) == found(lambda one: False) == {}
+    assert found(lambda one: one["WPT"] == 4, budget=Budget(trials=4)) == {}
 
 
 def test_what_an_earlier_search_timed_bounds_this_one_with_room_for_a_slower_day(

@@ -6,6 +6,8 @@ import copy
 import os
 import pickle
 import re
+import subprocess
+import sys
 import threading
 import time
 import warnings
@@ -194,6 +196,8 @@ def test_a_scalar_takes_what_its_type_holds_however_it_is_given() -> None:
     three = ScalarSlot(Scalar("a", "float3", (1.0, 2.0, 3.0, 0.0)))
     for value in ((1, 2, 3), np.arange(1, 4), [1, 2, 3, 0]):
         assert three.take(None, value) == np.array([1, 2, 3, 0], np.float32).tobytes()
+    with pytest.raises(UsageError, match=r"is no value of uint2$"):
+        ScalarSlot(Scalar("pair", "uint2", 1)).take(None, [1, 2**33])
     with pytest.raises(UsageError, match="is no value of float3: 3 numbers, or one for all"):
         three.take(None, (1, 2))
     assert slot.take(None, True) == np.float16(1).tobytes()
@@ -394,6 +398,7 @@ def test_a_matrix_that_is_turned_is_refused(queue: cl.CommandQueue) -> None:
     [
         ({"N": 0}, "N: 0 is no whole number of at least 1"),
         ({"Q": 1}, "no size named 'Q'"),
+        ({"T": 1}, """no size named 'T'; a choice is choices={"T": 1}"""),
         ({"choices": {"T": "int8"}}, "choices: T cannot be 'int8'; it can be float, double"),
         ({"size": {"N": [1]}}, "N: "),
         ({"device": "no such device"}, "no device 'no such device'"),
@@ -608,6 +613,44 @@ def test_a_kernel_that_does_not_build_is_one_line_with_its_log(
 
 
 # Searching ------------------------------------------------------------------------------------------------
+
+
+COPY = """
+name = "copy"
+kernel = "copy.cl"
+sizes = { N = 64 }
+parameters = { WG = { values = [16] } }
+arguments.x = { type = "int", shape = ["N"], access = "in" }
+arguments.y = { type = "int", shape = ["N"], access = "out" }
+launch = [{ entry = "copy", global = ["N"], local = ["WG"], arguments = ["x", "y"] }]
+reference = { numpy = { y = "x" } }
+"""
+CACHELESS = """
+import pathlib, shutil, pyopencl as cl
+queue = cl.CommandQueue(cl.create_some_context(interactive=False))
+cache = pathlib.Path({cache!r})
+shutil.rmtree(cache)
+cache.touch()
+import autotune
+n = 64
+arrays = {{name: cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, 4 * n) for name in "xy"}}
+try:
+    autotune.tuned({study!r}, N=n)(queue, **arrays)
+except autotune.AutotuneError as error:
+    print(error)
+"""
+
+
+def test_where_pocl_cannot_write_what_it_builds_the_cure_is_told(tmp_path: Path) -> None:
+    """Its folder may fill up, or go, after the program has made its context."""
+    cache, written = tmp_path / "cache", tmp_path / "copy.toml"
+    cache.mkdir()
+    (tmp_path / "copy.cl").write_text("kernel void copy(global const int *x, global int *y) { *y = *x; }")
+    written.write_text(COPY)
+    code = CACHELESS.format(cache=str(cache), study=str(written))
+    variables = os.environ | {"POCL_CACHE_DIR": str(cache)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=variables)
+    assert f"; PoCL cannot write to {cache}: set POCL_CACHE_DIR to " in done.stdout, done.stderr
 
 
 def found(tuned: Study, stop: threading.Event | None = None) -> Any:

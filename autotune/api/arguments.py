@@ -59,13 +59,14 @@ class ScalarSlot:
             return packed
         if value is self.scalar.value or self._fields:  # the study's own, or a struct's record
             return self._record(value)
-        one = self._width == 1
+        one = named = self._width == 1
         try:
             found = _components(np.asarray(value))
             if found.shape == (3,) == (self._numbers,):  # they take the room of four
                 found = np.append(found, found.dtype.type(0))
             if found.dtype.kind not in "biuf" or found.shape not in ((), () if one else (self._width,)):
                 raise ValueError
+            named = True  # as many numbers as there have to be: one of them is none of the type
             with np.errstate(all="ignore"):  # what does not fit is said below
                 cast = found.astype(self._dtype)
             if self._dtype.kind != "f" and not np.array_equal(cast, found):
@@ -73,7 +74,7 @@ class ScalarSlot:
             if not np.array_equal(np.isinf(cast), np.isinf(found)):
                 raise ValueError
         except (ValueError, TypeError, OverflowError):
-            takes = self.scalar.type if one else f"{self.scalar.type}: {self._numbers} numbers, or one for all"
+            takes = self.scalar.type if named else f"{self.scalar.type}: {self._numbers} numbers, or one for all"
             raise UsageError(line(f"{value!r:.40} is no value of {takes}"), where=self.scalar.name) from None
         return np.broadcast_to(cast, () if one else (self._width,)).tobytes()
 

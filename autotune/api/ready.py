@@ -140,13 +140,19 @@ def _compiled(guest: Guest, plan: Plan, study: str) -> Compiled:
                 if guest.traits.tells_binaries:  # PoCL keeps its builds by itself
                     binaries.keep(compiled.program, key)
         except Fault as fault:
-            raise DeviceError(f"{fault}", where=f"{study} on {guest.info.name}", detail=fault.detail) from None
+            raise _unbuilt(fault, guest, study) from None
         if known is None:
             _programs.setdefault(key, []).append((guest, compiled.program))
         _programs.move_to_end(key)
         while len(_programs) > _MOST_PROGRAMS:
             _programs.popitem(last=False)
         return compiled
+
+
+def _unbuilt(fault: Fault, guest: Guest, study: str) -> DeviceError:
+    """Return the error of what does not build, with what may be amiss where the compiler found no fault."""
+    hint = "" if "error:" in fault.detail else "; ".join(guest.unbuildable())
+    return DeviceError(f"{fault}", where=f"{study} on {guest.info.name}", hint=hint, detail=fault.detail)
 
 
 def _placed(error: BackendError, study: str) -> AutotuneError:

@@ -200,7 +200,7 @@ def _built_rows(problem: Problem, trial: Trial, saved: Sequence[Path]) -> list[t
         ("time", timing_text(trial) if passed else ""),
         ("rate", rates_text(problem, trial) if passed else ""),
         ("build", text.duration(trial.build_s)),
-        ("driver says", ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in told.items())),
+        ("environment", ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in told.items())),
         ("build log", "" if trial.outcome is Outcome.COMPILE_ERROR else trial.build_log.strip() or "empty"),
         ("saved", "\n".join(map(str, saved))),
     ]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import starmap
+
 from autotune import text
 from autotune.bench import undeclared
 from autotune.cli.options import command
 from autotune.cli.output import facts, warn
+from autotune.identity import Value
 from autotune.model import BUSY_CORES, Outcome, Trial
 from autotune.ranking import confidence, median_interval
 from autotune.study import Problem
@@ -118,7 +122,14 @@ def _failure_rows(result: Result) -> list[tuple[str, str]]:
         rows.append((outcome.value, f"{count} x{shown}"))
         if example and example.unsteady:
             rows.append(("race", _RACE))
-    return rows
+    return [*rows, ("wrong with", "\n".join(starmap(_wrong_with, result.wrong_with.items())))]
+
+
+def _wrong_with(name: str, values: Sequence[Value]) -> str:
+    return (
+        f"{name}={', '.join(map(str, values))}: all of them, nothing that passed. If it decides what is computed, it "
+        f"is a choice: [choices] {name} = [...], not [parameters.{name}]; else leave the values out, or mend the kernel"
+    )
 
 
 def usage_text(result: Result) -> str:

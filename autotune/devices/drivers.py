@@ -149,12 +149,27 @@ def give_pocl_a_cache() -> None:
 
     Has to come before the drivers are asked for anything. What a killed process left of such is removed.
     """
-    if os.environ.get("POCL_CACHE_DIR") or _can_hold(_pocl_cache()):
+    if os.environ.get("POCL_CACHE_DIR") or not (said := _cannot_hold(_pocl_cache())):
         return
+    _before[:] = [said]
     with suppress(OSError):
         folder, lock = locked_folder(Path(tempfile.gettempdir()), "autotune-pocl-")
         os.environ["POCL_CACHE_DIR"] = str(folder)
         atexit.register(_remove, folder, lock, os.getpid())
+
+
+_before: list[str] = []
+"""What is amiss with the folder that PoCL had before one was named; it still has it where it was loaded by then."""
+
+
+def unbuildable() -> list[str]:
+    """Return why PoCL may build nothing in this process, a line with the cure; empty: nothing that is known."""
+    return _before or _uncached()
+
+
+def _uncached() -> list[str]:
+    said = _cannot_hold(_pocl_cache())
+    return [said] if said else []
 
 
 def _pocl_cache() -> Path:
@@ -168,14 +183,20 @@ def _pocl_cache() -> Path:
     return Path("/tmp/pocl/kcache")
 
 
-def _can_hold(folder: Path) -> bool:
-    """Whether a folder can be written to, or be made."""
+_ROOM = 2**16
+"""Bytes that PoCL's folder must take: a small kernel."""
+
+
+def _cannot_hold(folder: Path) -> str:
+    """Say what is to be done where a folder cannot be written to, or be made; empty where it can."""
     there = next((each for each in (folder, *folder.parents) if os.path.lexists(each)), Path("/"))
     try:
-        with tempfile.TemporaryFile(dir=there):  # root may write anywhere, as it is told, but in /proc
-            return True
-    except OSError:
-        return False
+        with tempfile.TemporaryFile(dir=there) as file:  # root may write anywhere, as it is told, but in /proc
+            file.write(bytes(_ROOM))
+    except OSError as error:
+        cure = "set POCL_CACHE_DIR to a folder that can be written to"
+        return f"PoCL cannot write to {folder}: {cure} ({error.strerror or 'PermissionError'})"
+    return ""
 
 
 def _remove(folder: Path, lock: IO[str], process: int) -> None:
@@ -199,9 +220,8 @@ _HIDE = ("POCL_DEVICES", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFF
 def diagnose(devices: Sequence[DeviceInfo]) -> list[str]:
     """Return what is amiss where OpenCL finds these devices, one line each, with the command that mends it."""
     lines = _nvidia(devices)
-    if not devices and not _can_hold(_pocl_cache()):
-        lines.append(f"PoCL cannot write to {_pocl_cache()}: set POCL_CACHE_DIR to a folder that can be written to")
     if not devices:
+        lines += _uncached()
         lines += [f"{name}={os.environ[name]!r} may hide every device: `unset {name}`" for name in _hiding()]
     if not devices and not lines:
         lines.append(

@@ -79,6 +79,9 @@ class Guest(Protocol):
     def build(self, source: str, options: Sequence[str] = ()) -> Program:
         """Build a program. Raises BuildError with the compiler's log."""
 
+    def unbuildable(self) -> Sequence[str]:
+        """Return why the driver may build nothing in this process, lines as of `Backend.diagnose`."""
+
     def restore(self, binary: bytes, options: Sequence[str] = ()) -> Program:
         """Build a program from the binary of one that was built with these options. Raises BuildError."""
 

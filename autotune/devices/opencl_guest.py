@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from autotune.devices import drivers
 from autotune.devices.backend import BackendError, Memory
 from autotune.devices.guest import Given, GivenImage, Guest, Run, Step
 from autotune.devices.opencl_objects import MOST_FILLED, OpenCLProgram, channel_of, refused, whole
@@ -61,6 +62,9 @@ class OpenCLGuest(OpenCLSession):
 
     def shares(self, other: Guest) -> bool:
         return isinstance(other, OpenCLGuest) and (self._context, self._device) == (other._context, other._device)
+
+    def unbuildable(self) -> Sequence[str]:
+        return drivers.unbuildable() if drivers.is_pocl(self.info) else ()
 
     def restore(self, binary: bytes, options: Sequence[str] = ()) -> OpenCLProgram:
         try:

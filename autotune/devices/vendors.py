@@ -14,7 +14,7 @@ from pathlib import Path
 from autotune.text import typed
 
 VENDORS = Path("/etc/OpenCL/vendors")
-"""Where a system registers its drivers, unless OCL_ICD_VENDORS names another place."""
+"""Where a system registers its drivers, unless OCL_ICD_VENDORS names another place, or the library of one driver."""
 
 _FOLDER = "OCL_ICD_VENDORS"
 
@@ -41,8 +41,15 @@ def faulty() -> list[str]:
     """Return a line for each registered driver that ends, or does not answer, a process that asks it for devices."""
     found: list[str] = []
     with suppress(OSError):  # no room for a folder, no more processes: what is known by then
-        found.extend(_faulty(Path(os.environ.get(_FOLDER) or VENDORS)))
+        named = os.environ.get(_FOLDER, "")
+        found.extend(_faulty_alone(named) if named and not os.path.isdir(named) else _faulty(Path(named or VENDORS)))
     return found
+
+
+def _faulty_alone(driver: str) -> Iterator[str]:
+    """The line of the one driver that there is, by its library or its entry."""
+    if does := _does(_ask(dict(os.environ))):
+        yield f"{driver} {does}: mend that driver, or `unset {_FOLDER}`"
 
 
 def _faulty(folder: Path) -> Iterator[str]:
@@ -50,11 +57,17 @@ def _faulty(folder: Path) -> Iterator[str]:
         with tempfile.TemporaryDirectory(prefix="autotune-driver-") as alone:
             (Path(alone) / entry.name).symlink_to(entry.absolute())
             code = _ask({**os.environ, _FOLDER: alone})
-        if code != _ASKED:
-            how = "" if code is None else signal.Signals(-code).name if code < 0 else f"exit code {code}"
-            does = f"ends who asks ({how})" if how else "does not answer"
+        if does := _does(code):
             away = typed(["sudo", "mv", str(entry), f"{entry}.off"])
             yield f"{entry} {does}: mend that driver, or `{away}`, or set {_FOLDER} to a folder without it"
+
+
+def _does(code: int | None) -> str:
+    """What a driver does to who asks it, by the exit code of that; empty: it answers."""
+    if code is None:
+        return "does not answer"
+    how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    return "" if code == _ASKED else f"ends who asks ({how})"
 
 
 def _ask(environment: dict[str, str]) -> int | None:

@@ -37,16 +37,32 @@ def most_connections() -> int:
     return _MOST if files == resource.RLIM_INFINITY else min(_MOST, files // 3)
 
 
+_BRISK_S = 1.0
+"""Seconds without a byte after which a body that comes, or an answer that is read, stands still."""
+
+
 class Connection(H11Protocol):
     """A connection that ends where its next request does not come, or where others need its place meanwhile."""
 
-    waits_since = 0.0
+    since = 0.0
+    """When it began to wait for a request; while it has one, when its client last sent or stopped reading."""
+
     _due: asyncio.TimerHandle | None = None
 
     @property
     def is_waiting(self) -> bool:
         """Whether there is no request yet, or none after the one that was answered."""
         return self.cycle is None or self.cycle.response_complete
+
+    @property
+    def is_halfway(self) -> bool:
+        """Whether the rest of a body is still to come, or of an answer to be read."""
+        return not self.is_waiting and (self.cycle.more_body or self.flow.write_paused)
+
+    @property
+    def follows(self) -> bool:
+        """Whether it follows events: who comes back goes on where they left, and misses none."""
+        return not self.is_waiting and self.scope["path"].endswith("/events")
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin."""
@@ -57,6 +73,17 @@ class Connection(H11Protocol):
         self._wait()
         if len(self.connections) > most_connections():
             self._make_room()
+
+    def data_received(self, data: bytes) -> None:
+        """Take what has come."""
+        super().data_received(data)
+        if not self.is_waiting:
+            self.since = self.loop.time()
+
+    def pause_writing(self) -> None:
+        """Hold back an answer that is not read as fast as it is written."""
+        self.since = self.loop.time()
+        super().pause_writing()
 
     def on_response_complete(self) -> None:
         """Go on to the next request."""
@@ -79,7 +106,7 @@ class Connection(H11Protocol):
 
     def _wait(self) -> None:
         self._cancel()
-        self.waits_since = self.loop.time()
+        self.since = self.loop.time()
         self._due = self.loop.call_later(HEAD_S, self._give_up)
 
     def _cancel(self) -> None:
@@ -92,11 +119,16 @@ class Connection(H11Protocol):
             self._due = self.loop.call_later(HEAD_S, self.transport.abort)  # what it does not read is never sent
 
     def _make_room(self) -> None:
-        """End the connection that has waited longest; where all are at work, refuse this one."""
+        """End the connection that has waited or stood still longest, else the oldest that follows events.
+
+        One that is brisk comes last: its client is at work. Where all wait for this server, refuse this one.
+        """
         others = [one for one in self.connections if isinstance(one, Connection) and one is not self]
-        waiting = [one for one in others if one.is_waiting and not one.transport.is_closing()]
-        if waiting:
-            min(waiting, key=lambda one: one.waits_since).transport.abort()
+        there = sorted((one for one in others if not one.transport.is_closing()), key=lambda one: one.since)
+        halfway, still = [one for one in there if one.is_halfway], self.since - _BRISK_S
+        idle = [one for one in there if one.is_waiting or (one.is_halfway and one.since < still)]
+        if spare := idle or [one for one in there if one.follows] or halfway:
+            spare[0].transport.abort()
         else:
             self.transport.write(_FULL)
             self.transport.close()

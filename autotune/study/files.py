@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO, NamedTuple
 
 from autotune.errors import StudyError, placed
+from autotune.identity import file_name_fault
 from autotune.study.library import is_file
 from autotune.text import did_you_mean
 
@@ -75,6 +76,8 @@ class Matrix(NamedTuple):
 def find_data(name: str, study: Path, where: str) -> Path:
     """Return the file of that name beside a study, or in a folder there. Raises StudyError for any other place."""
     place = f"{study}: {where}"
+    if fault := file_name_fault(name):
+        raise StudyError(f"no file {name!r:.80}", where=place, hint=fault)
     folder = os.path.realpath(study.parent)
     real = "" if "\0" in name else os.path.realpath(f"{folder}/{name}" if not name.startswith("/") else name)
     if not real.startswith(folder.rstrip("/") + "/"):

@@ -15,7 +15,7 @@ from os import path as paths
 from typing import Any, NamedTuple
 
 from autotune.errors import StudyError
-from autotune.identity import macro_fault, word_fault
+from autotune.identity import file_name_fault, macro_fault, word_fault
 from autotune.study.library import MAX_TEXT, File, is_file, line_mark, read_text, too_large
 
 _MAX_DEPTH = 20
@@ -258,6 +258,8 @@ class _Inliner:
         found = next((file for place in places if is_file(file := paths.join(place, name))), None)
         if found is not None:
             return self._put(found, above, conditional=conditional)
+        if fault := file_name_fault(name):
+            raise StudyError(f"includes {name!r}, which cannot be looked for", where=f"{path}:{line.line}", hint=fault)
         looked = f"looked in {' and '.join(dict.fromkeys(place or '.' for place in places))}; " if places else ""
         if conditional:
             return f"#error {line.rest.strip()} is included here and is not there"

@@ -21,6 +21,7 @@ from autotune.identity import (
     MAX_LEVELS,
     ProblemKey,
     Value,
+    file_name_fault,
     plain_copy,
     require_names,
     require_values,
@@ -223,7 +224,7 @@ def sources_of(names: Any, table: Mapping[str, Any], study: File, key: str) -> t
 
 def line_mark(number: int, file: File) -> str:
     """Return what has compilers name a file's lines, from this one on; `?` for what would end the name or the line."""
-    name = re.sub(r'["\\\x00-\x1f\x7f]', "?", paths.basename(file))
+    name = re.sub(r'["\\\x00-\x1f\x7f\ud800-\udfff]', "?", paths.basename(file))
     return f'#line {number} "{name}"'
 
 
@@ -295,15 +296,14 @@ def find_kernel(name: str, study: File, key: str) -> str:
     for place in places:
         if is_file(found := paths.join(place, name)):
             return found
-    looked = f"looked in {' and '.join(dict.fromkeys(place or '.' for place in places))}"
+    looked = file_name_fault(name) or f"looked in {' and '.join(dict.fromkeys(place or '.' for place in places))}"
     hint = "it did not come with the study: send it along, under that name" if CONFINED.get() else looked
     raise StudyError(f"no file {name!r}", where=f"{study}: {key}", hint=hint)
 
 
 def kernel_folders(study: File) -> Sequence[str]:
     """Return where a study's kernels are: beside it, in the sibling `kernels/`, or bundled."""
-    folder = paths.dirname(study)
-    own = folder, paths.join(paths.dirname(folder), "kernels")
+    own = paths.dirname(study), paths.join(paths.dirname(paths.dirname(study)), "kernels")
     return own if CONFINED.get() else (*own, paths.join(bundled_folder(), "kernels"))
 
 

@@ -54,7 +54,9 @@ class Problem:
         self.study = study
         self.on_device = device is not None
         self.device = device or _generic(study)
-        require_known("size", size or {}, study.sizes)
+        chosen = next((name for name in size or {} if name in study.choices), "")
+        hint = chosen and f'a choice is choices={{"{chosen}": {(size or {})[chosen]!r}}}'
+        require_known("size", size or {}, study.sizes, hint=hint)
         require_known("choice", choices or {}, study.choices)
         self.size: dict[str, int] = {**study.sizes, **(size or {})}
         for name, file in study.fixed.items():

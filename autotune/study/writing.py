@@ -94,5 +94,6 @@ def toml_text(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise StudyError("holds a character that no text has", where=repr(text)[:60]) from error
+        hint = "give it a name in UTF-8; where that is the name and the locale is another: export PYTHONUTF8=1"
+        raise StudyError("holds a character that no text has", where=repr(text)[:60], hint=hint) from error
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

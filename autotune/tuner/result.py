@@ -10,6 +10,7 @@ from typing import Any
 
 from autotune import text
 from autotune.errors import AutotuneError
+from autotune.identity import Value
 from autotune.model import Outcome, Trial, in_turns
 from autotune.ranking import confidence, median_interval, speedup
 from autotune.study import Problem
@@ -18,6 +19,9 @@ from autotune.tuner.request import Budget
 
 SEARCH = "search"
 """The phase in which the time left can be said."""
+
+_TELLING = 3
+"""Trials that were wrong, and as many that were right, before a value is told to be the reason."""
 
 
 @dataclass(frozen=True)
@@ -199,6 +203,24 @@ class Result:
     def confidence(self) -> int:
         """The per cent of cases in which an interval like that of `gain` holds the truth: few samples tell less."""
         return confidence_of(self.best, self.default)
+
+    @property
+    def wrong_with(self) -> dict[str, list[Value]]:
+        """The values with which the new trials' results were wrong, all of them and only so, by parameter.
+
+        Several parameters where each alone tells them apart, none where too few trials were wrong, or right, to say.
+        """
+        known = self.trials()
+        wrong = [row for row in known if row["outcome"] == Outcome.WRONG_RESULT]
+        right = [row for row in known if row["outcome"] in (Outcome.OK, Outcome.STOPPED)]
+        if min(len(wrong), len(right)) < _TELLING:
+            return {}
+        found = {}
+        for name, values in self.problem.values.items():
+            met, passed = ({row[name] for row in rows} for rows in (wrong, right))
+            if not met & passed and 2 * len(met | passed) <= len(wrong) + len(right):  # of many values each is met once
+                found[name] = [value for value in values if value in met]
+        return found
 
     @property
     def why_no_default(self) -> str:

@@ -87,9 +87,10 @@ def _bounds(tokens: Sequence[str], pointers: Collection[str]) -> Iterator[str]:
     for at in [place for place, token in enumerate(tokens[:-1]) if token == "for" and tokens[place + 1] == "("]:
         end = closing(tokens, at + 1)
         match split(tokens[at + 2 : end], ";"):
-            case [_, [counter, "<" | "<=", name], ["++", turned] | [turned, "++"]]:
+            case [_, [counter, "<" | "<=", name], (["++", turned] | [turned, "++"] | [turned, "+=", _]) as step]:
                 body = _body(tokens, end + 1)
-                if turned == counter and counter not in body and not _touches_memory(body, pointers, own):
+                plain = len(step) == 2 or step[2].isdigit()  # by a name it may be shared work unrolled
+                if plain and turned == counter and counter not in body and not _touches_memory(body, pointers, own):
                     yield name
 
 

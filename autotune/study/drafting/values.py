@@ -301,6 +301,8 @@ class Values(Guards, ABC):
             return Sum()
         if name in _EXTENTS and len(parts) == 2:
             return Sum.of(f"{EXTENT}{_EXTENTS[name]}")
+        if name == "get_image_dim":
+            return tuple(Sum.of(f"{EXTENT}{axis}") for axis in _EXTENTS.values())  # a third is asked of a volume alone
         given = [self._of(part) for part in parts[1:]]
         if name == "min" and len(given) == 2:
             return self._minimum([each for each in given if isinstance(each, Sum)])
