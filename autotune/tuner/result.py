@@ -20,8 +20,8 @@ from autotune.tuner.request import Budget
 SEARCH = "search"
 """The phase in which the time left can be said."""
 
-_TELLING = 3
-"""Trials that were wrong, and as many that were right, before a value is told to be the reason."""
+_SURE = 20
+"""Values are told to be why results are wrong where a parameter tells them apart by chance once in so many cases."""
 
 
 @dataclass(frozen=True)
@@ -208,17 +208,16 @@ class Result:
     def wrong_with(self) -> dict[str, list[Value]]:
         """The values with which the new trials' results were wrong, all of them and only so, by parameter.
 
-        Several parameters where each alone tells them apart, none where too few trials were wrong, or right, to say.
+        Several parameters where each alone tells them apart, none where one may do so by chance: were trials wrong by
+        lot, at most 2 to the number of values of their selections would leave each value on one side.
         """
         known = self.trials()
         wrong = [row for row in known if row["outcome"] == Outcome.WRONG_RESULT]
         right = [row for row in known if row["outcome"] in (Outcome.OK, Outcome.STOPPED)]
-        if min(len(wrong), len(right)) < _TELLING:
-            return {}
-        found = {}
+        selections, found = math.comb(len(wrong) + len(right), len(wrong)), {}
         for name, values in self.problem.values.items():
             met, passed = ({row[name] for row in rows} for rows in (wrong, right))
-            if not met & passed and 2 * len(met | passed) <= len(wrong) + len(right):  # of many values each is met once
+            if not met & passed and _SURE * len(self.problem.values) * 2 ** len(met | passed) < selections:
                 found[name] = [value for value in values if value in met]
         return found
 
