@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -272,8 +273,19 @@ def test_what_lies_in_the_folder_here_is_not_run_where_drivers_are_asked(
     monkeypatch.setenv("OCL_ICD_VENDORS", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     assert vendors.faulty() == []
+    (tmp_path / "libnone.so.1").touch()
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
     assert not drivers._loadable("libnone.so.1")
     assert not (tmp_path / "was-run").exists()
+
+
+def test_no_process_is_started_for_a_library_that_is_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert drivers._loadable("libc.so.6")
+    monkeypatch.setattr(subprocess, "run", Mock(side_effect=AssertionError("is started")))
+    assert not drivers._loadable("libnone.so.1")
+    monkeypatch.setattr(drivers, "_LISTED", Path("/nowhere"))
+    with pytest.raises(AssertionError, match="is started"):
+        drivers._loadable("libnone.so.1")
 
 
 def test_what_was_listed_belongs_to_who_asked() -> None:

@@ -213,6 +213,11 @@ FACTS = {
 """What a build log tells of kernels: registers and spilled bytes (NVIDIA's, with `-cl-nv-verbose`)."""
 
 
+_LISTED = Path("/etc/ld.so.cache")
+_OWN = getattr(sys.implementation, "_multiarch", "")
+_UNLISTED = tuple(f"{top}/{folder}" for top in ("", "/usr") for folder in ("lib", "lib64", f"lib/{_OWN}"))
+"""Where the system's loader has its libraries listed, and where it looks besides."""
+
 _HIDE = ("POCL_DEVICES", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK", "OCL_ICD_VENDORS")
 """Variables by which users say which devices or drivers there are."""
 
@@ -250,5 +255,18 @@ def _hiding() -> list[str]:
 
 
 def _loadable(library: str) -> bool:
+    """Say whether a library can be loaded, by a process that may crash; without one where the system finds none."""
+    if not _found(library):
+        return False
     code = f"import ctypes; ctypes.CDLL({library!r})"
     return subprocess.run([sys.executable, "-P", "-c", code], capture_output=True).returncode == 0
+
+
+def _found(library: str) -> bool:
+    """Say whether the loader may find a library: in a folder of the user's or, as it has them listed, the system's."""
+    folders = filter(None, re.split("[:;]", os.environ.get("LD_LIBRARY_PATH", "")))
+    try:
+        listed = os.fsencode(library) in _LISTED.read_bytes()
+    except OSError:  # it looks for itself
+        return True
+    return listed or any(os.path.exists(f"{folder}/{library}") for folder in (*folders, *_UNLISTED))

@@ -13,6 +13,7 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial
 
 from autotune.model import Value
+from autotune.ranking import median
 from autotune.samplers.base import RowSampler, State, one_thread
 from autotune.samplers.features import Features
 from autotune.samplers.registry import Donors
@@ -213,7 +214,7 @@ def aligned(space: Space, rows: Rows) -> Rows:
         if _is_count(values):
             bits = [min((int(value) & -int(value)).bit_length() - 1, 5) for value in values]
             score += np.array(bits, dtype=np.float64)[indices[:, column]]
-    return np.flatnonzero(score >= np.median(score))
+    return np.flatnonzero(score >= median(score.tolist()))  # NumPy's own imports masked arrays
 
 
 def _is_count(values: Sequence[Value]) -> bool:
