@@ -63,7 +63,7 @@ def put(
 
 
 def put_in(path: Path, trials: Sequence[Trial], **options: object) -> None:
-    """Store trials in the database at a path, as `put` does; in a new one, as they were when the same was put in one."""
+    """Store trials in the database at a path, as `put` does. What was put into a new one before is copied."""
     wanted = None if path.exists() else pickle.dumps((trials, options))
     if wanted in _FILES:
         path.write_bytes(_FILES[wanted])

@@ -128,7 +128,12 @@ def test_the_space_is_what_brute_force_finds(
     parameters, constraints, k = problem
     valid, undecided = brute_force(*problem)
     met = {(name, type(value), value) for each in valid for name, value in each.items()}
-    missing = [(name, value) for name, listed in parameters.items() for value in listed if (name, type(value), value) not in met]
+    missing = [
+        (name, value)
+        for name, listed in parameters.items()
+        for value in listed
+        if (name, type(value), value) not in met
+    ]
     for pruned_from in (0, 1_000_000):
         with patch("autotune.space.build.PRUNED", pruned_from):
             if undecided or not valid:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, Table, and_, insert, select, text, update
+from sqlalchemy import ColumnElement, Connection, Insert, Select, Table, and_, bindparam, insert, select, text, update
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import DBAPIError
 
@@ -31,25 +32,49 @@ _READS_ONLY = ("42501", "25006")
 def inserted(connection: Connection, table: Table, columns: Mapping[str, Any]) -> int:
     """Insert a row and return its number."""
     # Values as parameters, not through .values(): half the time of a trial's bookkeeping.
-    key = connection.execute(insert(table), dict(columns)).inserted_primary_key
+    key = connection.execute(_insert(table), dict(columns)).inserted_primary_key
     assert key is not None
     return int(key[0])
 
 
 def number(connection: Connection, table: Table, name: str) -> int | None:
     """Return the number of the row with this uuid; None where there is none."""
-    found = connection.execute(select(table.c.id).where(table.c.uuid == name)).scalar()
+    return numbered(connection, table, {"uuid": name})
+
+
+def numbered(connection: Connection, table: Table, columns: Mapping[str, Any]) -> int | None:
+    """Return the number of the row with exactly these columns; None where there is none."""
+    found = connection.execute(_number(table, tuple(columns)), dict(columns)).scalar()
     return None if found is None else int(found)
 
 
 def existing(connection: Connection, table: Table, columns: Mapping[str, Any], unique: Sequence[str] = ()) -> int:
     """Return the number of the row with these `unique` columns (all of them where none is named), made if missing."""
-    dialect: Any = sqlite
-    if connection.dialect.name == "postgresql":
-        from sqlalchemy.dialects import postgresql as dialect
-    connection.execute(dialect.insert(table).values(columns).on_conflict_do_nothing())
-    wanted = same(table, {name: columns[name] for name in unique or columns})
-    return int(connection.execute(select(table.c.id).where(wanted)).scalar_one())
+    connection.execute(_insert_new(table, connection.dialect.name), dict(columns))
+    wanted = {name: columns[name] for name in unique or columns}
+    return int(connection.execute(_number(table, tuple(wanted)), wanted).scalar_one())
+
+
+# Made once: SQLAlchemy takes longer to make a statement than to have it executed.
+
+
+@cache
+def _insert(table: Table) -> Insert:
+    return insert(table)
+
+
+@cache
+def _insert_new(table: Table, dialect: str) -> Insert:
+    if dialect == "postgresql":
+        from sqlalchemy.dialects import postgresql
+
+        return postgresql.insert(table).on_conflict_do_nothing()
+    return sqlite.insert(table).on_conflict_do_nothing()
+
+
+@cache
+def _number(table: Table, names: tuple[str, ...]) -> Select[Any]:
+    return select(table.c.id).where(*(table.c[name] == bindparam(name) for name in names))
 
 
 def same(table: Table, columns: Mapping[str, Any]) -> ColumnElement[bool]:
@@ -61,7 +86,7 @@ def use_devices(connection: Connection, search_id: int, used: Iterable[Mapping[s
     """Put devices, by their columns, on record as those of a search; return their numbers."""
     numbers = device_numbers(connection, used)
     for device_id in dict.fromkeys(numbers):
-        connection.execute(insert(search_devices).values(search_id=search_id, device_id=device_id))
+        connection.execute(_insert(search_devices), {"search_id": search_id, "device_id": device_id})
     return numbers
 
 
@@ -110,13 +135,23 @@ def has_died(started: str, environment: str) -> bool:
     return is_dead(str(json.loads(environment).get(PROCESS, "")), started)
 
 
-def finished(connection: Connection, wanted: ColumnElement[bool], first: int = 0) -> list[Trial]:
-    """Return the finished trials of the searches wanted in the order they began, each with its latest re-timing.
+def _finished(*wanted: ColumnElement[bool]) -> Select[Any]:
+    query = select(trials, searches.c.generation).join(searches).where(*wanted, ~unfinished())
+    return query.order_by(trials.c.id)
+
+
+_OF_PROBLEM = searches.c.problem_id == bindparam("problem")
+_SINCE = _finished(_OF_PROBLEM, searches.c.generation >= bindparam("first"), searches.c.sampler != IMPORTED)
+_IMPORTED = _finished(_OF_PROBLEM, searches.c.sampler == IMPORTED)
+_OF_SEARCH = _finished(searches.c.id == bindparam("search"))
+
+
+def finished(connection: Connection, query: Select[Any], first: int = 0, **asked: int) -> list[Trial]:
+    """Return the finished trials of a query in the order they began, each with its latest re-timing.
 
     Their generations are counted from the `first`.
     """
-    query = select(trials, searches.c.generation).join(searches).where(wanted, ~unfinished()).order_by(trials.c.id)
-    rows = connection.execute(query).mappings().all()
+    rows = connection.execute(query, {"first": first, **asked}).mappings().all()
     retimed = latest_retimings(connection, rows)
     return [trial_of(row, retimed.get(row["id"]), row["generation"] - first) for row in rows]
 
@@ -139,13 +174,12 @@ def group(connection: Connection, problem_id: int, driver: str) -> tuple[str, in
 
 
 def _since(connection: Connection, problem_id: int, first: int) -> list[Trial]:
-    wanted = and_(searches.c.problem_id == problem_id, searches.c.generation >= first, searches.c.sampler != IMPORTED)
-    return finished(connection, wanted, first)
+    return finished(connection, _SINCE, first, problem=problem_id)
 
 
 def imported(connection: Connection, problem_id: int) -> list[Trial]:
     """Return the trials of a problem that other tools made, in the order they were stored."""
-    return finished(connection, and_(searches.c.problem_id == problem_id, searches.c.sampler == IMPORTED))
+    return finished(connection, _IMPORTED, problem=problem_id)
 
 
 def imports(connection: Connection, problem_id: int) -> list[tuple[dict[str, Any], list[Trial]]]:
@@ -153,7 +187,7 @@ def imports(connection: Connection, problem_id: int) -> list[tuple[dict[str, Any
     query = select(searches.c.id, searches.c.environment).order_by(searches.c.id)
     query = query.where(searches.c.problem_id == problem_id, searches.c.sampler == IMPORTED)
     return [
-        (json.loads(environment), finished(connection, searches.c.id == search_id))
+        (json.loads(environment), finished(connection, _OF_SEARCH, search=search_id))
         for search_id, environment in connection.execute(query).all()
     ]
 
@@ -228,12 +262,16 @@ def of_uuids(connection: Connection, table: Table, uuids: Iterable[str]) -> Iter
         yield from connection.execute(select(table).where(table.c.uuid.in_(some))).mappings()
 
 
+_RETIMINGS = (
+    select(retimings).where(retimings.c.trial_id.in_(bindparam("trials", expanding=True))).order_by(retimings.c.id)
+)
+
+
 def all_retimings(connection: Connection, trial_ids: Iterable[int]) -> dict[int, list[Columns]]:
     """Return the re-timings of each trial that has some, in the order they arrived."""
     found: dict[int, list[Columns]] = {}
     for some in pages(trial_ids):
-        query = select(retimings).where(retimings.c.trial_id.in_(some)).order_by(retimings.c.id)
-        for row in connection.execute(query).mappings():
+        for row in connection.execute(_RETIMINGS, {"trials": some}).mappings():
             found.setdefault(row["trial_id"], []).append(row)
     return found
 

@@ -30,7 +30,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Self, TypeVar
 
-from sqlalchemy import Connection, Select, and_, func, select, text, update
+from sqlalchemy import Connection, and_, func, select, text, update
 
 from autotune.errors import StoreError
 from autotune.identity import key_columns
@@ -178,7 +178,7 @@ class Store(Attempts, Moving):
         """Return the driver of `ranking.answering` for a problem; the one asked for where nothing is verified."""
         driver = clean(driver)
         with self._reading() as connection:
-            problem_id = connection.execute(_numbered(key)).scalar()
+            problem_id = queries.numbered(connection, problems, key_columns(key))
             found = None if problem_id is None else queries.group(connection, problem_id, driver)
         return driver if found is None else found[0]
 
@@ -202,7 +202,7 @@ class Store(Attempts, Moving):
 
     def _of_problem(self, key: ProblemKey, query: Callable[[Connection, int], list[_Found]]) -> list[_Found]:
         with self._reading() as connection:
-            problem_id = connection.execute(_numbered(key)).scalar()
+            problem_id = queries.numbered(connection, problems, key_columns(key))
             return [] if problem_id is None else query(connection, problem_id)
 
     def related(self, key: ProblemKey) -> list[tuple[ProblemKey, list[Trial]]]:
@@ -260,7 +260,3 @@ class Store(Attempts, Moving):
         """
         with self._reading() as connection:
             return list(connection.execute(text(query), dict(values)))
-
-
-def _numbered(key: ProblemKey) -> Select[Any]:
-    return select(problems.c.id).where(queries.same(problems, key_columns(key)))
