@@ -220,6 +220,19 @@ MAX_LEVELS = 20
 """Tables within tables of a study."""
 
 
+def plain_copy(table: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Return a copy of tables, to be changed by whoever has it. Raises StudyError as `require_plain` does."""
+    require_plain(table, where)
+    copied: dict[str, Any] = _copied(table)
+    return copied
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _copied(inner) for name, inner in value.items()}
+    return [_copied(inner) for inner in value] if isinstance(value, list) else value
+
+
 def require_plain(table: Mapping[str, Any], where: str) -> None:
     """Raise StudyError for tables nested too deeply, and for a number that 64 bits do not hold."""
     level: list[tuple[str, Any]] = list(table.items())

@@ -13,6 +13,7 @@ from autotune.study import (
     offered_choices,
     study_paths,
 )
+from autotune.study.library import read_table
 from tests.studies import SOURCE
 
 MINIMAL = """
@@ -198,3 +199,13 @@ def test_the_defaults_are_read(folder: Path) -> None:
 
 def test_the_bundled_studies_are_listed() -> None:
     assert {"matmul", "sgemm"} <= set(study_paths())
+
+
+def test_what_is_done_to_a_study_s_tables_is_seen_by_nobody_else(tmp_path: Path) -> None:
+    file = tmp_path / "x.toml"
+    file.write_text("[parameters]\nA = [1, 2]\n")
+    tables = read_table(file)
+    tables["parameters"]["A"].append(3)
+    assert read_table(file) == {"parameters": {"A": [1, 2]}}
+    file.write_text("[parameters]\nA = [4]\n")
+    assert read_table(file) == {"parameters": {"A": [4]}}

@@ -12,7 +12,7 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
-from functools import cached_property
+from functools import cached_property, lru_cache
 from os import path as paths
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,8 +21,8 @@ from autotune.identity import (
     MAX_LEVELS,
     ProblemKey,
     Value,
+    plain_copy,
     require_names,
-    require_plain,
     require_values,
     text_digest,
 )
@@ -197,14 +197,14 @@ def read_table(file: File) -> dict[str, Any]:
         if line.count(".") > MAX_LEVELS and re.search(_LONG_KEY, line):
             raise StudyError(f"has a key of more than {MAX_LEVELS} levels", where=f"{file}:{number}")
     try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise StudyError(f"not valid TOML: {error}", where=str(file)) from error
-    except (ValueError, RecursionError) as error:  # Python's own limits
-        what = "nested too deeply" if isinstance(error, RecursionError) else "a number has too many digits"
-        raise StudyError(f"not valid TOML: {what}", where=str(file)) from error
-    require_plain(table, str(file))
-    return table
+        table = (_parsed if len(text) < 2**16 else tomllib.loads)(text)
+    except (ValueError, RecursionError) as error:
+        limits = {RecursionError: "nested too deeply", ValueError: "a number has too many digits"}  # Python's own
+        raise StudyError(f"not valid TOML: {limits.get(type(error), error)}", where=str(file)) from error
+    return plain_copy(table, str(file))
+
+
+_parsed = lru_cache(maxsize=16)(tomllib.loads)  # of few and small ones: a server reads the same again and again
 
 
 def sources_of(names: Any, table: Mapping[str, Any], study: File, key: str) -> tuple[str, str]:
