@@ -61,7 +61,7 @@ class Facts(NamedTuple):
 @cache
 def facts(path: Path) -> Facts:
     tree = ast.parse(path.read_text())
-    nodes = list(ast.walk(tree))
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom | ast.Call | ast.ClassDef)]
     calls = (node.func for node in nodes if isinstance(node, ast.Call) and not (node.args or node.keywords))
     classes = (node for node in nodes if isinstance(node, ast.ClassDef))
     threads = [one for one in classes if any("Thread" in ast.unparse(base) for base in one.bases)]
