@@ -23,10 +23,11 @@ class Sum:
     __slots__ = ("_varying", "terms")
 
     def __init__(self, terms: Iterable[tuple[Product, int]] = ()) -> None:
-        self.terms: dict[Product, int] = {}
+        found: dict[Product, int] = {}
         for product, factor in terms:
-            self.terms[product] = self.terms.get(product, 0) + factor
-        self.terms = {product: factor for product, factor in sorted(self.terms.items()) if factor}
+            found[product] = found.get(product, 0) + factor
+        in_order = sorted(found.items()) if len(found) > 1 else found.items()
+        self.terms = {product: factor for product, factor in in_order if factor}
         self._varying: dict[Product, int] | None = None
 
     @classmethod
