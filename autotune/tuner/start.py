@@ -6,9 +6,10 @@ import math
 import platform
 import secrets
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
@@ -191,11 +192,16 @@ def _proposer(request: Request, seed: int, store: Store, stored: Sequence[Trial]
 
 def environment(problem: Problem) -> dict[str, str | int | float]:
     """Return what could explain a result: this package, its libraries, the host's kernel, the space by its hash."""
-    found: dict[str, str | int | float] = {"autotune": __version__, "python": platform.python_version()}
-    found["system"] = platform.platform()
+    return {**_versions(), "space": space_hash(problem.study.text)}
+
+
+@cache
+def _versions() -> Mapping[str, str]:
+    """They stay as they are: each of several searches would read them anew."""
+    found = {"autotune": __version__, "python": platform.python_version(), "system": platform.platform()}
     for name in ("numpy", "optuna", "pyopencl"):
         try:
             found[name] = version(name)
         except PackageNotFoundError:  # run from a checkout that is not installed
             continue
-    return {**found, "space": space_hash(problem.study.text)}
+    return found
