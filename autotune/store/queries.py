@@ -51,9 +51,8 @@ def numbered(connection: Connection, table: Table, columns: Mapping[str, Any]) -
 def existing(connection: Connection, table: Table, columns: Mapping[str, Any], unique: Sequence[str] = ()) -> int:
     """Return the number of the row with these `unique` columns (all of them where none is named), made if missing."""
     connection.execute(_insert_new(table, connection.dialect.name), dict(columns))
-    found = numbered(connection, table, {name: columns[name] for name in unique or columns})
-    assert found is not None
-    return found
+    wanted = {name: columns[name] for name in unique or columns}
+    return int(connection.execute(_number(table, tuple(wanted)), wanted).scalar_one())
 
 
 # Made once: SQLAlchemy takes longer to make a statement than to have it executed.
