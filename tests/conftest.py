@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from sqlalchemy import Engine, create_engine
 from typer.main import get_command
 
@@ -35,6 +36,10 @@ sys.dont_write_bytecode = False
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     # Under `nohup` the programs that tests start would be deaf to it as well: what is ignored is inherited.
     signal.signal(signal.SIGHUP, lambda *_: None)
+
+# How long an example takes, or is in the making, on a busy machine is no fault of what is tested.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -15,7 +15,7 @@ from tests.studies import study as saxpy
 EXTENT = st.integers(1, 40)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(m=EXTENT, k=EXTENT, n=EXTENT, cutoff=st.integers(1, 12), seed=st.integers(0, 99))
 def test_strassen_is_exact_for_integers_of_any_shape(m, k, n, cutoff, seed):
     rng = np.random.default_rng(seed)

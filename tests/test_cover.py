@@ -27,7 +27,7 @@ losses = arrays(np.float64, st.tuples(st.integers(1, 7), st.integers(1, 5)), ele
 
 
 @given(losses, st.integers(1, 7))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_no_other_set_loses_less(table: np.ndarray, count: int) -> None:
     count = min(count, len(table))
     chosen = choose(table, count)
@@ -40,7 +40,7 @@ def test_no_other_set_loses_less(table: np.ndarray, count: int) -> None:
 
 
 @given(losses, st.integers(1, 7))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_many_sets_are_improved_by_exchanges(table: np.ndarray, count: int) -> None:
     count = min(count, len(table))
     with pytest.MonkeyPatch.context() as patch:
@@ -71,7 +71,7 @@ def test_a_rule_is_bounds_of_one_number_where_that_says_the_same() -> None:
 
 
 @given(st.lists(st.integers(1, 10**6), min_size=1, max_size=6, unique=True), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_rule_gives_each_listed_size_what_it_takes(values: list[int], data: st.DataObject) -> None:
     takes = data.draw(st.lists(st.integers(0, 2), min_size=len(values), max_size=len(values)))
     found = rule([{"N": value} for value in values], takes)

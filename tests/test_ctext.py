@@ -27,7 +27,7 @@ def test_a_prefix_is_a_name_that_opencl_leaves_free() -> None:
 
 
 @needs_compilers
-@settings(max_examples=3, deadline=None, derandomize=True, phases=(Phase.generate,))
+@settings(max_examples=3, derandomize=True, phases=(Phase.generate,))
 @given(st.lists(st.text(max_size=40), min_size=20, max_size=40))
 def test_any_text_as_a_literal(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> None:
     folder = tmp_path_factory.mktemp("literals")
@@ -79,7 +79,7 @@ LARGE = [
 
 @pytest.mark.slow
 @needs_compilers
-@settings(max_examples=2, deadline=None, derandomize=True, phases=(Phase.generate,))
+@settings(max_examples=2, derandomize=True, phases=(Phase.generate,))
 @given(st.lists(TREE, min_size=150, max_size=200))
 def test_expressions_mean_in_c_what_they_mean_here(
     tmp_path_factory: pytest.TempPathFactory, expressions: list[str]

@@ -144,7 +144,7 @@ def golden() -> Path:
 
 
 @pytest.mark.parametrize("format", READERS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_what_stands_in_a_file_is_taken_or_refused_in_one_line(format: str, data: st.DataObject) -> None:
     table = json.loads((DATA / f"{format}.json").read_text())

@@ -296,7 +296,7 @@ class TruthValues(ast.NodeTransformer):
         return ast.Call(ast.Name("bool", ast.Load()), [node], [])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(TEXTS, st.lists(st.one_of(NUMBERS, st.sampled_from(["x", "y", True])), min_size=4, max_size=4))
 def test_where_there_is_a_value_it_is_what_python_gives(text: str, values: list) -> None:
     names = dict(zip("abcd", values, strict=True))
@@ -310,7 +310,7 @@ def test_where_there_is_a_value_it_is_what_python_gives(text: str, values: list)
     assert type(found) is type(expected)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(TEXTS, st.lists(st.integers(0, 9), min_size=3, max_size=3), st.lists(NUMBERS, min_size=1, max_size=3), NUMBERS)
 def test_what_bounds_rule_out_is_false_for_every_value(text: str, a: list, b: list, c: Any) -> None:
     expression = parsed(text)

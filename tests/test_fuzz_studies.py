@@ -102,7 +102,6 @@ def outcome(text: str) -> tuple[int, str]:
 @settings(
     max_examples=int(os.environ.get("AUTOTUNE_FUZZ", "25")),
     derandomize=True,
-    deadline=None,
     suppress_health_check=list(HealthCheck),
     database=None,
 )

@@ -75,7 +75,7 @@ def named(trials: Iterable[Trial | None]) -> list[str]:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None, derandomize=True, phases=(Phase.explicit, Phase.generate))
+@settings(max_examples=60, derandomize=True, phases=(Phase.explicit, Phase.generate))
 @example(steps=[(0, 0, "ok", 6), (0, 1, "fresh", 1), (1, 1, "crash", 1), (0, 1, "ok", 2)])
 @example(steps=[(0, 0, "fresh", 2), (1, 0, "ok", 5), (0, 0, "fresh", 1), (2, 1, "ok", 3), (1, 2, "ok", 4)])
 @example(steps=[(0, 0, "fresh", 2), (1, 0, "ok", 5), (0, 0, "fresh", 2), (2, 0, "ok", 6), (2, 1, "fresh", 1),

@@ -68,7 +68,7 @@ def test_data_is_given_what_the_user_chose() -> None:
 
 @pytest.mark.parametrize("kind", ["float", "double", "int", "ushort"])
 @given(array=hnp.arrays(st.sampled_from([np.uint8, np.int16, np.float32]), 6, elements=st.integers(0, 200)))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_numbers_of_a_file_arrive_as_they_are(kind: str, array: Any) -> None:
     np.save("x.npy", array)
     np.savez("x.npz", x=array, other=np.zeros(2))
@@ -269,7 +269,7 @@ def test_a_place_is_said_once() -> None:
 
 
 @given(st.binary(max_size=300), st.sampled_from([".npy", ".npz", ".mtx", ".bin"]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_no_header_is_a_traceback(data: bytes, suffix: str) -> None:
     path = Path(f"any{suffix}")
     for head in (b"", b"\x93NUMPY\x01\x00\x40\x00", b"%%MatrixMarket matrix coordinate real symmetric\n"):

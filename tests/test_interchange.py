@@ -265,7 +265,7 @@ def empties() -> Iterator[list[Store]]:
 
 
 @seed(11)
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+@settings(max_examples=80, suppress_health_check=list(HealthCheck), database=None)
 @given(data=st.data())
 def test_no_line_brings_a_traceback_or_leaves_one_behind(
     tmp_path: Path,

@@ -211,7 +211,7 @@ def test_the_configurations_above_hold_every_variant() -> None:
 
 
 @pytest.mark.parametrize("name", STUDIES)
-@settings(max_examples=12, deadline=None, derandomize=True)
+@settings(max_examples=12, derandomize=True)
 @given(data=st.data())
 def test_the_default_is_right_at_any_size(runner: Runner, name: str, data: st.DataObject) -> None:
     study = STUDIES[name]

@@ -249,7 +249,7 @@ def _shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 _numbers = count(1)
 
 
-@settings(max_examples=50, deadline=None, derandomize=True, phases=(Phase.explicit, Phase.generate))
+@settings(max_examples=50, derandomize=True, phases=(Phase.explicit, Phase.generate))
 @example([("ok", 1, 10, 0), ("driver", 1, 10, 0), ("ok", 1, 10, 0)], "1", False)
 @example([("ok", 1, 20, 0), ("crash", 1, 10, -50), ("ok", 2, 30, 0)], "1", True)
 @example([("ok", 1, 20, 50), ("ok", 2, 30, 0), ("ok", 1, 40, 0)], "1", True)

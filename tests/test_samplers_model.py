@@ -228,7 +228,7 @@ def test_fits_are_due_at_the_same_counts_however_one_gets_there() -> None:
 # acquisition and start --------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.floats(-4, 4), st.floats(0.1, 3))
 def test_expected_improvement_is_the_integral(mean: float, deviation: float) -> None:
     from scipy.integrate import quad  # each of pytest's processes imports this file

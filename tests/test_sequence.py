@@ -60,7 +60,7 @@ def test_where_nothing_is_launched_its_reason_is_named(changes: dict[str, Any], 
 
 
 @given(turns=st.integers(1, 9), group=st.permutations(["a", "b", "c"]), many=st.integers(2, 3))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_a_name_goes_with_its_buffer(turns: int, group: list[str], many: int) -> None:
     """As in C: pointers that are exchanged after each turn, and what `a` points at is what is compared."""
     group = group[:many]

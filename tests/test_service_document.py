@@ -104,7 +104,6 @@ def test_every_route_answers_as_its_document_says(server: Server, document: Any,
         @seed(15)
         @settings(
             max_examples=EXAMPLES,
-            deadline=None,
             database=None,
             phases=[Phase.generate],
             suppress_health_check=list(HealthCheck),

@@ -88,7 +88,7 @@ def test_each_feature_is_right_at_every_size(runner: Runner, case: str) -> None:
         assert error_in_tolerances(runner, shape, configuration, device) <= 1, shape
 
 
-@settings(max_examples=10, deadline=None, derandomize=True)
+@settings(max_examples=10, derandomize=True)
 @given(shape=st.tuples(*[st.integers(1, 200)] * 3))
 def test_the_default_is_right_at_any_size(runner: Runner, shape: Shape) -> None:
     assert error_in_tolerances(runner, shape, completed({}, shape, runner.device)) <= 1

@@ -120,7 +120,7 @@ def named(space: Space, indices: NDArray[np.int16]) -> dict[str, Value]:
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(problem=problems(), random=st.randoms(use_true_random=False))
 def test_the_space_is_what_brute_force_finds(
     problem: tuple[dict[str, list], list[Constraint], int], random: Any

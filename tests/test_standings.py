@@ -124,7 +124,7 @@ def _stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Store, S
         yield one, other
 
 
-@settings(max_examples=25, deadline=None, derandomize=True, phases=(Phase.explicit, Phase.generate))
+@settings(max_examples=25, derandomize=True, phases=(Phase.explicit, Phase.generate))
 @example(
     steps=[("ok", {"A": 1}, 5), ("fresh", {}, 1), ("crash", {"A": 2}, 1), ("driver", {}, 1), ("ok", {"A": 3}, 2)], few=1
 )

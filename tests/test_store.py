@@ -67,7 +67,7 @@ def cleaned(trial: Trial) -> Trial:
 TEXTS = ("reason", "build_log", "driver")
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(trials, max_size=4))
 def test_a_trial_comes_back_as_it_was(tmp_path: Path, given_trials: list[Trial]) -> None:
     path, other, empty = (tmp_path / f"{name}.db" for name in ("round", "other", "empty"))

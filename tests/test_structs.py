@@ -37,7 +37,7 @@ class TestLayout:
         """Many structs in one build: the compiler is the slow part."""
         found: list[tuple[list[str], list[str]]] = []
 
-        @settings(max_examples=12, deadline=None, database=None)
+        @settings(max_examples=12, database=None)
         @given(st.lists(MEMBER, min_size=1, max_size=5), st.lists(MEMBER, min_size=1, max_size=4))
         def collect(inner: list[tuple[str, str, str]], outer: list[tuple[str, str, str]]) -> None:
             found.append((declared(inner), [*declared(outer, "o"), "Inner nested[2]", "char last"]))

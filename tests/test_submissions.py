@@ -65,7 +65,7 @@ def test_who_has_just_had_a_turn_comes_after_who_has_not(store: ServerStore) -> 
 
 
 @given(st.lists(st.sampled_from("abcd"), max_size=30))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_turns_keep_everything_and_leave_nobody_behind(sent: list[str]) -> None:
     users: dict[str, list[str]] = {}
     for place, user in enumerate(sent):

@@ -226,7 +226,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.sampled_from(["Arguments", "GridDivX", "LocalSize", "ProblemSize", "CompilerOptions", "KernelName", "Misc",
                         "ReferenceArguments", "GlobalSize", "SharedMemory", "KernelFile"]), JSON)  # fmt: skip
 def test_anything_in_a_description_is_carried_or_told(key: str, value: Any) -> None:
@@ -238,7 +238,7 @@ def test_anything_in_a_description_is_carried_or_told(key: str, value: Any) -> N
     assert "\n" not in said
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.sampled_from(["Name", "Type", "Values", "Default"]), JSON)
 @example("Default", [])
 @example("Default", [[1]])

@@ -123,7 +123,7 @@ def test_what_rounding_may_explain_names_the_tolerance(
     assert reason.split(" = ")[1].startswith(f"{found}")  # as its type has it, without the digits of a double
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     relative=st.floats(0, 0.5, width=32),
     absolute=st.floats(0, 10, width=32),
