@@ -26,7 +26,7 @@ from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Tria
 from autotune.pool import DeviceEvaluator, Settings, Stopped, data, forkserver
 from autotune.pool import evaluator as evaluator_module
 from autotune.pool.data import Setups
-from autotune.pool.forkserver import prepare
+from autotune.pool.forkserver import Forkserver, prepare
 from autotune.pool.keeper import Keeper
 from autotune.pool.lock import lock_devices
 from autotune.pool.pause import Pause
@@ -156,6 +156,30 @@ def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AUTOTUNE_LOCKS", str(tmp_path))
 
 
+@pytest.fixture(scope="module")
+def prepared_process() -> Iterator[Forkserver]:
+    server = Forkserver()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def shared(prepared_process: Forkserver, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The workers are forks of one process, where a test is of what they do; that a search ends its own others tell.
+
+    So they are gone with their keepers, whom nobody helps.
+    """
+
+    class Kept:
+        start = staticmethod(prepared_process.start)
+
+        def close(self, *, wait: bool = True) -> None: ...
+
+    monkeypatch.setattr(evaluator_module, "Forkserver", Kept)
+    yield
+    assert not prepared_process._server._alive
+
+
 def run(evaluator: DeviceEvaluator, variant: str) -> Trial:
     evaluator.submit({"VARIANT": variant})
     return evaluator.collect()
@@ -194,6 +218,7 @@ def test_more_local_memory_than_there_is_is_said(evaluator: DeviceEvaluator) -> 
     assert "local memory" in trial.reason
 
 
+@pytest.mark.usefixtures("shared")
 @pytest.mark.parametrize("statement", ["raise SystemExit(3)", "raise ValueError(3)"])
 def test_a_python_reference_that_ends_is_said(
     own_lock: None, tmp_path: Path, device: DeviceInfo, statement: str
@@ -280,6 +305,7 @@ def test_a_worker_killed_among_the_finalists_is_forgiven_once(evaluator: DeviceE
     assert all(isinstance(answer, Measurement) for answer in answers), answers
 
 
+@pytest.mark.usefixtures("shared")
 def test_who_waits_for_the_finalists_can_stop(problem: Problem, device: DeviceInfo, own_lock: None) -> None:
     stop = threading.Event()
     with DeviceEvaluator(problem, [device], Settings(limits=LIMITS, builders=0)) as evaluator:
@@ -337,6 +363,7 @@ def test_a_killed_worker_gets_its_trial_again_and_the_second_time_it_is_a_crash(
     assert "SIGKILL" in trial.reason
 
 
+@pytest.mark.usefixtures("shared")
 def test_a_reference_that_fails_is_raised_by_collect(
     problem: Problem, device: DeviceInfo, tmp_path: Path, own_lock: None
 ) -> None:
@@ -360,6 +387,7 @@ def test_closing_while_the_reference_is_computed_is_quiet(device: DeviceInfo, tm
     computing.join()  # pytest makes an error of what is raised in a thread
 
 
+@pytest.mark.usefixtures("shared")
 @pytest.mark.parametrize(("first", "built_ahead"), [("GOOD", False), ("INOUT", True)])
 def test_the_default_is_built_by_the_device_s_worker_where_it_comes_first(
     problem: Problem, device: DeviceInfo, own_lock: None, first: str, built_ahead: bool
@@ -372,6 +400,7 @@ def test_the_default_is_built_by_the_device_s_worker_where_it_comes_first(
         assert evaluator.usage()["built_ahead"] > 0
 
 
+@pytest.mark.usefixtures("shared")
 def test_what_a_builder_cannot_do_is_lost_to_nobody(
     problem: Problem, device: DeviceInfo, own_lock: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -470,6 +499,7 @@ def test_what_is_withdrawn_before_it_began_is_not_collected(evaluator: DeviceEva
     assert run(evaluator, "GOOD").configuration == {"VARIANT": "GOOD"}
 
 
+@pytest.mark.usefixtures("shared")
 def test_what_a_device_still_builds_is_withdrawn_when_asked_for(
     device: DeviceInfo, tmp_path: Path, own_lock: None
 ) -> None:
@@ -492,6 +522,7 @@ def test_what_a_device_still_builds_is_withdrawn_when_asked_for(
         assert evaluator.collect().outcome is Outcome.TIMEOUT
 
 
+@pytest.mark.usefixtures("shared")
 def test_builders_drop_what_is_withdrawn(problem: Problem, device: DeviceInfo, own_lock: None) -> None:
     with DeviceEvaluator(problem, [device], Settings(limits=LIMITS, builders=2)) as evaluator:
         for variant in ("SYNTAX", "WRONG", "NANS", "SEGFAULT"):
@@ -500,6 +531,7 @@ def test_builders_drop_what_is_withdrawn(problem: Problem, device: DeviceInfo, o
         assert run(evaluator, "GOOD").configuration == {"VARIANT": "GOOD"}
 
 
+@pytest.mark.usefixtures("shared")
 def test_builders_work_ahead_and_their_failures_never_reach_the_device(
     problem: Problem, device: DeviceInfo, own_lock: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -529,6 +561,7 @@ def test_builders_work_ahead_and_their_failures_never_reach_the_device(
     assert all(trial.build_s > 0 for trial in trials if trial.outcome is not Outcome.CRASH)
 
 
+@pytest.mark.usefixtures("shared")
 def test_trials_are_spread_over_several_devices(problem: Problem, device: DeviceInfo, own_lock: None) -> None:
     with DeviceEvaluator(problem, [device, device], Settings(limits=LIMITS, builders=0)) as evaluator:
         assert evaluator.capacity == 2
@@ -538,6 +571,7 @@ def test_trials_are_spread_over_several_devices(problem: Problem, device: Device
         assert evaluator.collect().configuration == {"VARIANT": "INOUT"}
 
 
+@pytest.mark.usefixtures("shared")
 @pytest.mark.parametrize("at", ["start", "trial"])
 def test_one_device_lost_leaves_the_search_to_the_others(
     problem: Problem, device: DeviceInfo, own_lock: None, monkeypatch: pytest.MonkeyPatch, at: str
@@ -569,7 +603,7 @@ def test_one_device_lost_leaves_the_search_to_the_others(
 
 @pytest.fixture
 def queued(
-    problem: Problem, device: DeviceInfo, own_lock: None, monkeypatch: pytest.MonkeyPatch
+    problem: Problem, device: DeviceInfo, own_lock: None, shared: None, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[..., list[Trial]]]:
     """Submits variants before the device begins with the first; gives the trials in the order of their ends."""
     compute, submitted = data.compute, threading.Event()
@@ -634,6 +668,7 @@ kernel void flaky(global uint *seen, global int *out) {
 """
 
 
+@pytest.mark.usefixtures("shared")
 def test_a_kernel_that_is_wrong_now_and_then_is_never_named(
     device: DeviceInfo, store: Store, own_lock: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -709,6 +744,7 @@ relative = 1e-6
 """
 
 
+@pytest.mark.usefixtures("shared")
 def test_pointers_that_changed_places_are_told_where_the_kernel_dies_of_them(
     tmp_path: Path, device: DeviceInfo, own_lock: None
 ) -> None:
