@@ -206,8 +206,8 @@ def may_be_as_fast(rival: Sequence[float], best: Sequence[float], *, in_turns: b
 
 
 _MOST_COUNTED = 5000
-"""Samples whose binomial is summed up exactly, in a time that grows with their square. Of more it is a normal distribution,
-and the interval wider by one sample at each end at most."""
+"""Samples whose binomial is summed up exactly, in a time that grows with their square. Of more it is taken for a normal
+distribution, and the interval is wider by one sample at each end at most."""
 
 
 def interval_rank(n: int, confidence: float) -> int:
