@@ -14,11 +14,13 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from autotune.errors import StoreError
 from autotune.lookup import asking
 from autotune.model import Measurement
-from autotune.store import Store
+from autotune.store import Store, interchange
+from autotune.store.fields import MOST_SAMPLES
 from autotune.study import default_choices, default_configuration, default_size, find_study, problem_key, space_hash
 from tests.contracts.exchange import places
 from tests.stored import DEVICE, KEY, MADE, ok, put
@@ -97,6 +99,12 @@ def spoilt(**changes: Any) -> str:
         (lambda line: line.replace('"generation":0', '"generation":1000001'), "line 2: search.generation:"),
         (lambda line: line.replace('"build_s":0.0', '"build_s":NaN'), "line 2: build_s:"),
         (lambda line: line.replace('"choices":{"T":"float"}', '"choices":' + "[" * 10**5), "line 2: is no JSON:"),
+        (
+            lambda line: re.sub('"retimings":.*?],"', f'"retimings":[{"{},{}," * 2500}{{}}],"', line),
+            "line 2: holds more",
+        ),
+        (lambda line: "{" + '"a":0,' * 50_000 + line[1:], "line 2: holds more than 50,000 names"),
+        (lambda line: line.replace("[6]", f"[{'6,' * MOST_SAMPLES}6]"), "line 2: samples_ns: List should have at most"),
         (lambda line: line.replace('{"A":2}', '{"A=1;touch pwned;B":2}'), "line 2: configuration.A=1;touch pwned;B"),
         (lambda line: line.replace('{"A":2}', '{"PATH":2}'), "line 2: configuration.PATH"),
         (lambda line: line.replace('{"A":2}', '{"A":"1\\n#error"}'), "line 2: configuration.A"),
@@ -128,6 +136,15 @@ def test_a_bad_line_is_named(store: Store, damage: Callable[[str], str], message
     assert str(raised.value).startswith(message)
     assert "nothing was imported" in str(raised.value)
     assert store.counts() == {}
+
+
+@pytest.mark.parametrize("entry", ["samples_ns", "warmup_ns", "retimings"])
+def test_what_is_wrong_many_times_is_told_once(tmp_path: Path, entry: str) -> None:
+    """With millions of errors one line would take minutes, and gigabytes."""
+    line = json.loads(exported(tmp_path)[1]) | {entry: ["x"] * 100}
+    with pytest.raises(ValidationError) as caught:
+        interchange._Whole.model_validate(line)
+    assert caught.value.error_count() == 1
 
 
 def changed(line: str, **changes: Any) -> str:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
-from autotune import lookup, tuner
+from autotune import lookup, ranking, tuner
 from autotune.lookup import Best, Match
 from autotune.model import Configuration, Measurement, Outcome, Trial
 from autotune.ranking import (
@@ -62,6 +62,17 @@ def test_the_narrowest_pair_that_covers(n: int, share: float) -> None:
     rank = interval_rank(n, share)
     assert rank == 0 or 1 - 2 * at_most(rank, n) >= share
     assert 1 - 2 * at_most(rank + 1, n) < share
+
+
+@pytest.mark.parametrize("share", [0.9, 0.95, 0.99])
+def test_of_very_many_samples_the_interval_is_wider_by_one_at_most(
+    share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = [interval_rank(n, share) for n in (5001, 5002, 7777)]
+    assert 0 < interval_rank(10**8, share) < 10**8 / 2  # hours, where all are counted
+    monkeypatch.setattr(ranking, "_MOST_COUNTED", 10**4)
+    exact = [interval_rank(n, share) for n in (5001, 5002, 7777)]
+    assert {true - near for true, near in zip(exact, found, strict=True)} <= {0, 1}
 
 
 def test_few_samples_give_their_range_and_more_what_is_within() -> None:

@@ -349,6 +349,17 @@ def test_a_request_that_is_too_large_is_refused_before_it_is_read(client: Client
     assert client.ask("run", "POST", "/v1/checks", json=many).status_code == 413
 
 
+@pytest.mark.parametrize(("role", "status"), [(None, 401), ("read", 403)])
+@pytest.mark.parametrize("path", ["/v1/checks", "/v1/import"])
+def test_what_is_large_is_not_read_of_who_may_not_send_it(
+    client: Client, path: str, role: str | None, status: int
+) -> None:
+    large, kind = b"[" * 100_000, {"content-type": "application/json"}  # which is no JSON, whoever reads it
+    assert client.ask(role, "POST", path, content=large, headers=kind).status_code == status
+    if path == "/v1/checks":  # an import asks for the role before it reads
+        assert client.ask(role, "POST", path, content=iter([large]), headers=kind).status_code == 413
+
+
 def test_what_may_be_uploaded_fits_however_json_is_written(client: Client) -> None:
     body = json.dumps({"upload": {**UPLOAD, "study": "#" + "\x01" * (2**20 - 2000) + UPLOAD["study"]}})
     assert len(body) > 6_000_000

@@ -20,7 +20,7 @@ from fastapi import HTTPException
 
 from autotune.errors import AutotuneError
 from autotune.service.answers import Refused, answer
-from autotune.service.callers import Callers, token_of
+from autotune.service.callers import Callers, require_role, token_of
 from autotune.service.config import Config
 
 Scope = MutableMapping[str, Any]
@@ -53,6 +53,10 @@ LEAST_RATE = 4096
 
 _ESCAPED = 6
 """Bytes of JSON that a byte of text may become: \\u00e9 is two bytes' worth of text, \\u0041 is one's."""
+
+_MOST_OF_READERS = 2**16
+"""Bytes of a request by whom nothing is stored or run for: a form to sign in. More would be read, and taken apart as
+JSON, before a route says no."""
 
 _LOCAL = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
@@ -93,7 +97,7 @@ class Guard:
             self._require_name(headers, scope["http_version"])
             _require_text(scope)
             scope["autotune.caller"] = await self._caller(headers)
-            receive = self._bounded(scope["path"], headers, receive)
+            receive = self._bounded(scope, headers, receive)
         except AutotuneError as error:
             await answer(error)(scope, receive, safely)
             return
@@ -137,11 +141,15 @@ class Guard:
             return caller
         return replace(caller, by_cookie=True) if by_cookie else caller
 
-    def _bounded(self, path: str, headers: dict[bytes, bytes], receive: Receive) -> Receive:
+    def _bounded(self, scope: Scope, headers: dict[bytes, bytes], receive: Receive) -> Receive:
         """Return what receives at most as much as a route takes, and waits for it no longer than BODY_S allows."""
-        limits = self._config.limits
-        most = limits.import_bytes if path == "/v1/import" else _ESCAPED * (limits.upload_bytes + 2**16)
+        limits, caller = self._config.limits, scope["autotune.caller"]
+        brings = scope["path"] == "/v1/import"
+        most = limits.import_bytes if brings else _ESCAPED * (limits.upload_bytes + 2**16)
+        most = most if caller.may("write") else min(most, _MOST_OF_READERS)
         length = headers.get(b"content-length", b"0")
+        if length.isdigit() and int(length) > most:
+            require_role(caller, "write" if brings else "run")
         if not length.isdigit() or int(length) > most:
             raise Refused(413, f"a request may have {most} bytes")
         taken, waited, has_come = 0, 0.0, False

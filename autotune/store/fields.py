@@ -43,6 +43,9 @@ def _samples(values: list[int]) -> list[int]:
     return values
 
 
+MOST_SAMPLES = 2**17
+"""Run times of one trial, or of one re-timing: far more than the finalists' time has room for."""
+
 MOST_WORK = 1e300
 """Operations or bytes of one run, whole numbers of any length among them: beyond, they are no float."""
 
@@ -96,7 +99,9 @@ Name = Annotated[StrictStr, refusing(name_fault)]
 Value = Annotated[StrictInt | StrictFloat | StrictStr, refusing(value_fault)]
 Number = Annotated[StrictInt, Field(ge=-(2**63), lt=2**63)]
 Count = Annotated[StrictInt, Field(ge=0, lt=2**31)]
-Nanoseconds = list[Annotated[StrictInt, Field(ge=0, lt=2**63)]]
+Nanoseconds = Annotated[
+    list[Annotated[StrictInt, Field(ge=0, lt=2**63)]], Field(max_length=MOST_SAMPLES, fail_fast=True)
+]
 Samples = Annotated[Nanoseconds, AfterValidator(_samples)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Facts = dict[Text, Number | Annotated[float, Field(allow_inf_nan=False)] | Text]

@@ -41,6 +41,10 @@ HINT = "import reads the JSON lines of autotune export, not its CSV; nothing was
 
 Word = Annotated[Text, Field(min_length=1, max_length=200)]
 
+_MOST_NAMES, _OF_EACH = 50_000, 10
+"""Names in a line, and as how many each table counts besides, an empty one too. What is wrong with any of them is an
+error of its own, with which one line would take minutes, and gigabytes, to refuse. Re-timings are thousands at most."""
+
 
 class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid")
@@ -61,7 +65,7 @@ class Search(_Table):
     started: Instant
     ended: Instant | None
     reason: Text
-    devices: list[dict[str, Any]]
+    devices: Annotated[list[dict[str, Any]], Field(fail_fast=True)]
 
 
 class Retiming(_Table):
@@ -87,7 +91,7 @@ class Line(_Table):
     size: dict[Name, Annotated[StrictInt, Field(ge=1, lt=2**31)]]
     choices: dict[Name, Value]
     device_number: Count | None  # position in the search's devices
-    retimings: list[Retiming]
+    retimings: Annotated[list[Retiming], Field(fail_fast=True)]
     search: Search
 
 
@@ -153,13 +157,32 @@ def _search(connection: Connection, search_id: int) -> tuple[dict[str, Any], lis
     return search | {"devices": [json.loads(entry.facts) for entry in used]}, [entry.id for entry in used]
 
 
+class _TooManyNames(Exception):
+    pass
+
+
+class _Counting:
+    """Makes the tables of a line as they are read. Raises _TooManyNames."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_NAMES
+
+    def __call__(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        self._left -= len(pairs) + _OF_EACH
+        if self._left < 0:
+            raise _TooManyNames
+        return dict(pairs)
+
+
 def parsed(text: str, where: str) -> tuple[Line, Trial]:
     """Return a line that was exported, and its trial.
 
     Raises StoreError at `where` for one that does not fit, whatever it holds.
     """
     try:
-        table = json.loads(text)
+        table = json.loads(text, object_pairs_hook=_Counting())
+    except _TooManyNames:
+        raise StoreError(f"holds more than {_MOST_NAMES:,} names, as no trial does", where=where, hint=HINT) from None
     except (ValueError, RecursionError) as error:  # a ValueError also of a number of thousands of digits
         raise StoreError(f"is no JSON: {error}", where=where, hint=HINT) from None
     if not isinstance(table, dict):
