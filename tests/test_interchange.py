@@ -100,10 +100,10 @@ def spoilt(**changes: Any) -> str:
         (lambda line: line.replace('"build_s":0.0', '"build_s":NaN'), "line 2: build_s:"),
         (lambda line: line.replace('"choices":{"T":"float"}', '"choices":' + "[" * 10**5), "line 2: is no JSON:"),
         (
-            lambda line: re.sub('"retimings":.*?],"', f'"retimings":[{"{},{}," * 2500}{{}}],"', line),
+            lambda line: re.sub('"retimings":.*?],"', f'"retimings":[{"{},{}," * 10000}{{}}],"', line),
             "line 2: holds more",
         ),
-        (lambda line: "{" + '"a":0,' * 50_000 + line[1:], "line 2: holds more than 50,000 names"),
+        (lambda line: "{" + '"a":0,' * 200_000 + line[1:], "line 2: holds more than 200,000 names"),
         (lambda line: line.replace("[6]", f"[{'6,' * MOST_SAMPLES}6]"), "line 2: samples_ns: List should have at most"),
         (lambda line: line.replace('{"A":2}', '{"A=1;touch pwned;B":2}'), "line 2: configuration.A=1;touch pwned;B"),
         (lambda line: line.replace('{"A":2}', '{"PATH":2}'), "line 2: configuration.PATH"),
@@ -141,7 +141,7 @@ def test_a_bad_line_is_named(store: Store, damage: Callable[[str], str], message
 @pytest.mark.parametrize("entry", ["samples_ns", "warmup_ns", "retimings"])
 def test_what_is_wrong_many_times_is_told_once(tmp_path: Path, entry: str) -> None:
     """With millions of errors one line would take minutes, and gigabytes."""
-    line = json.loads(exported(tmp_path)[1]) | {entry: ["x"] * 100}
+    line = json.loads(exported()[1]) | {entry: ["x"] * 100}
     with pytest.raises(ValidationError) as caught:
         interchange._Whole.model_validate(line)
     assert caught.value.error_count() == 1

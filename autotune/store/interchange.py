@@ -41,7 +41,7 @@ HINT = "import reads the JSON lines of autotune export, not its CSV; nothing was
 
 Word = Annotated[Text, Field(min_length=1, max_length=200)]
 
-_MOST_NAMES, _OF_EACH = 50_000, 10
+_MOST_NAMES, _OF_EACH = 200_000, 10
 """Names in a line, and as how many each table counts besides, an empty one too. What is wrong with any of them is an
 error of its own, with which one line would take minutes, and gigabytes, to refuse. Re-timings are thousands at most."""
 
