@@ -129,6 +129,11 @@ def test_hostile_text_stays_text(client: Client) -> None:
         assert "<script>alert" not in text
         assert "\x1b" not in text
         assert "\u202e" not in text
+    for path in ("/trials", "/trials/15", "/v1/trials", "/v1/history", "/v1/trials/15"):
+        found = client.ask(None, "GET", path, headers={"Accept": "application/json"})
+        assert "alert(1)" in found.text
+        assert found.text.isprintable()
+        assert "\u202e" in json.dumps(found.json(), ensure_ascii=False)  # spelt out, not lost
     assert "&lt;script&gt;alert(1)" in client.ask(None, "GET", "/trials/15", headers=HTML).text
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import logging
 import re
 from typing import Any
@@ -16,10 +17,19 @@ from starlette.requests import ClientDisconnect
 
 from autotune.errors import AutotuneError, SetupError, StoreError
 from autotune.service.refused import Refused as Refused
-from autotune.text import line, lines
+from autotune.text import in_quotes, line, lines
 
 LABEL = "the server's database"
 """What answers call the database: its path is nobody else's business."""
+
+
+class Visible(JSONResponse):
+    """JSON in which what is not visible is spelt out: who asks by hand sees what is stored as it is."""
+
+    def render(self, content: Any) -> bytes:
+        """Return the document."""
+        document = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return in_quotes(document, pairs=True).encode()
 
 
 class Problem(BaseModel):

@@ -51,6 +51,7 @@ def create_app(config: Config) -> FastAPI:
         openapi_url="/v1/openapi.json",
         docs_url=None,
         redoc_url=None,
+        default_response_class=answers.Visible,
         lifespan=lifespan,
         middleware=[Middleware(Guard, config=config, callers=callers)],
     )

@@ -10,14 +10,14 @@ from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse
+from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse
 from jinja2 import Environment
 from starlette.exceptions import HTTPException
 
 from autotune import __version__
 from autotune.errors import AutotuneError
 from autotune.reports import page
-from autotune.service.answers import Refused, problem_of, status_of, unknown_of
+from autotune.service.answers import Refused, Visible, problem_of, status_of, unknown_of
 from autotune.service.callers import caller_of, csrf_token
 from autotune.service.pages.lessons import Lessons
 from autotune.service.state import Service
@@ -97,7 +97,7 @@ def wants_json(request: Request) -> bool:
 def show(request: Request, template: str, data: dict[str, Any], status: int = 200, **more: Any) -> Response:
     """Return a page, or its `data` alone to whoever wants JSON; `more` is for the template only."""
     if wants_json(request):
-        return JSONResponse(plain(data, nulls=True), status, {"Cache-Control": "no-store", "Vary": "Accept"})
+        return Visible(plain(data, nulls=True), status, {"Cache-Control": "no-store", "Vary": "Accept"})
     caller = caller_of(request)
     service: Service = request.app.state.service
     html = (
