@@ -155,11 +155,11 @@ def trace_worker(problem: Problem, folder: Path, traced: int) -> Calls:
         with trace.on():
             serve("device", theirs)
 
-    worker = threading.Thread(target=work)
+    worker = threading.Thread(target=work, daemon=True)  # what goes wrong here ends all
     worker.start()
     for message in (problem.device, setup):
         ours.send(message)
-    _answer(ours)
+        _answer(ours)
     for row in range(2 + traced):
         ours.send(messages.Job(problem.plan(problem.space.configuration(row))))
         answer = _answer(ours)
