@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
-from sqlalchemy import Engine, create_engine
+from sqlalchemy import Engine, NullPool, create_engine
 from typer.main import get_command
 
 from autotune.devices import Session, list_devices, open_session, traits
@@ -109,7 +109,7 @@ def one_command_line() -> Iterator[None]:
 @pytest.fixture(autouse=True, scope="session")
 def written_once() -> Iterator[None]:
     """SQLAlchemy writes each statement anew for each database that is opened, which takes longer than SQLite's part."""
-    first = create_engine("sqlite://")
+    first = create_engine("sqlite://", poolclass=NullPool)
     first.connect().close()  # its dialect knows then what it talks to
 
     def created(*args: object, **options: object) -> Engine:
