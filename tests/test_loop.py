@@ -13,7 +13,7 @@ import pytest
 from autotune import tuner
 from autotune.bench.report import too_large
 from autotune.bench.timing import Rules
-from autotune.cli.result import print_result
+from autotune.cli.result import _wrong_with, print_result
 from autotune.errors import AutotuneError, SetupError, SpaceError, StudyError, WorkerError
 from autotune.identity import Value
 from autotune.model import Configuration, Measurement, Outcome, Trial
@@ -74,6 +74,11 @@ def test_values_with_which_alone_results_are_wrong_are_told(
     assert found(lambda one: one["WPT"] == 4 and one["FAST"] == 1) == {}
     assert found(lambda one: True) == found(lambda one: False) == {}
     assert found(lambda one: one["WPT"] == 4, budget=Budget(trials=4)) == {}
+
+
+def test_of_many_values_with_which_results_are_wrong_the_first_are_told() -> None:
+    assert _wrong_with("A", range(16)).startswith("A=0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15: all")
+    assert ", 15 and 4 more: all of them" in _wrong_with("A", range(20))
 
 
 def test_what_an_earlier_search_timed_bounds_this_one_with_room_for_a_slower_day(

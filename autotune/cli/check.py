@@ -12,7 +12,7 @@ from autotune import devices, text
 from autotune.bench import first_error
 from autotune.cli import options
 from autotune.cli.files import require_spare
-from autotune.cli.output import facts, say, table, write_json
+from autotune.cli.output import MOST_VALUES, facts, say, table, write_json
 from autotune.cli.result import hint_of_undefined, rates_text, timing_text, warn_of_unsteady, warn_of_unverified
 from autotune.errors import AutotuneError, StudyError, UsageError
 from autotune.identity import Value
@@ -136,9 +136,9 @@ def _print_written(problem: Problem, written: dict[str, Any]) -> None:
 
 def _listed(values: Sequence[Value]) -> str:
     """The values of a parameter; of a long list its beginning and its end, and how many there are."""
-    if len(values) <= 2 * _MOST_VALUES:
+    if len(values) <= 2 * MOST_VALUES:
         return " ".join(map(str, values))
-    return f"{' '.join(map(str, values[:_MOST_VALUES]))} ... {values[-1]} ({text.count(len(values), 'value')})"
+    return f"{' '.join(map(str, values[:MOST_VALUES]))} ... {values[-1]} ({text.count(len(values), 'value')})"
 
 
 def _excluded_rows(exclusions: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -148,15 +148,15 @@ def _excluded_rows(exclusions: Sequence[Mapping[str, Any]]) -> list[str]:
         reasons.setdefault(one["reason"], {}).setdefault(one["name"], []).append(str(one["value"]))
     rows = []
     for reason, names in list(reasons.items())[:_MOST_REASONS]:
-        values = [f"{name}={', '.join(listed[:_MOST_VALUES])}" for name, listed in names.items()]
-        cut = any(len(listed) > _MOST_VALUES for listed in names.values())
+        values = [f"{name}={', '.join(listed[:MOST_VALUES])}" for name, listed in names.items()]
+        cut = any(len(listed) > MOST_VALUES for listed in names.values())
         rows.append(f"{'; '.join(values)}{' and more' * cut}: {reason}")
     left = len(reasons) - len(rows)
     return rows + [f"and for {text.count(left, 'more reason')}: --json has them all"] * (left > 0)
 
 
-_MOST_REASONS, _MOST_VALUES = 10, 16
-"""Of those by which values are excluded, and of the values of one parameter: what a reader looks at."""
+_MOST_REASONS = 10
+"""Of those by which values are excluded: what a reader looks at."""
 
 
 def _build(

@@ -25,6 +25,9 @@ if TYPE_CHECKING:  # Rich is imported by what lays something out
 WIDE = 240
 """Columns of a table that goes to a file or a pipe: nothing is cut there."""
 
+MOST_VALUES = 16
+"""Of one parameter: what a reader looks at."""
+
 
 def stdout() -> Console:
     """A console on today's stdout, wide where that is no terminal."""

@@ -8,7 +8,7 @@ from itertools import starmap
 from autotune import text
 from autotune.bench import undeclared
 from autotune.cli.options import command
-from autotune.cli.output import facts, warn
+from autotune.cli.output import MOST_VALUES, facts, warn
 from autotune.identity import Value
 from autotune.model import BUSY_CORES, Outcome, Trial
 from autotune.ranking import confidence, median_interval
@@ -126,8 +126,10 @@ def _failure_rows(result: Result) -> list[tuple[str, str]]:
 
 
 def _wrong_with(name: str, values: Sequence[Value]) -> str:
+    left = len(values) - MOST_VALUES
+    shown = ", ".join(map(str, values[:MOST_VALUES])) + f" and {left} more" * (left > 0)
     return (
-        f"{name}={', '.join(map(str, values))}: all of them, nothing that passed. If it decides what is computed, it "
+        f"{name}={shown}: all of them, nothing that passed. If it decides what is computed, it "
         f"is a choice: [choices] {name} = [...], not [parameters.{name}]; else leave the values out, or mend the kernel"
     )
 
