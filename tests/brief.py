@@ -2,12 +2,15 @@
 
     python -m tests.brief search ./saxpy.toml
 
-is the command so, with its process, its signals and its workers a user's. The variable BUILDS names the folder.
+is the command so, with its process, its signals and its workers a user's; and so is a program, where the first word
+is a file of Python. The variable BUILDS names the folder.
 """
 
 from __future__ import annotations
 
 import os
+import runpy
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -35,4 +38,8 @@ def shorten_finales(change: Callable[[object, str, object], None]) -> None:
 if __name__ == "__main__":
     share_builds(setattr, Path(os.environ[BUILDS]))
     shorten_finales(setattr)
-    __main__.command()
+    if sys.argv[1:] and sys.argv[1].endswith(".py"):
+        del sys.argv[0]
+        runpy.run_path(sys.argv[0], run_name="__main__")
+    else:
+        __main__.command()

@@ -20,7 +20,7 @@ MORE = {"compare_sizes": ["256", "1024"]}
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_runs(path: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "AUTOTUNE_DB": str(tmp_path / "a.db"), "PYTHONPATH": str(ROOT)}
-    words = [sys.executable, str(path), "1", *MORE.get(path.stem, ())]
+    words = [sys.executable, "-m", "tests.brief", str(path), "1", *MORE.get(path.stem, ())]
     done = subprocess.run(words, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()

@@ -18,22 +18,12 @@ FILES = {"search thread": 25, "device worker": 15, "best --format json": 10}
 """At most so many files of the package. Lower them with what you shorten."""
 
 
-TRACE = """
-import os, runpy, sys
-from pathlib import Path
-from tests import brief
-brief.share_builds(setattr, Path(os.environ[brief.BUILDS]))
-del sys.argv[0]  # as of a script
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""
-"""The search and the worker that are traced find built what the other, or another test, has built."""
-
-
 def test_a_trial_and_a_look_up_pass_through_few_files() -> None:
+    """The search and the worker that are traced find built what the other, or another test, has built."""
     root = Path(__file__).parent.parent
     builds = environment(find_device(None), Path(os.environ[BUILDS]), worker=False)
     done = subprocess.run(
-        [sys.executable, "-c", TRACE, root / "benchmarks" / "trace.py", "--traced", "3"],
+        [sys.executable, "-m", "tests.brief", str(root / "benchmarks" / "trace.py"), "--traced", "3"],
         env={**os.environ, **builds, "PYTHONPATH": str(root)}, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
