@@ -24,6 +24,7 @@ from autotune.reports import Inspector
 from autotune.store import Store
 from autotune.study import Problem
 from tests import brief, postgres
+from tests.covered import COVERED_BY
 from tests.sessions import building_once
 from tests.studies import study
 
@@ -128,7 +129,7 @@ def written_once() -> Iterator[None]:
 def untraced(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Processes that a test marked `untraced` starts are bare, also where coverage would start with them."""
     if request.node.get_closest_marker("untraced"):
-        for name in ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG"):
+        for name in COVERED_BY:
             monkeypatch.delenv(name, raising=False)
 
 

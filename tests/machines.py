@@ -18,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from tests.covered import COVERED_BY
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).parent.parent
@@ -110,8 +111,9 @@ class Machines:
         path = self.folder / "scheduler.log"
         with path.open("a") as log:
             known = path.read_text().count("Scheduler at:")
-            # Else it would look 50 times a second whether its loop answers, for nobody.
+            # Else it would look 50 times a second whether its loop answers, for nobody. No line of ours runs in it.
             quiet = {"DASK_DISTRIBUTED__ADMIN__TICK__INTERVAL": "1s"}
+            quiet |= dict.fromkeys(COVERED_BY, "")
             process = self.start(0, *command, stdout=log, stderr=log, env=quiet)
         self.wait_for(lambda: path.read_text().count("Scheduler at:") > known, process)
         return process

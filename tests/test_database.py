@@ -23,6 +23,7 @@ from autotune.errors import StoreError
 from autotune.lookup import stored_devices
 from autotune.lookup.records import open_records
 from autotune.store import Store, database, location, mounts
+from tests.covered import COVERED_BY
 from tests.stored import KEY, ok, put, put_in
 
 
@@ -182,7 +183,7 @@ class Prepared:
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prepared]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    bare = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_PROCESS")}
+    bare = {name: value for name, value in os.environ.items() if name not in COVERED_BY}
     with ours, theirs:
         process = subprocess.Popen(
             [sys.executable, "-c", PREPARED, str(theirs.fileno()), str(tmp_path_factory.mktemp("other") / "other.db")],
