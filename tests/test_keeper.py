@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
@@ -176,15 +176,15 @@ def test_who_is_cancelled_waits_for_no_start(keeper: Keeper, monkeypatch: pytest
 
 
 def test_others_visit_finalists_where_the_worker_asks_for_that(keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
-    home, known = (Visited(((5,),)),), (Visited(((5,), (6,))),)
+    home, known = Onward((Visited(((5,),)),), doubted=True), (Visited(((5,), (6,))),)
     done = [Measurement((5, 6, 7), (), "warm")]
-    answers, asked, visited = iter([Onward(home), done]), [], []
+    answers, asked, visited = iter([home, done]), [], []
 
     def ask(message: Retime, limit_s: float) -> object:
         asked.append(message)
         return next(answers)
 
-    def visit(request: Retime, found: Sequence[Visited]) -> tuple[Visited, ...]:
+    def visit(request: Retime, found: Onward) -> tuple[Visited, ...]:
         visited.append((request, found))
         return known
 

@@ -78,6 +78,24 @@ def test_how_well_the_mean_is_known_goes_by_what_is_common_to_all_finalists(
     assert levels.width([visits[:1] * levels.VISITS]) == pytest.approx(0.0, abs=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("finalists", "apart"),
+    [
+        ([[(1000,), (1010,), (1004, 1012, 1013)], [(500,), (503,), (505,)]], False),
+        ([[(1000,), (1020,), (1000,)], [(500,), (510,), (500,)]], True),
+        ([[(1000,), (1014,)], [(500,), (510,), (700,)]], True),  # of what all have met
+        ([[(1000,), (1001,), (990, 2000, 1001)], [(500,), (500,)]], False),
+        ([[(0,), (0,)]], False),
+        ([[], [(5,)]], False),
+        ([], False),
+    ],
+)
+def test_sessions_are_apart_where_one_is_slower_than_another_for_the_finalists(
+    finalists: list[list[tuple[int, ...]]], apart: bool
+) -> None:
+    assert levels.are_apart(finalists) is apart
+
+
 @pytest.mark.parametrize("far_ns", [10_010, 10_200])
 def test_sessions_are_met_until_their_middle_is_known_or_they_are_many(far_ns: int) -> None:
     """Eight that begin together may all be slow, so that these tell nothing of how far sessions are apart."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autotune.bench import clock, finals, levels, serving, tour
+from autotune.bench import clock, finals, levels, serving, tour, trial
 from autotune.bench.finals import Finalist, Finals
 from autotune.bench.messages import Batches, Onward, Phase, Ready, Setup, Turn, Visit, Visited
 from autotune.bench.report import Fault, Report
@@ -64,6 +64,7 @@ def home() -> Session:
 def begun(plans: Sequence[Plan] = PLANS, best_ns: float = NOTICED_NS) -> tuple[Visited, ...]:
     with pytest.raises(Unsettled) as unsettled:
         bench_of(home(), out=5).retime(plans, best_ns, 60.0)
+    assert not unsettled.value.doubted
     return unsettled.value.visited
 
 
@@ -116,11 +117,34 @@ def _noting(bench: Bench, seen: list[str]) -> Bench:
     return bench
 
 
-@pytest.mark.parametrize(("best_ns", "shares_cores"), [(NOTICED_NS + 1, False), (None, False), (1000.0, True)])
+@pytest.mark.parametrize(("best_ns", "shares_cores"), [(None, False), (1000.0, True)])
 def test_what_does_not_notice_is_timed_where_it_is(best_ns: float | None, shares_cores: bool) -> None:
     session = home()
     session.traits = replace(session.traits, shares_cores=shares_cores)
     found = bench_of(session, out=5).retime(PLANS, best_ns, 0.1)
+    assert all(isinstance(one, Measurement) for one in found)
+
+
+def test_whether_longer_launches_notice_a_few_others_show() -> None:
+    with pytest.raises(Unsettled) as unsettled:
+        bench_of(home(), out=5).retime(PLANS, NOTICED_NS + 1, 60.0)
+    assert unsettled.value.doubted
+    assert [len(one.visits) for one in unsettled.value.visited] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("plans", "best_ns", "scattered"),
+    [
+        (PLANS[:1], NOTICED_NS + 1, trial.SCATTERED),
+        (PLANS, 0.1e9 / (levels.VISITS * len(PLANS)), trial.SCATTERED),  # there is no time for so many visits
+        (PLANS, NOTICED_NS + 1, 0),
+    ],
+)
+def test_what_is_alone_or_takes_long_or_lies_everywhere_is_timed_where_it_is(
+    plans: Sequence[Plan], best_ns: float, scattered: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial, "SCATTERED", scattered)
+    found = bench_of(home(), out=5).retime(plans, best_ns, 0.1)
     assert all(isinstance(one, Measurement) for one in found)
 
 

@@ -76,8 +76,8 @@ def keepers(*simulated: Simulated) -> list[Keeper]:
     return cast("list[Keeper]", list(simulated))
 
 
-def tour(home: Sequence[Visited], budget_s: float = 60.0) -> Tour:
-    return Tour(Retime((PLAN,) * len(home), 5.0, budget_s), home, SETUP, 1.0)
+def tour(home: Sequence[Visited], budget_s: float = 60.0, *, doubted: bool = False) -> Tour:
+    return Tour(Retime((PLAN,) * len(home), 5.0, budget_s), Onward(tuple(home), doubted), SETUP, 1.0)
 
 
 HOME = (Visited(((7, 7, 7),), 4, batches=Batches(3, 5.0, 6.0)), Visited(((9, 9, 9),), 4))
@@ -140,12 +140,50 @@ def test_of_few_visits_those_at_home_count_too(count: int) -> None:
     assert found[0].visits == (*((100,),) * count, *((7, 7, 7),) * few)
 
 
-@pytest.mark.parametrize(("share", "goes_on"), [(0.4, False), (0.75, True)])
-def test_the_middle_is_to_be_known_twice_as_well_as_is_asked(share: float, goes_on: bool) -> None:
+@pytest.mark.parametrize(
+    ("share", "doubted", "goes_on"),
+    [(0.4, False, False), (0.75, False, True), (0.75, True, False), (1.5, True, True)],
+)
+def test_the_middle_of_short_launches_is_to_be_known_twice_as_well_as_is_asked(
+    share: float, doubted: bool, goes_on: bool
+) -> None:
     times = (10_000, round(10_000 * (1 + share * Rules().target / 0.515)))
     answers = cycle([[Visited(((ns,),)), Visited(((2 * ns,),))] for ns in times])
-    found = tour(HOME).visited(keepers(Simulated(lambda _: next(answers))))
+    found = tour(HOME, doubted=doubted).visited(keepers(Simulated(lambda _: next(answers))))
     assert (len(found[0].visits) > levels.VISITS) is goes_on
+
+
+THREE = (Visited(((1000, 1001, 990),), 4), Visited(((2000,),), 4), Visited(((9000,),), 4))
+
+
+def test_where_first_finalists_take_alike_on_a_few_sessions_nobody_else_visits() -> None:
+    some = [Simulated(taking(1000 + place, 2005)) for place in range(levels.TOGETHER + 1)]
+    found = tour(THREE, doubted=True).visited(keepers(*some))
+    assert found == tuple(Visited((), 4) for _ in THREE)  # all are to be timed at home
+    assert [[len(asked.plans) for asked in one.asked] for one in some] == [[2]] * levels.TOGETHER + [[]]
+
+
+@pytest.mark.parametrize("home", [THREE, (THREE[0], Visited(failure=WRONG), THREE[2])])
+def test_where_first_finalists_take_longer_on_one_session_all_are_visited(home: Sequence[Visited]) -> None:
+    slow = 1 + levels.APART + 0.005
+    times = [round(slow * ns) for ns in (1000, 2000, 9000)]
+    some = [Simulated(lambda asked: taking(*times[: len(asked.plans)])(asked)) for _ in range(2)]
+    found = tour(home, doubted=True).visited(keepers(*some))
+    assert len(found[0].visits) == len(found[2].visits) == levels.VISITS
+    assert [len(asked.plans) for asked in some[0].asked][:2] == [2, 3]
+
+
+def test_what_fails_as_it_is_to_show_whether_sessions_differ_is_visited_with_all() -> None:
+    one = Simulated(lambda asked: [Visited(failure=WRONG), *[Visited(((9,),)) for _ in asked.plans[1:]]])
+    found = tour(HOME, doubted=True).visited(keepers(one))
+    assert found[0].failure == WRONG
+
+
+@pytest.mark.parametrize("answer", [[], [Visited(failure=WRONG)] * 2])
+def test_where_nobody_has_room_or_all_have_failed_no_session_is_found_to_differ(answer: list[Visited]) -> None:
+    home = [replace(one, failure=one.failure or (WRONG if answer else None)) for one in HOME]
+    found = tour(home, doubted=True).visited(keepers(Simulated(lambda _: answer)))
+    assert [one.visits for one in found] == [(), ()]
 
 
 def test_what_is_wrong_for_one_is_left_out_from_then_on() -> None:

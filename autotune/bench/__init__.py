@@ -9,7 +9,7 @@ from autotune import lazily
 
 if TYPE_CHECKING:
     from autotune.bench.arena import GUARD
-    from autotune.bench.levels import SAMPLES, TOGETHER, is_settled
+    from autotune.bench.levels import SAMPLES, TOGETHER, are_apart, is_settled
     from autotune.bench.messages import (
         DOING,
         EndToEnd,
@@ -39,7 +39,7 @@ else:
         __name__,
         {
             "arena": "GUARD",
-            "levels": "SAMPLES TOGETHER is_settled",
+            "levels": "SAMPLES TOGETHER are_apart is_settled",
             "messages": "DOING EndToEnd Inspect Inspected Job Keep Kept Onward Phase Probe Ready Retime Setup Sound "
             "Turn Use Visit Visited",
             "prepare": "Compiled compile_plan",

@@ -31,6 +31,10 @@ SPREAD = 1.5
 beside the others, and their range with it: unspread, it holds how many times as fast one is in 85 to 94 % of cases,
 so in 92 to 97 (simulated, with 8 to 32 sessions of one or four levels)."""
 
+APART = 0.015
+"""Sessions differ where one takes longer than another by more than this share: what was timed for milliseconds on each
+is known to about a third of it."""
+
 Visits = Sequence[Sequence[int]]
 """A finalist's times on each session, in nanoseconds of a run."""
 
@@ -39,6 +43,12 @@ def is_settled(finalists: Sequence[Visits], target: float) -> bool:
     """Say whether more sessions are of no use: the middle of those that all have met is known to such a share of it."""
     count = _count(finalists)
     return not finalists or count >= MOST_VISITS or width(finalists) <= target
+
+
+def are_apart(finalists: Sequence[Visits]) -> bool:
+    """Say whether what some sessions take differs from what others do, as far as it is common to the finalists."""
+    slowness = _slowness(_times(finalists)) if _count(finalists) else [1.0]
+    return max(slowness) > (1 + APART) * min(slowness)
 
 
 def width(finalists: Sequence[Visits]) -> float:

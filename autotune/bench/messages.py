@@ -112,11 +112,12 @@ class Retime:
 
 @dataclass(frozen=True, slots=True)
 class Onward:
-    """The answer to Retime where what a session meets by chance decides too much: ask others. That to Visit: none of
-    the plans is `visited` where there was no room.
+    """The answer to Retime where what a session meets by chance decides too much: ask others. `doubted`: whether it
+    does, a few of them show. That to Visit: none of the plans is `visited` where there was no room.
     """
 
     visited: tuple[Visited, ...]
+    doubted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

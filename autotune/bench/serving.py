@@ -167,7 +167,7 @@ def _serve_trials(session: Session, setup: Setup, connection: Connection, sensin
             try:
                 connection.send(bench.retime(job.plans, job.best_ns, job.budget_s, job.visited))
             except Unsettled as unsettled:
-                connection.send(Onward(unsettled.visited))
+                connection.send(Onward(unsettled.visited, unsettled.doubted))
             except Fault as fault:
                 connection.send(Report(fault.outcome, str(fault), fatal=True, place=bench.place))
         elif isinstance(job, Visit):

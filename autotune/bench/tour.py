@@ -47,11 +47,14 @@ _PATIENCE = 2
 
 
 class Unsettled(Exception):
-    """Others are to visit: `visited` tells what is known of each plan here."""
+    """Others are to visit: `visited` tells what is known of each plan here. Few, where it is `doubted` that sessions
+    differ, and they do not.
+    """
 
-    def __init__(self, visited: tuple[Visited, ...]) -> None:
+    def __init__(self, visited: tuple[Visited, ...], *, doubted: bool) -> None:
         super().__init__()
         self.visited = visited
+        self.doubted = doubted
 
 
 def compare(

@@ -13,6 +13,7 @@ from autotune.bench.arena import POISONS, Arena
 from autotune.bench.clock import Clock, Clocks
 from autotune.bench.holder import can_hold
 from autotune.bench.launcher import Announce, Launcher, Stopwatch, noticing_loss
+from autotune.bench.levels import VISITS
 from autotune.bench.messages import Visited
 from autotune.bench.pace import CONTENDED, Anchor, Contention, stretch
 from autotune.bench.prepare import Built, Compiled, binary_hash, bind, compile_plan
@@ -28,6 +29,14 @@ from autotune.study import Plan
 
 NOTICED_NS = 30_000
 """A launch that is longer hardly notices on which session it is: mostly by less than .2 us."""
+
+SCATTERED = 2**27
+"""Bytes of buffers that lie in so many places of a device that no other places differ from them. Fewer may lie, in a
+cache of two halves, far from those that wait for each word of them: sums kept in global memory took an H100 160 to 178
+us, by where the same buffers lay."""
+
+_RUNS_OF_VISIT = 3
+"""Runs of a finalist on a session at least: its first, one that does not count, one that does."""
 
 _AGAIN_NS = 1_000_000_000
 """Samples that took longer are not taken again for what other programs had of the cores: they would be as busy."""
@@ -139,13 +148,14 @@ class Bench:
 
         Every turn is verified, and what is fastest then in many more runs: what is wrong now and then, races above
         all, is rarely caught by the two checks of a trial. A plan that fails is left out from then on, and answered
-        for by a report. Short launches are compared on several sessions; `visited` is what is known of all.
+        for by a report. What sessions may differ by is compared on several; `visited` is what is known of all.
         Raises Unsettled where others are to visit, Fault where the device is lost.
         """
         self.place = 0
         limit_s = self.limit_s(best_ns)
-        if not visited and self._notices_sessions(plans, best_ns):
-            raise Unsettled(begin(self, self._final_rules, plans, limit_s))
+        short = self._notices_sessions(plans, best_ns)
+        if not visited and (short or self._may_notice_sessions(plans, best_ns, budget_s)):
+            raise Unsettled(begin(self, self._final_rules, plans, limit_s), doubted=not short)
         return compare(self, self._final_rules, plans, limit_s, budget_s, visited)
 
     def get_ready(self) -> None:
@@ -162,6 +172,13 @@ class Bench:
         if best_ns is None or not can_hold(self._session):
             return False
         return best_ns / max(len(plan.order or plan.launches) for plan in plans) <= NOTICED_NS
+
+    def _may_notice_sessions(self, plans: Sequence[Plan], best_ns: float | None, budget_s: float) -> bool:
+        """Say whether longer launches may, and there is time to compare them. One plan alone has nothing to gain."""
+        if best_ns is None or not can_hold(self._session) or len(plans) == 1:
+            return False
+        visits_s = VISITS * _RUNS_OF_VISIT * len(plans) * best_ns * 1e-9
+        return visits_s <= budget_s and sum(buffer.nbytes for buffer in plans[0].buffers) <= SCATTERED
 
     # -- steps ----------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from contextlib import ExitStack, nullcontext, suppress
 from itertools import cycle, islice
 from queue import Empty, SimpleQueue
 
-from autotune.bench import Job, Report, Retime, Visited
+from autotune.bench import Job, Onward, Report, Retime, Visited
 from autotune.devices import require_usable, traits
 from autotune.errors import AutotuneError, WorkerError
 from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Trial
@@ -324,7 +324,7 @@ class DeviceEvaluator(Evaluator):
     def _retime(self, keeper: Keeper, request: Finalists, device: DeviceInfo) -> None:
         plans = [self._problem.plan(task.configuration) for task in request.tasks]
 
-        def visit(asked: Retime, home: Sequence[Visited]) -> tuple[Visited, ...]:
+        def visit(asked: Retime, home: Onward) -> tuple[Visited, ...]:
             from autotune.pool.visits import Tour, most_visitors  # not as a search starts
 
             with self._builders.borrowed(device, most_visitors(asked.plans, device.memory)) as idle:

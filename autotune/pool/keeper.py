@@ -34,7 +34,7 @@ _START_S = 120.0
 """For a driver's start, a context, and the upload of the data; a reference kernel announces its own limits."""
 
 
-Visiting = Callable[[Retime, Sequence[Visited]], tuple[Visited, ...]]
+Visiting = Callable[[Retime, Onward], tuple[Visited, ...]]
 """Returns what is known of plans when others have visited, from what the device's worker knows."""
 
 
@@ -300,7 +300,7 @@ class Keeper(threading.Thread):
         until = time.monotonic() + request.budget_s
         answer = self.ask(request, limit_s)
         if isinstance(answer, Onward):
-            known = visit(replace(request, budget_s=until - time.monotonic()), answer.visited)
+            known = visit(replace(request, budget_s=until - time.monotonic()), answer)
             answer = self.ask(replace(request, visited=known, budget_s=until - time.monotonic()), limit_s)
         assert isinstance(answer, list | Report)
         return answer

@@ -25,6 +25,7 @@ from autotune.bench import (
     Setup,
     Visit,
     Visited,
+    are_apart,
     is_settled,
     verifying_s,
 )
@@ -39,6 +40,9 @@ log = logging.getLogger(__name__)
 
 _SHARE = 4
 """All that visit together take at most one in so many bytes of the device."""
+
+_FIRST = 2
+"""Finalists that show whether sessions differ. One alone would be timed for longer."""
 
 _NO_PLANS = ("start", IDLE)
 """The phases of a worker in which no plan is at fault."""
@@ -90,7 +94,7 @@ class Tour:
     """
 
     asked: Retime
-    home: Sequence[Visited]
+    home: Onward
     setup: Setup
     limit_s: float
     _until: float = 0.0
@@ -98,29 +102,46 @@ class Tour:
     _failed: dict[int, Report] = field(default_factory=dict)
 
     def visited(self, keepers: Sequence[Keeper]) -> tuple[Visited, ...]:
-        """Return what is known of each finalist when some workers have visited, in their order, again and again."""
+        """Return what is known of each finalist when some workers have visited, in their order, again and again.
+
+        Where it is doubted that sessions differ, the first finalists show it; if they do not, there are no visits.
+        """
         budget_s = self.asked.budget_s
         self._until = time.monotonic() + budget_s - min(VERIFIED_S, verifying_s(budget_s))
         queue = list(keepers)
-        self._failed = _failures(self.home)
+        self._failed = _failures(self.home.visited)
+        if self.home.doubted and not self._are_apart(queue[:TOGETHER]):
+            return tuple(replace(one, visits=()) for one in self.home.visited)
         while not self._is_over():
-            some = queue[: 1 if len(self.home) == 1 else TOGETHER]
+            some = queue[: 1 if len(self.home.visited) == 1 else TOGETHER]
             queue = [*queue[len(some) :], *some]
-            log.debug("%d of %d workers visit %d finalists", len(some), len(queue), len(self.home))
+            log.debug("%d of %d workers visit %d finalists", len(some), len(queue), len(self.home.visited))
             if not all(self._round(some)):
                 break  # for want of room, above all
-        return tuple(self._told(place, one) for place, one in enumerate(self.home))
+        return self._told_all()
+
+    def _are_apart(self, keepers: Sequence[Keeper]) -> bool:
+        """Have each time the first finalists, and say whether it takes unlike times, the device's worker among them."""
+        some = replace(self.home, visited=self.home.visited[:_FIRST])
+        first = Tour(replace(self.asked, plans=self.asked.plans[:_FIRST]), some, self.setup, self.limit_s)
+        first._until, first._failed = self._until, _failures(some.visited)
+        failed = len(first._failed)
+        first._round(keepers)
+        sound = [one.visits for place, one in enumerate(first._told_all()) if place not in first._failed]
+        return len(first._failed) > failed or are_apart(sound)
 
     def _is_over(self) -> bool:
-        if len(self._failed) == len(self.home) or time.monotonic() >= self._until:
+        if len(self._failed) == len(self.home.visited) or time.monotonic() >= self._until:
             return True
-        if len(self.home) == 1:
+        if len(self.home.visited) == 1:
             return bool(self._met)
-        return is_settled(self._sound(), self.setup.rules.target / 2)
+        # Half as sure is enough where one takes seconds: few kernels with long launches notice where they are at all.
+        target = self.setup.rules.target
+        return is_settled(self._sound(), target if self.home.doubted else target / 2)
 
     def _sound(self) -> list[list[Sequence[int]]]:
         """The visits of those that have not failed."""
-        places = [place for place in range(len(self.home)) if place not in self._failed]
+        places = [place for place in range(len(self.home.visited)) if place not in self._failed]
         return [[met[place].visits[0] for met in self._met] for place in places]
 
     def _round(self, keepers: Sequence[Keeper]) -> list[bool]:
@@ -144,7 +165,8 @@ class Tour:
 
     def _visit(self, turns: Turns, keeper: Keeper) -> Sequence[Visited]:
         known = [
-            replace(one, visits=(), verified=0, failure=self._failed.get(place)) for place, one in enumerate(self.home)
+            replace(one, visits=(), verified=0, failure=self._failed.get(place))
+            for place, one in enumerate(self.home.visited)
         ]
         asked = Visit(self.setup, self.asked.plans, self.asked.best_ns, tuple(known))
         with turns.visitor() as take_turn:
@@ -160,6 +182,9 @@ class Tour:
                 log.info("a finalists' visitor is lost: %s", error)
                 return ()
         return answer.visited if isinstance(answer, Onward) else ()
+
+    def _told_all(self) -> tuple[Visited, ...]:
+        return tuple(self._told(place, one) for place, one in enumerate(self.home.visited))
 
     def _told(self, place: int, home: Visited) -> Visited:
         """Return what is known of a finalist. The worker's own session counts only where few others were visited."""
