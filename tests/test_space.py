@@ -353,6 +353,13 @@ def test_a_constant_that_no_expression_can_use(fact: Any) -> None:
         space({"TS": [8, 16]}, "4 * TS < local_memory", local_memory=fact)
 
 
+def test_a_value_that_no_expression_can_use_may_be_in_no_constraint() -> None:
+    parameters = {"SEED": [1, 2**63 - 1], "WPT": [1, 2]}
+    assert len(space(parameters, "WPT > 1")) == 2
+    with pytest.raises(ExpressionError, match=r"uses SEED, which is out of bounds \(SEED=9223372036854775807\)"):
+        space(parameters, "WPT > 1 or SEED > 0")
+
+
 def test_exclusions_say_why() -> None:
     built = Space.build(
         {"VARIANT": ["NAIVE", "B_IN_LOCAL"], "TS": [8, 16, 32, 64], "WPT": [1, 2, 3, 4]},
