@@ -18,6 +18,7 @@ from autotune.store import Store
 from autotune.study import Problem
 from autotune.tuner import Budget, ReplayEvaluator, Request, Result, fastest
 from autotune.tuner.finale import MOST_FINALISTS, earlier_finalists, finalists, ties
+from autotune.tuner.finale import ranked as ranked_trials
 
 Stop = threading.Event | None
 Answers = Sequence[Measurement | Trial | None]
@@ -213,6 +214,13 @@ def test_retimed_trials_are_ranked_among_themselves() -> None:
     assert fastest([trial(7), trial(6)]) == trial(6)
     assert fastest([trial(7), trial(6, outcome=Outcome.STOPPED)]) == trial(7)
     assert fastest([]) is None
+
+
+def test_times_of_two_drivers_are_not_compared() -> None:
+    old, new, untold = replace(trial(5), driver="1.0"), replace(trial(9), driver="2.0"), trial(8)
+    assert ranked_trials([old, new, untold], "2.0") == [untold, new]
+    assert ranked_trials([old, new, untold], "1.0") == [old, untold]
+    assert ranked_trials([new, old], "3.0") == [old]  # that of the driver that was last
 
 
 def test_finalists_are_few_and_close_to_the_fastest() -> None:
