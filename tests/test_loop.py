@@ -564,7 +564,10 @@ def test_of_what_others_found_the_fastest_come_first_and_what_has_no_time_does_n
     by_time = sorted(recorded(problem), key=lambda trial: -trial.time_ns)
     told = [replace(trial, measurement=None) if place % 2 else trial for place, trial in enumerate(by_time)]
     timed = [trial.configuration for trial in reversed(told) if trial.measurement is not None]
-    assert imported_best(problem, told) == timed[:IMPORTED_FIRST]
+    at_once = Measurement((1,))
+    elsewhere = Trial({**problem.default, "WPT": 999}, Outcome.OK, measurement=at_once)
+    stopped = Trial(timed[-1], Outcome.STOPPED, measurement=at_once)
+    assert imported_best(problem, [elsewhere, stopped, *told]) == timed[:IMPORTED_FIRST]
 
 
 @pytest.mark.parametrize(("vendor", "again"), [("NVIDIA Corporation", True), ("Intel", False)])
