@@ -398,11 +398,15 @@ def test_device_facts_of_the_wrong_type_are_one_line(place: Path, facts: str, me
     assert "-d INDEX" in str(raised.value)
 
 
-@pytest.mark.parametrize("size", ['{"N":0}', '{"N":"1"}', '{"N":true}', "7", "{", '{"N":-5}'])
+@pytest.mark.parametrize(
+    "size", ['{"M":8,"N":0}', '{"M":8,"N":"1"}', '{"M":true,"N":8}', "7", "{", '{"M":8,"N":-5}', '{"N":8}']
+)
 def test_a_stored_size_that_is_none_answers_nothing(place: Path, size: str) -> None:
-    put_in(place, [ok(at(1), 50)], key=key(n=900))
+    study = text(sizes={"M": 8, "N": 8})
+    put_in(place, [ok(at(1), 50)], key=problem_key(study, {"M": 8, "N": 9}, CHOICES, GPU))
+    assert best(study, {"M": 8, "N": 8}, CHOICES, GPU, database=str(place)).match is Match.NEAREST_SIZE
     spoil(place, "UPDATE problems SET size = ?", size)
-    assert ask(place).match is Match.DEFAULT
+    assert best(study, {"M": 8, "N": 8}, CHOICES, GPU, database=str(place)).match is Match.DEFAULT
 
 
 def test_another_choice_never_answers(place: Path) -> None:
