@@ -403,7 +403,7 @@ def test_device_facts_of_the_wrong_type_are_one_line(place: Path, facts: str, me
 )
 def test_a_stored_size_that_is_none_answers_nothing(place: Path, size: str) -> None:
     study = text(sizes={"M": 8, "N": 8})
-    put_in(place, [ok(at(1), 50)], key=problem_key(study, {"M": 8, "N": 9}, CHOICES, GPU))
+    put_in(place, [ok(at(1), 50)], key=problem_key(study, {"M": 1, "N": 9}, CHOICES, GPU))
     assert best(study, {"M": 8, "N": 8}, CHOICES, GPU, database=str(place)).match is Match.NEAREST_SIZE
     spoil(place, "UPDATE problems SET size = ?", size)
     assert best(study, {"M": 8, "N": 8}, CHOICES, GPU, database=str(place)).match is Match.DEFAULT
