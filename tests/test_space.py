@@ -145,6 +145,13 @@ def test_the_space_is_what_brute_force_finds(
         assert [(each.name, each.value) for each in built.exclusions()] == missing
 
 
+def test_what_is_kept_of_candidates_computed_apart_keeps_its_type() -> None:
+    with patch("autotune.space.build.CHUNK", 1):
+        built = space({"a": [1, 2], "b": [1, 2], "c": ["x", 1]}, "(a if b == 1 else 'x') == c")
+    found = {tuple(built.configuration(row).values()) for row in range(len(built))}
+    assert found == {(1, 1, 1), (1, 2, "x"), (2, 2, "x")}
+
+
 def require(built: Space, valid: list[dict], random: Any) -> None:
     """Have a space hold these configurations and no others, and find its way among them."""
     table = built.indices()
