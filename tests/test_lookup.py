@@ -462,6 +462,19 @@ def test_what_is_stored_with_a_trial_is_computed_no_more(place: Path, monkeypatc
     assert ask(place, stricter).match is Match.DEFAULT
 
 
+@pytest.mark.parametrize(
+    ("study", "options"),
+    [(text(defines={}), [*OPTIONS[:-2], OPTIONS[-1]]), (text(options=[]), OPTIONS[:-1])],
+    ids=["flags", "defines"],
+)
+def test_options_of_either_kind_are_served_where_a_study_has_one(
+    place: Path, study: StudyText, options: list[str]
+) -> None:
+    trial = replace(ok({"WPT": 2, "WG": 64, "FAST": 1}, 50), made=MADE | {"work": {}, "options": options})
+    put_in(place, [trial], key=key(study), environment={"space": space_hash(study)})
+    assert ask(place, study).options == tuple(options)
+
+
 def test_a_study_that_counts_no_operations_is_answered_without_evaluating_it(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
