@@ -235,7 +235,7 @@ class Trial:
     @property
     def verified_runs(self) -> int:
         """How many verified runs it has stood among the finalists; 0 where it was not among them."""
-        return _verified_runs(self.environment)
+        return verified_runs(self.environment)
 
     @property
     def throttled(self) -> str:
@@ -281,12 +281,12 @@ UNVERIFIED = "unverified"
 BUSY_CORES = "busy_cores"
 """What slowed a device down that shares its cores with other programs, which had them."""
 
-_VERIFIED_RUNS = "verified_runs"
+_VERIFIED_RUNS, _MOST_VERIFIED_RUNS = "verified_runs", 2**53
 
 
 def with_retiming(environment: Environment, retimed: Measurement) -> dict[str, str | int | float]:
     """Return the environment of a trial that was timed again: more verified runs, and throttled as it was then."""
-    runs = _verified_runs(environment) + retimed.verified_runs
+    runs = verified_runs(environment) + retimed.verified_runs
     kept = {name: value for name, value in environment.items() if name != THROTTLED}
     return {**kept, _VERIFIED_RUNS: runs, **({THROTTLED: retimed.throttled} if retimed.throttled else {})}
 
@@ -296,10 +296,11 @@ def with_most_runs(environment: Environment, other: Environment) -> Environment:
 
     Neither account tells which of its runs the other has counted: it stood at least so many.
     """
-    runs = _verified_runs(other)
-    return {**environment, _VERIFIED_RUNS: runs} if runs > _verified_runs(environment) else environment
+    runs = verified_runs(other)
+    return {**environment, _VERIFIED_RUNS: runs} if runs > verified_runs(environment) else environment
 
 
-def _verified_runs(environment: Environment) -> int:
+def verified_runs(environment: Environment) -> int:
+    """Return how many verified runs an environment tells of; 0 where it tells none, or a number that nobody counted."""
     found = environment.get(_VERIFIED_RUNS, 0)  # may have been imported
-    return found if isinstance(found, int) else 0
+    return found if isinstance(found, int) and 0 <= found < _MOST_VERIFIED_RUNS else 0

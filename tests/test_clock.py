@@ -117,6 +117,15 @@ def test_a_driver_that_tells_no_times_is_timed_by_the_host(session: Session, mon
     assert session.timer == "host"
 
 
+def test_a_run_that_is_over_within_a_tick_of_the_events_takes_a_nanosecond(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "span_ns", lambda *_: 0)
+    bench = bench_of(session, out=5)
+    built, first_ns, _ = bench.verify_first(bench.build(spin(3000)), 1.0)
+    assert [first_ns, *bench.launcher.repeat(built, 2, 1, poison=True)] == [1, 1, 1]
+
+
 def test_a_cold_cache_is_timed_by_events(session: Session) -> None:
     bench = bench_of(session, out=5)
     assert isinstance(bench.clocks.choose(bench.build(spin(30_000, "cold")), 1000), EventClock)

@@ -17,7 +17,8 @@ from autotune.ranking import FINALISTS
 from autotune.store import Store
 from autotune.study import Problem
 from autotune.tuner import Budget, ReplayEvaluator, Request, Result, fastest
-from autotune.tuner.finale import MOST_FINALISTS, finalists, ties
+from autotune.tuner.finale import MOST_FINALISTS, earlier_finalists, finalists, ties
+from autotune.tuner.finale import ranked as ranked_trials
 
 Stop = threading.Event | None
 Answers = Sequence[Measurement | Trial | None]
@@ -215,10 +216,23 @@ def test_retimed_trials_are_ranked_among_themselves() -> None:
     assert fastest([]) is None
 
 
+def test_times_of_two_drivers_are_not_compared() -> None:
+    old, new, untold = replace(trial(5), driver="1.0"), replace(trial(9), driver="2.0"), trial(8)
+    assert ranked_trials([old, new, untold], "2.0") == [untold, new]
+    assert ranked_trials([old, new, untold], "1.0") == [old, untold]
+    assert ranked_trials([new, old], "3.0") == [old]  # that of the driver that was last
+
+
 def test_finalists_are_few_and_close_to_the_fastest() -> None:
     close = [trial(1000 + number) for number in range(FINALISTS + 2)]
     assert finalists([trial(1060), *reversed(close)]) == close[:FINALISTS]
     assert finalists([trial(1060), trial(1000)]) == [trial(1000)]
+
+
+def test_of_what_was_timed_again_the_few_near_the_best_are_so_once_more() -> None:
+    passed = [trial(99), trial(100, 1000), trial(90, 1050), trial(80, 1051)]
+    assert earlier_finalists(passed) == passed[1:3]
+    assert len(earlier_finalists(passed[1:2] * (FINALISTS + 1))) == FINALISTS
 
 
 def test_finalists_fit_the_time_there_is_but_are_two() -> None:

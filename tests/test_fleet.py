@@ -683,6 +683,15 @@ def answered(usage: object) -> dict[str, object]:
     return {"worker": "sim://0", "trial": replace(PASSED, configuration=CONFIGURATIONS[0]), "usage": usage}
 
 
+def test_what_devices_spent_is_added_up(problem: Problem, said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = answered({"build": 2.0, "idle": 0.5})
+    monkeypatch.setattr(Playing, "_end", lambda self, worker, answer, _: answer.set(told))
+    with Playing(1).evaluator(problem, said) as evaluator:
+        evaluator.submit(CONFIGURATIONS[0])
+        evaluator.collect(30)
+        assert (evaluator.usage()["build"], evaluator.usage()["idle"]) == (2.0, 0.5)
+
+
 @pytest.mark.parametrize(
     ("told", "line"),
     [

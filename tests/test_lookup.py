@@ -398,11 +398,15 @@ def test_device_facts_of_the_wrong_type_are_one_line(place: Path, facts: str, me
     assert "-d INDEX" in str(raised.value)
 
 
-@pytest.mark.parametrize("size", ['{"N":0}', '{"N":"1"}', '{"N":true}', "7", "{", '{"N":-5}'])
+@pytest.mark.parametrize(
+    "size", ['{"M":8,"N":0}', '{"M":8,"N":"1"}', '{"M":true,"N":8}', "7", "{", '{"M":8,"N":-5}', '{"N":8}']
+)
 def test_a_stored_size_that_is_none_answers_nothing(place: Path, size: str) -> None:
-    put_in(place, [ok(at(1), 50)], key=key(n=900))
+    study = text(sizes={"M": 8, "N": 8})
+    put_in(place, [ok(at(1), 50)], key=problem_key(study, {"M": 1, "N": 9}, CHOICES, GPU))
+    assert best(study, {"M": 8, "N": 8}, CHOICES, GPU, database=str(place)).match is Match.NEAREST_SIZE
     spoil(place, "UPDATE problems SET size = ?", size)
-    assert ask(place).match is Match.DEFAULT
+    assert best(study, {"M": 8, "N": 8}, CHOICES, GPU, database=str(place)).match is Match.DEFAULT
 
 
 def test_another_choice_never_answers(place: Path) -> None:
@@ -456,6 +460,19 @@ def test_what_is_stored_with_a_trial_is_computed_no_more(place: Path, monkeypatc
     monkeypatch.undo()
     stricter = text(constraints=[{"require": "WPT * WG < 128", "reason": "room for others"}])
     assert ask(place, stricter).match is Match.DEFAULT
+
+
+@pytest.mark.parametrize(
+    ("study", "options"),
+    [(text(defines={}), [*OPTIONS[:-2], OPTIONS[-1]]), (text(options=[]), OPTIONS[:-1])],
+    ids=["flags", "defines"],
+)
+def test_options_of_either_kind_are_served_where_a_study_has_one(
+    place: Path, study: StudyText, options: list[str]
+) -> None:
+    trial = replace(ok({"WPT": 2, "WG": 64, "FAST": 1}, 50), made=MADE | {"work": {}, "options": options})
+    put_in(place, [trial], key=key(study), environment={"space": space_hash(study)})
+    assert ask(place, study).options == tuple(options)
 
 
 def test_a_study_that_counts_no_operations_is_answered_without_evaluating_it(

@@ -23,6 +23,7 @@ from autotune.store import Store
 from autotune.study import GENERIC_DEVICE, Problem
 from autotune.text import time
 from autotune.tuner import Budget, Progress, ProgressCallback, ReplayEvaluator, Request, Result, loop, recall
+from autotune.tuner.recall import IMPORTED_FIRST, imported_best
 from autotune.tuner.result import SEARCH
 from autotune.tuner.start import within_budget
 from tests.studies import study
@@ -557,6 +558,16 @@ def test_what_passed_in_no_time_is_tried_again(problem: Problem, store: Store, s
         store.finish([(store.begin(search, [trial.configuration])[0], told)])
     assert (result := run(problem, store)).reused == 0
     assert result.trials == len(problem.space)
+
+
+def test_of_what_others_found_the_fastest_come_first_and_what_has_no_time_does_not(problem: Problem) -> None:
+    by_time = sorted(recorded(problem), key=lambda trial: -trial.time_ns)
+    told = [replace(trial, measurement=None) if place % 2 else trial for place, trial in enumerate(by_time)]
+    timed = [trial.configuration for trial in reversed(told) if trial.measurement is not None]
+    at_once = Measurement((1,))
+    elsewhere = Trial({**problem.default, "WPT": 999}, Outcome.OK, measurement=at_once)
+    stopped = Trial(timed[-1], Outcome.STOPPED, measurement=at_once)
+    assert imported_best(problem, [elsewhere, stopped, *told]) == timed[:IMPORTED_FIRST]
 
 
 @pytest.mark.parametrize(("vendor", "again"), [("NVIDIA Corporation", True), ("Intel", False)])

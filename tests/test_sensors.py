@@ -282,6 +282,12 @@ def test_a_retimed_trial_was_throttled_as_it_was_last() -> None:
     assert with_retiming(before, hot)[THROTTLED] == "sw_thermal_slowdown"
 
 
+@pytest.mark.parametrize("forged", [-5, 2**63 - 1, "7", 0.5])
+def test_a_number_of_verified_runs_that_nobody_counted_is_none(forged: Any) -> None:
+    assert Trial({}, Outcome.OK, environment={"verified_runs": forged}).verified_runs == 0
+    assert with_retiming({"verified_runs": forged}, Measurement((9,), verified_runs=3)) == {"verified_runs": 3}
+
+
 @pytest.mark.parametrize("forged", [True, 1, 0.5, None])
 def test_what_names_nothing_throttles_nothing(forged: Any) -> None:
     assert Trial({}, Outcome.OK, environment={THROTTLED: forged}).throttled == ""

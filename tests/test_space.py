@@ -145,6 +145,13 @@ def test_the_space_is_what_brute_force_finds(
         assert [(each.name, each.value) for each in built.exclusions()] == missing
 
 
+def test_what_is_kept_of_candidates_computed_apart_keeps_its_type() -> None:
+    with patch("autotune.space.build.CHUNK", 1):
+        built = space({"a": [1, 2], "b": [1, 2], "c": ["x", 1]}, "(a if b == 1 else 'x') == c")
+    found = {tuple(built.configuration(row).values()) for row in range(len(built))}
+    assert found == {(1, 1, 1), (1, 2, "x"), (2, 2, "x")}
+
+
 def require(built: Space, valid: list[dict], random: Any) -> None:
     """Have a space hold these configurations and no others, and find its way among them."""
     table = built.indices()
@@ -351,6 +358,13 @@ def test_a_constraint_that_fails_for_a_configuration_that_nothing_forbids() -> N
 def test_a_constant_that_no_expression_can_use(fact: Any) -> None:
     with pytest.raises(ExpressionError, match="uses local_memory, which is"):
         space({"TS": [8, 16]}, "4 * TS < local_memory", local_memory=fact)
+
+
+def test_a_value_that_no_expression_can_use_may_be_in_no_constraint() -> None:
+    parameters = {"SEED": [1, 2**63 - 1], "WPT": [1, 2]}
+    assert len(space(parameters, "WPT > 1")) == 2
+    with pytest.raises(ExpressionError, match=r"uses SEED, which is out of bounds \(SEED=9223372036854775807\)"):
+        space(parameters, "WPT > 1 or SEED > 0")
 
 
 def test_exclusions_say_why() -> None:

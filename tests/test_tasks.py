@@ -1,4 +1,4 @@
-"""How many configurations are wanted in flight."""
+"""How many configurations are wanted in flight; which runs make way for others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from autotune.bench import Report
+from autotune.bench.timing import Limits
+from autotune.model import Outcome
 from autotune.pool.tasks import RECENT, Ahead, Task, Waiting
+from autotune.pool.way import MakingWay
 
 seconds = st.floats(1e-3, 1e3)
 
@@ -87,3 +91,28 @@ def test_it_never_starves_a_device_nor_asks_for_more_than_can_be_built(
         or builds / built_s >= min(builders, devices / ran_s)
         or math.isclose(builds * ran_s, devices * built_s)
     )
+
+
+def test_what_makes_way_does_so_after_twice_as_long_the_next_time() -> None:
+    waiting, (task, other) = Waiting(), (Task({"A": 1}), Task({"A": 2}))
+    way = MakingWay(waiting, Limits(floor_s=2.0, first_s=60.0, multiple=20.0))
+    gives_up = way.of(task)
+    assert not gives_up("run", 60.0)  # nothing is ready
+    waiting.add(other, ready=True)
+    assert not gives_up("build", 60.0)
+    assert not gives_up("run", 1.9)
+    assert not way.made(task, Report(Outcome.TIMEOUT, verify_s=1.0))
+    assert gives_up("run", 2.5)
+    assert way.made(task, Report(Outcome.TIMEOUT, verify_s=3.0))
+    assert (way.lost_s, task.lost_s, other.lost_s) == (3.0, 3.0, 0.0)
+    assert [way.of(other)("run", ran_s) for ran_s in (4.9, 5.0)] == [False, True]
+
+
+def test_what_made_way_ends_once_the_best_allows_no_more_than_it_ran() -> None:
+    waiting, task = Waiting(), Task({"A": 1})
+    waiting.add(Task({"A": 2}), ready=True)
+    way = MakingWay(waiting, Limits(floor_s=2.0, first_s=60.0, multiple=20.0))
+    way.of(task)("run", 4.0)
+    way.made(task, Report(Outcome.TIMEOUT, "slow", verify_s=3.0))
+    found = [way.verdict(one, best_ns) for one, best_ns in ((task, None), (task, 3e8), (Task({}), 1.0), (task, 2e8))]
+    assert found == [None, None, None, Report(Outcome.TIMEOUT, "slow")]  # its seconds are counted already

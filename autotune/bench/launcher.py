@@ -78,7 +78,7 @@ class Launcher:
                 self._announce("run", limit_s)
                 self.finish()
         self.finish()
-        return self._session.span_ns(first, last)
+        return self._span_ns(first, last)
 
     def be_ready(self, plan: Plan) -> None:
         """Have what empties the device's cache built and timed: no run is given the time for the first."""
@@ -107,7 +107,7 @@ class Launcher:
                     self._flush()
             spans.append(self._run(built))
         self.finish()
-        times = [self._session.span_ns(first, last) for first, last in spans]
+        times = [self._span_ns(first, last) for first, last in spans]
         if len(built.kernels) * count > _MOST_EVENTS:
             self._busy_ns += self._session.busy_ns()  # lets go of the events
         return times
@@ -156,6 +156,10 @@ class Launcher:
         for kernel, launch in islice(built.kernels, 1, None):
             last = self._launch(kernel, launch)
         return first, last
+
+    def _span_ns(self, first: Event, last: Event) -> int:
+        """Return a run's time by its events, at least a nanosecond: a timer may tick more coarsely than a run takes."""
+        return max(1, self._session.span_ns(first, last))
 
     def _allow(self, runs: int, longest_ns: float) -> None:
         longest_s = self.restore_s + longest_ns * 1e-9

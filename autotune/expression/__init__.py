@@ -32,8 +32,8 @@ from autotune.expression.tree import (
 )
 
 __all__ = [
-    "FUNCTIONS", "MAX_LENGTH", "MAX_NODES", "Expression", "Node", "compiled", "operand", "put_in", "read",
-    "reduced", "unknown_name",
+    "FUNCTIONS", "MAX_LENGTH", "MAX_NODES", "Expression", "Node", "compiled", "is_beyond", "operand", "put_in",
+    "read", "reduced", "unknown_name",
 ]  # fmt: skip
 
 
@@ -141,8 +141,15 @@ def _unusable(name: str, value: Any) -> str:
         return f"uses the list {name} as a value"
     if not isinstance(value, int | float):
         return f"uses {name}, which is neither a number nor text"
+    return f"uses {name}, which is out of bounds" if is_beyond(value) else ""
+
+
+def is_beyond(value: Any) -> bool:
+    """Say whether a value is a number that no expression takes: beyond +-2**62, or no finite float."""
+    if not isinstance(value, int | float):
+        return False
     try:
         bounded(value)
     except FaultError:
-        return f"uses {name}, which is out of bounds"
-    return ""
+        return True
+    return False

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeGuard
 from autotune import samplers
 from autotune.identity import Configuration, Value, canonical
 from autotune.lookup import records
-from autotune.model import Outcome
+from autotune.model import Outcome, verified_runs
 from autotune.ranking import MEASURED, Event, Standing, median, median_interval, ordered, speedup
 from autotune.store import Store, listing, survey
 from autotune.text import giga_rate
@@ -252,7 +252,6 @@ def summary(store: Store, trial: int | None) -> dict[str, Any] | None:
         samples, taken = again[-1]["samples_ns"], again[-1]["taken"]
     made = told["made"] or {}
     time = median(samples)
-    stood = told["environment"].get("verified_runs", 0)
     return {
         "trial": trial,
         "configuration": told["configuration"],
@@ -260,7 +259,7 @@ def summary(store: Store, trial: int | None) -> dict[str, Any] | None:
         "interval_ns": median_interval(samples),
         "runs": len(samples),
         "cache": told["cache"],
-        "verified_runs": stood if isinstance(stood, int) else 0,
+        "verified_runs": verified_runs(told["environment"]),
         "gflops": giga_rate(made.get("flops"), time),
         "gbytes_per_s": giga_rate(made.get("bytes"), time),
         "options": made.get("options") or [],

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.errors import SpaceError
-from autotune.expression import Expression, Node, compiled, operand, put_in, reduced, unknown_name
+from autotune.expression import Expression, Node, compiled, is_beyond, operand, put_in, reduced, unknown_name
 from autotune.model import Value
 from autotune.space.bounds import Bounds, of_column, of_values, surely_false
 from autotune.space.diagram import Column, Diagram, Integers, binding_order, column_of, joined, merge, narrow
@@ -67,13 +67,15 @@ def build(
 ) -> Diagram:
     """Return the diagram of the valid configurations.
 
-    EmptyError where there is none; FailedError; ExpressionError for an unknown name; SpaceError where a
-    level would have more than `max_transitions`.
+    EmptyError where there is none; FailedError; ExpressionError for an unknown name, and for a value that no expression
+    takes; SpaceError where a level would have more than `max_transitions`.
     """
     conditions = []
+    beyond = {name: value for name, listed in values.items() for value in listed if is_beyond(value)}
     for number, constraint in enumerate(constraints):
         for name in sorted(constraint.names - values.keys() - constants.keys()):
             raise unknown_name(constraint.text, name, [*values, *constants], where=constraint.where)
+        constraint.usable(beyond)
         known = {name: constants[name] for name in constraint.names - values.keys()}
         conditions.append(_Condition(number, put_in(constraint.tree, constraint.usable(known))))
     sizes = {name: len(listed) for name, listed in values.items()}

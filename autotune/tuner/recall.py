@@ -63,7 +63,7 @@ IMPORTED_FIRST = 3
 def imported_best(problem: Problem, imported: Sequence[Trial]) -> list[Configuration]:
     """Return the configurations that are the fastest by what other tools tell, of those that are valid here."""
     passed = [one for one in imported if one.outcome is Outcome.OK and one.configuration in problem.space]
-    fastest_first = sorted(passed, key=lambda trial: trial.time_ns)
+    fastest_first = sorted(filter(_is_timed, passed), key=lambda trial: trial.time_ns)  # some lack theirs
     found = {identity(trial.configuration): trial.configuration for trial in fastest_first}
     return list(found.values())[:IMPORTED_FIRST]
 
