@@ -21,6 +21,7 @@ import autotune
 from autotune import cli
 from autotune.cli import app, interrupt
 from autotune.devices import find_device, linker, load_backend
+from autotune.ranking import confidence
 from tests.commands import STUDY, VALID, change, one_error, own_place, run, searched, stored
 from tests.processes import has_ended
 from tests.stored import KEY, ok, put_in
@@ -90,6 +91,8 @@ def test_search_as_json_has_numbers_and_nothing_else_on_stdout() -> None:
     assert found["best"]["gflops"] == pytest.approx(2 * 500 / found["best"]["time_ns"])
     assert found["valid_configurations"] == VALID
     assert set(found["usage_s"]) >= {"build", "verify", "time"}
+    assert found["best"]["confidence"] == confidence(found["best"]["runs"])
+    assert found["default_moved"] == {}
 
 
 @pytest.mark.doubles
