@@ -323,6 +323,7 @@ def test_the_version_is_printed() -> None:
 def test_help_has_an_example(name: str) -> None:
     shown = run(name, "--help").stdout
     assert re.search(rf"Examples?:\n  +autotune {name}", shown) or f"| autotune {name}" in shown
+    assert run(name, "-h").stdout == shown
 
 
 def test_the_list_of_commands_cuts_no_sentence_short() -> None:
@@ -349,3 +350,11 @@ def test_commands_are_listed_without_being_loaded_as_they_say(
 def test_help_tells_of_several_devices_where_several_are_taken() -> None:
     helped = {name: " ".join(run(name, "--help").stdout.split()) for name in commands() if name != "token"}
     assert {name for name, shown in helped.items() if "several: 0,1 or all" in shown} == {"search", "worker"}
+
+
+def test_help_tells_which_device_and_size_stand_for_none_given() -> None:
+    for name in set(commands()) - {"token"}:
+        options = " ".join(run(name, "--help").stdout.partition("Options:")[2].split())
+        for option in ("--device DEVICE", "--size M=1024,N=512"):
+            told = re.search(rf"{option} (.*?)(?: -\S+ |$)", options)
+            assert told is None or "Default: " in told[1], (name, option)

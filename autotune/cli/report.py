@@ -9,7 +9,7 @@ import typer
 
 from autotune import text
 from autotune.cli.files import writing
-from autotune.cli.options import ChoiceOption, DatabaseOption, DeviceOption, SizeOption, StudyArgument
+from autotune.cli.options import ChoiceOption, DatabaseOption, StoredDeviceOption, StoredSizeOption, StudyArgument
 from autotune.cli.output import say
 from autotune.errors import UsageError
 from autotune.lookup import asking
@@ -22,8 +22,8 @@ def report_searches(
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE.html", help="Where to write it.")] = Path(
         "report.html"
     ),
-    device: DeviceOption = None,
-    size: SizeOption = None,
+    device: StoredDeviceOption = None,
+    size: StoredSizeOption = None,
     choice: ChoiceOption = None,
     database: DatabaseOption = None,
 ) -> None:
