@@ -223,6 +223,7 @@ def test_history_lists_trials_with_reasons_and_spread() -> None:
     assert [row["outcome"] for row in rows] == ["wrong_result"]
     assert rows[0]["configuration"] == {"WPT": 1, "WG": 64}
     assert len(json.loads(run("history", "--json", "--limit", "1").stdout)) == 1
+    assert run("history", "--json", "--limit", "9" * 30).stdout == run("history", "--json").stdout
     assert run("history", "--json", "-d", rows[0]["device"]).stdout == run("history", "--json").stdout
 
 
