@@ -37,7 +37,9 @@ _ASKING = ("devices", "studies", "worker")
 _LOOKING = ("check", "compare", "cover", "export", "history", "import", "report")
 """Commands that ask for devices if at all, once all is imported: without kernels to run, these of the others too."""
 
-_NOT_HERE = ("--help", "--no-run", "--no-search", "--on", "--server")
+_HELP = ("--help", "-h")
+
+_NOT_HERE = (*_HELP, "--no-run", "--no-search", "--on", "--server")
 """Options with which they do not, or not in processes of this one."""
 
 _GARBAGE = 50_000
@@ -124,14 +126,14 @@ def _run(words: list[str]) -> None:
 
     pool.bound_threads()
     with ExitStack() as while_running:
-        elsewhere = ("--help",) if words[:1] == ["worker"] else _NOT_HERE  # whose --on takes this machine's devices
+        elsewhere = _HELP if words[:1] == ["worker"] else _NOT_HERE  # whose --on takes this machine's devices
         here = {word.partition("=")[0] for word in words}.isdisjoint(elsewhere)
         if words[:1] and words[0] in _ASKING and here:
             pool.list_apart()
         elif words[:1] and words[0] in _RUNNING and here:
             while_running.enter_context(pool.quick_turns())
             pool.prepare_and_list()  # two processes import at once
-        elif words[:1] and words[0] in _LOOKING and "--help" not in words:
+        elif words[:1] and words[0] in _LOOKING and set(_HELP).isdisjoint(words):
             pool.list_when_asked()
         from autotune import cli
 

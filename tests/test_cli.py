@@ -21,6 +21,7 @@ import autotune
 from autotune import cli
 from autotune.cli import app, interrupt
 from autotune.devices import find_device, linker, load_backend
+from autotune.ranking import confidence
 from tests.commands import STUDY, VALID, change, one_error, own_place, run, searched, stored
 from tests.processes import has_ended
 from tests.stored import KEY, ok, put_in
@@ -90,6 +91,8 @@ def test_search_as_json_has_numbers_and_nothing_else_on_stdout() -> None:
     assert found["best"]["gflops"] == pytest.approx(2 * 500 / found["best"]["time_ns"])
     assert found["valid_configurations"] == VALID
     assert set(found["usage_s"]) >= {"build", "verify", "time"}
+    assert found["best"]["confidence"] == confidence(found["best"]["runs"])
+    assert found["default_moved"] == {}
 
 
 @pytest.mark.doubles
@@ -220,6 +223,7 @@ def test_history_lists_trials_with_reasons_and_spread() -> None:
     assert [row["outcome"] for row in rows] == ["wrong_result"]
     assert rows[0]["configuration"] == {"WPT": 1, "WG": 64}
     assert len(json.loads(run("history", "--json", "--limit", "1").stdout)) == 1
+    assert run("history", "--json", "--limit", "9" * 30).stdout == run("history", "--json").stdout
     assert run("history", "--json", "-d", rows[0]["device"]).stdout == run("history", "--json").stdout
 
 
@@ -320,6 +324,7 @@ def test_the_version_is_printed() -> None:
 def test_help_has_an_example(name: str) -> None:
     shown = run(name, "--help").stdout
     assert re.search(rf"Examples?:\n  +autotune {name}", shown) or f"| autotune {name}" in shown
+    assert run(name, "-h").stdout == shown
 
 
 def test_the_list_of_commands_cuts_no_sentence_short() -> None:
@@ -346,3 +351,11 @@ def test_commands_are_listed_without_being_loaded_as_they_say(
 def test_help_tells_of_several_devices_where_several_are_taken() -> None:
     helped = {name: " ".join(run(name, "--help").stdout.split()) for name in commands() if name != "token"}
     assert {name for name, shown in helped.items() if "several: 0,1 or all" in shown} == {"search", "worker"}
+
+
+def test_help_tells_which_device_and_size_stand_for_none_given() -> None:
+    for name in set(commands()) - {"token"}:
+        options = " ".join(run(name, "--help").stdout.partition("Options:")[2].split())
+        for option in ("--device DEVICE", "--size M=1024,N=512"):
+            told = re.search(rf"{option} (.*?)(?: -\S+ |$)", options)
+            assert told is None or "Default: " in told[1], (name, option)

@@ -62,6 +62,8 @@ def test_check_as_json(sound: Result) -> None:
     found = json.loads(sound.stdout)
     assert found["outcome"] == "ok"
     assert found["valid_configurations"] == VALID
+    assert "launch 1 (saxpy): the work-group fits the device" in found["constraints"]
+    assert found["build_s"] > 0
     assert {k: found["exclusions"][0][k] for k in ("name", "value")} == {"name": "WG", "value": 8192}
 
 

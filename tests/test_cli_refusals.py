@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import re
 import sqlite3
+import sys
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -256,10 +257,22 @@ def test_a_database_that_cannot_be_used_is_one_line(command: str) -> None:
         assert message in one_error(run(*command.split(), "--db", place, code=2))
 
 
+def test_a_server_whose_driver_is_missing_is_the_machines_lack(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    said = one_error(run("history", "--db", "postgresql://me@nowhere/x", code=3))
+    assert "needs a driver for PostgreSQL; pip install" in said
+
+
 def test_a_line_that_is_no_trial_names_its_number() -> None:
     assert "stdin:1: " in one_error(run("import", code=2, stdin="{}\n"))
     Path("wide.jsonl").write_bytes("{}\n".encode("utf-16"))
     assert "wide.jsonl: is no text in UTF-8; save it as such" in one_error(run("import", "wide.jsonl", code=2))
+
+
+def test_a_table_of_another_tool_is_told_what_can_be_read() -> None:
+    Path("t.csv").write_text("WG,time\n32,1.5\n")
+    said = one_error(run("import", "t.csv", "--study", "./saxpy.toml", code=2))
+    assert "; import --study reads the JSON of kernel-tuner, t4, " in said
 
 
 def test_a_sampler_that_lacks_its_package_names_it(monkeypatch: pytest.MonkeyPatch) -> None:

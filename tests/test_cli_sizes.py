@@ -193,7 +193,9 @@ def test_a_borrowed_best_is_verified_on_the_device_beside_the_default(monkeypatc
     stored(800)
     found = json.loads(run("verify", "./saxpy.toml", "--max-slowdown", "1000%", "--json").stdout)
     assert found["match"] == "nearest size"
+    assert found["measured_size"] == {"N": 800}
     assert found["best"]["verified_runs"] > 0
+    assert 0 < found["slowdown_confidence"] <= 95
     low, high = found["slowdown_interval"]
     assert low <= found["slowdown"] <= high
     with Store.open() as store:

@@ -86,6 +86,7 @@ def test_an_unknown_or_ambiguous_selector_lists_the_choices(selector: str) -> No
 def test_several_devices_are_of_one_model() -> None:
     assert [device.index for device in find_devices("0,1")] == [0, 1]
     assert [device.index for device in find_devices("all")] == [0, 1]
+    assert find_devices("All") == find_devices("all")
     assert [device.index for device in find_devices("1,1")] == [1]
     with pytest.raises(DeviceError, match="different devices"):
         find_devices("0,2")

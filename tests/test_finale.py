@@ -14,6 +14,7 @@ from autotune import tuner
 from autotune.model import PACE, Configuration, Identity, Measurement, Outcome, Trial, identity
 from autotune.pool import Stopped
 from autotune.ranking import FINALISTS
+from autotune.reports import result_json
 from autotune.store import Store
 from autotune.study import Problem
 from autotune.tuner import Budget, ReplayEvaluator, Request, Result, fastest
@@ -329,8 +330,12 @@ def test_a_gain_is_told_of_times_taken_in_the_same_turns_only(problem: Problem, 
     request = Request(problem, database=store.where, sampler="random", seed=1, budget=budget, start=[default, best])
     result = tuner.run(request, evaluator=Finals(ranked(problem)))
     assert result.gain[0] > 1
+    told = result_json(result)
+    assert (told["speedup"], *told["speedup_interval"]) == result.gain
+    assert told["speedup_confidence"] == result.confidence
     again = tuner.run(replace(request, budget=Budget(trials=1)), evaluator=Finals(ranked(problem)))
     assert again.gain is not None  # nothing has changed: what was stored of it says it
     store.retime(1, [(default, Measurement((1500, 1500, 1500)))])
     (slow,) = [one for one in store.trials(problem.key) if one.configuration == default]
     assert replace(again, default=slow).gain is None
+    assert result_json(replace(again, default=slow))["speedup"] is None

@@ -18,6 +18,7 @@ from autotune.errors import AutotuneError, SetupError, SpaceError, StudyError, W
 from autotune.identity import Value
 from autotune.model import Configuration, Measurement, Outcome, Trial
 from autotune.pool import Settings
+from autotune.reports import result_json
 from autotune.samplers.bayes import BayesSampler
 from autotune.store import Store
 from autotune.study import GENERIC_DEVICE, Problem
@@ -69,6 +70,7 @@ def test_values_with_which_alone_results_are_wrong_are_told(
         result = run(problem, store, ReplayEvaluator(trials), fresh=True, **options)
         print_result(result, "saxpy", None, "")
         assert ("wrong with" in capsys.readouterr().out) == bool(result.wrong_with)
+        assert result_json(result)["wrong_with"] == result.wrong_with
         return result.wrong_with
 
     assert found(lambda one: one["WPT"] in (2, 4)) == {"WPT": [2, 4]}

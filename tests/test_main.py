@@ -357,7 +357,7 @@ for words in (["serve", "--help"], ["history", "--json", "--db", {place!r}], ["s
     [
         ("search sgemm", True), ("check sgemm", True), ("compare sgemm", True), ("cover sgemm", True),
         ("verify sgemm", True), ("new a.cl", True), ("search sgemm --on=tcp://head:8786", False),
-        ("studies --help", False),
+        ("studies --help", False), ("search -h", False),
     ],
 )  # fmt: skip
 def test_what_runs_or_compiles_kernels_begins_its_prepared_process_first(

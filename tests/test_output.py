@@ -31,6 +31,33 @@ NASTY = "x\x1b[31m\x07\x9b2J\u202e"
 SHOWN = r"x\x1b[31m\x07\x9b2J\u202e"
 
 
+def test_a_table_breaks_no_word_and_is_paragraphs_where_it_would(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def shown(columns: int) -> list[str]:
+        monkeypatch.setattr(output, "WIDE", columns)
+        rows = [("pthread-AMD EPYC", "amd-epyc-2cu", "one two three"), ("H200", "nvidia-h200", "four")]
+        output.table(("device", "fingerprint", "about"), rows)
+        return capsys.readouterr().out.splitlines()
+
+    wide = "pthread-AMD EPYC   amd-epyc-2cu   one two three"
+    assert shown(len(wide))[2] == wide
+    assert shown(40)[2:5] == [
+        "pthread-AMD      amd-epyc-2cu   one two",
+        "EPYC                            three",
+        "H200             nvidia-h200    four",
+    ]
+    assert shown(33) == [
+        "device       pthread-AMD EPYC",
+        "fingerprint  amd-epyc-2cu",
+        "about        one two three",
+        "",
+        "device       H200",
+        "fingerprint  nvidia-h200",
+        "about        four",
+    ]
+
+
 def test_nothing_printed_acts_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     output.say(f"{NASTY}\nerror: forged")
     output.warn(f"{NASTY}\nerror: forged")

@@ -159,6 +159,7 @@ def _without_commands() -> typer.Typer:
         cls=Commands,
         no_args_is_help=True,
         add_completion=False,
+        context_settings={"help_option_names": ["--help", "-h"]},
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
         help="Finds the fastest verified parameters of OpenCL kernels and keeps them for every tool to look up.",

@@ -100,6 +100,7 @@ def _written(problem: Problem) -> dict[str, Any]:
         "device": problem.device.fingerprint,
         "parameters": {name: list(parameter.values) for name, parameter in study.parameters.items()},
         "default": problem.default,
+        "constraints": list(dict.fromkeys(constraint.reason for constraint in problem.constraints)),
         "combinations": problem.space.combinations,
         "valid_configurations": len(problem.space),
         "exclusions": [{"name": e.name, "value": e.value, "reason": e.reason} for e in problem.space.exclusions()],
@@ -123,11 +124,10 @@ def _print_written(problem: Problem, written: dict[str, Any]) -> None:
     rows = [(p.name, _listed(p.values), str(problem.default[p.name]), p.about) for p in study.parameters.values()]
     table(("parameter", "values", "default", "about"), rows)
     print()
-    rules = [constraint.reason for constraint in problem.constraints]
     count, combinations = written["valid_configurations"], written["combinations"]
     facts(
         [
-            ("constraints", "\n".join(dict.fromkeys(rules))),
+            ("constraints", "\n".join(written["constraints"])),
             ("valid", f"{count:,} of {combinations:,} combinations ({text.share(count, combinations)})"),
             ("excluded", "\n".join(_excluded_rows(written["exclusions"]))),
         ]
@@ -184,6 +184,7 @@ def _build(
     return {
         **shown_trial,
         "max_error": trial.max_error,
+        "build_s": trial.build_s,
         "build_log": trial.build_log,
         "environment": trial.environment,
         "saved": [str(path) for path in saved],

@@ -12,7 +12,7 @@ import typer
 from autotune import text
 from autotune.cli.files import require_spare, writing
 from autotune.cli.import_ import say_left_out
-from autotune.cli.options import ChoiceOption, DatabaseOption, DeviceOption, SizeOption, load_study
+from autotune.cli.options import ChoiceOption, DatabaseOption, StoredDeviceOption, StoredSizeOption, load_study
 from autotune.cli.output import say
 from autotune.errors import UsageError
 from autotune.exchange import WRITERS, gather, one
@@ -41,8 +41,8 @@ def export_trials(
     study: Annotated[
         str | None, typer.Option("--study", metavar="STUDY", help="What to write in another format.")
     ] = None,
-    device: DeviceOption = None,
-    size: SizeOption = None,
+    device: StoredDeviceOption = None,
+    size: StoredSizeOption = None,
     choice: ChoiceOption = None,
     database: DatabaseOption = None,
     embed: Annotated[bool, typer.Option("--embed", help="Put the kernel's text into a header or a table.")] = False,

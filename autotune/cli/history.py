@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from autotune import text
-from autotune.cli.options import DatabaseOption, DeviceOption, JsonOption, ServerOption
+from autotune.cli.options import DatabaseOption, JsonOption, ServerOption, StoredDeviceOption
 from autotune.cli.output import say, write, write_json
 from autotune.errors import AutotuneError
 from autotune.identity import in_order
@@ -25,7 +25,7 @@ def history(
     study: Annotated[str | None, typer.Argument(metavar="STUDY", help="Only trials of this study.")] = None,
     limit: Annotated[int, typer.Option(min=1, metavar="N", help="At most N trials.")] = 30,
     failed: Annotated[bool, typer.Option("--failed", help="Only failures.")] = False,
-    device: DeviceOption = None,
+    device: StoredDeviceOption = None,
     database: DatabaseOption = None,
     server: ServerOption = None,
     as_json: JsonOption = False,

@@ -51,8 +51,8 @@ def import_trials(
         typer.Option("--from", metavar="FORMAT", help=f"One of {', '.join(READERS)}.", callback=_known_format),
     ] = None,
     study: Annotated[str | None, typer.Option("--study", metavar="STUDY", help="What another tool tuned.")] = None,
-    device: options.DeviceOption = None,
-    size: options.SizeOption = None,
+    device: options.TheirDeviceOption = None,
+    size: options.TheirSizeOption = None,
     choice: options.ChoiceOption = None,
     rename: Annotated[
         list[str] | None,

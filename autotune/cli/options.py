@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -25,15 +25,17 @@ if TYPE_CHECKING:
     from autotune.study import Problem, Study
 
 StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="Name of a study, or path of its TOML file.")]
-DeviceOption = Annotated[
-    str | None, typer.Option("--device", "-d", metavar="DEVICE", help="Index, part of a name, or fingerprint.")
-]
-DevicesOption = Annotated[
-    str | None,
-    typer.Option(
-        "--device", "-d", metavar="DEVICE", help="Index, part of a name, or fingerprint; several: 0,1 or all."
-    ),
-]
+
+
+def _device(default: str, several: str = "") -> Any:
+    text = f"Index, part of a name, or fingerprint{several}. Default: {default}."
+    return typer.Option("--device", "-d", metavar="DEVICE", help=text)
+
+
+DeviceOption = Annotated[str | None, _device("the best here")]
+DevicesOption = Annotated[str | None, _device("the best", "; several: 0,1 or all")]
+StoredDeviceOption = Annotated[str | None, _device("all")]
+TheirDeviceOption = Annotated[str | None, _device("as the file calls it")]
 
 
 def _not_empty(texts: list[str] | None) -> list[str] | None:
@@ -43,15 +45,14 @@ def _not_empty(texts: list[str] | None) -> list[str] | None:
     return texts
 
 
-SizeOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--size",
-        metavar="M=1024,N=512",
-        help="Problem size; a plain number sets every size. Repeatable.",
-        callback=_not_empty,
-    ),
-]
+def _size(default: str) -> Any:
+    text = f"Problem size; a plain number sets every size. Repeatable. Default: {default}."
+    return typer.Option("--size", metavar="M=1024,N=512", help=text, callback=_not_empty)
+
+
+SizeOption = Annotated[list[str] | None, _size("the study's")]
+StoredSizeOption = Annotated[list[str] | None, _size("all")]
+TheirSizeOption = Annotated[list[str] | None, _size("the file's, else the study's")]
 ChoiceOption = Annotated[
     list[str] | None,
     typer.Option("--choice", metavar="T=float", help="A choice of the study, such as the element type. Repeatable."),

@@ -80,17 +80,47 @@ def opened_bytes(file: Path | None) -> AbstractContextManager[IO[bytes]]:
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()) -> None:
-    """Print a table on stdout; columns named in `right` hold numbers."""
+    """Print a table on stdout; columns named in `right` hold numbers.
+
+    Long cells are wrapped between words. Where a terminal is too narrow for that, each row is a paragraph.
+    """
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
+    cells = [[line(cell) for cell in row] for row in rows]
+    widths = _widths([*zip(headings, *cells, strict=True)], stdout().width - _BETWEEN * (len(headings) - 1))
+    if widths is None:
+        for at, row in enumerate(cells):
+            sys.stdout.write("\n" * (at > 0))
+            facts(zip(headings, row, strict=True))
+        return
     shown = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for heading in headings:
-        shown.add_column(line(heading), justify="right" if heading in right else "left", overflow="fold")
-    for row in rows:
-        shown.add_row(*(Text(line(cell)) for cell in row))
+    for heading, width in zip(headings, widths, strict=True):
+        shown.add_column(line(heading), width=width, justify="right" if heading in right else "left")
+    for row in cells:
+        shown.add_row(*map(Text, row))
     _print(shown)
+
+
+_BETWEEN = 3
+"""Blanks between the columns of a table."""
+
+
+def _widths(columns: Sequence[Sequence[str]], room: int) -> list[int] | None:
+    """Return the width of each column of cells in which no word is broken; None where there is no room for that."""
+    from rich.cells import cell_len
+
+    least = [max(cell_len(word) for cell in column for word in cell.split() or [""]) for column in columns]
+    wanted = [max(map(cell_len, column)) - width for column, width in zip(columns, least, strict=True)]
+    spare, found = room - sum(least), list(least)
+    if spare < 0:
+        return None
+    order = sorted(range(len(columns)), key=wanted.__getitem__)
+    for done, at in enumerate(order):  # who wants little gets it, and the others share what is left
+        more = min(wanted[at], spare // (len(order) - done))
+        found[at], spare = found[at] + more, spare - more
+    return found
 
 
 def facts(rows: Iterable[tuple[str, str]]) -> None:

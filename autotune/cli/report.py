@@ -9,7 +9,7 @@ import typer
 
 from autotune import text
 from autotune.cli.files import writing
-from autotune.cli.options import ChoiceOption, DatabaseOption, DeviceOption, SizeOption, StudyArgument
+from autotune.cli.options import ChoiceOption, DatabaseOption, StoredDeviceOption, StoredSizeOption, StudyArgument
 from autotune.cli.output import say
 from autotune.errors import UsageError
 from autotune.lookup import asking
@@ -22,8 +22,8 @@ def report_searches(
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE.html", help="Where to write it.")] = Path(
         "report.html"
     ),
-    device: DeviceOption = None,
-    size: SizeOption = None,
+    device: StoredDeviceOption = None,
+    size: StoredSizeOption = None,
     choice: ChoiceOption = None,
     database: DatabaseOption = None,
 ) -> None:
@@ -41,7 +41,7 @@ def report_searches(
     """
     if output.suffix.lower() not in (".html", ".htm"):
         raise UsageError(
-            f"a report is HTML, and {output.name!r} is not named so", where="--output", hint="name it .html"
+            f"a report is HTML, and {str(output)!r} is not named so", where="--output", hint="name it .html"
         )
     fingerprint = asking.device_meant(device, database).fingerprint if device is not None else None
     with Store.to_read(database) as store:

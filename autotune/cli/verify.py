@@ -131,6 +131,7 @@ def _percent(share: float | None) -> str:
 
 def _json(found: verifying.Verified) -> dict[str, Any]:
     best = found.best
+    stored = best if found.imported is None and best.time_ns is not None else None
     return {
         "study": best.study,
         "device": best.device,
@@ -140,9 +141,14 @@ def _json(found: verifying.Verified) -> dict[str, Any]:
         "match": best.match if found.imported is None else "imported",
         "notes": best.notes if found.imported is None else [],
         "stored_ns": best.time_ns if found.imported is None else found.imported.time_ns,
+        "measured_on": stored.measured_on if stored else None,
+        "measured_size": stored.measured_size if stored else None,
+        "driver": stored.driver if stored else None,
+        "measured": stored.measured if stored else None,
         "best": trial_json(found.problem, found.trial),
         "default": trial_json(found.problem, found.default),
         "is_default": found.is_default,
         "slowdown": found.slowdown,
         "slowdown_interval": found.interval,
+        "slowdown_confidence": None if found.interval is None else found.confidence,
     }

@@ -185,7 +185,7 @@ def find_devices(selector: str) -> list[DeviceInfo]:
 
     Raises DeviceError where they differ: times of different devices do not compare.
     """
-    if selector.strip() == "all":
+    if selector.strip().lower() == "all":
         best = find_device(None)
         return [d for d in _all() if d.fingerprint == best.fingerprint and d.platform == best.platform]
     found = list({device.number: device for device in map(find_device, selector.split(","))}.values())

@@ -105,7 +105,8 @@ def _parsed(text: str) -> tuple[dict[str, Any], int]:
         try:
             return kernel_tuner.closed(text)
         except ValueError:
-            raise UsageError(f"is no JSON: {error}") from None
+            hint = f"import --study reads the JSON of {', '.join(READERS)}, no CSV; nothing was imported"
+            raise UsageError(f"is no JSON: {error}", hint=hint) from None
     if not isinstance(found, dict):
         raise UsageError("is no JSON object")
     return found, 0

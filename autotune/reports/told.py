@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from autotune import text
 from autotune.model import Trial
-from autotune.ranking import median_interval
+from autotune.ranking import confidence, median_interval
 
 if TYPE_CHECKING:
     from autotune.store import StoredTrial
@@ -15,8 +15,14 @@ if TYPE_CHECKING:
 
 
 def result_json(result: Result) -> dict[str, Any]:
-    """The result as one JSON object; times in nanoseconds, spent time in seconds."""
-    problem = result.problem
+    """The result as one JSON object; times in nanoseconds, spent time in seconds.
+
+    `speedup` is how many times as fast as the default the best is, with its interval and the per cent of cases in which
+    that holds the truth; null where they were not timed in turns. `default_moved` tells, by parameter, the study's own
+    value and the one that stands in where the former is not valid. An example of failures is `unsteady` where it was
+    right at another time. `wrong_with` are the values, by parameter, with which results were wrong, all and only so.
+    """
+    problem, gain = result.problem, result.gain
     return {
         "study": problem.study.name,
         "device": problem.device.fingerprint,
@@ -25,28 +31,36 @@ def result_json(result: Result) -> dict[str, Any]:
         "reason": result.reason,
         "trials": result.trials,
         "reused": result.reused,
+        "reused_wrong": result.reused_wrong,
         "valid_configurations": len(problem.space),
         "elapsed_s": result.elapsed_s,
         "best": trial_json(problem, result.best),
         "default": trial_json(problem, result.default),
         "default_chosen": problem.study.chose_default,
+        "default_moved": problem.moved,
         "why_no_default": result.why_no_default,
+        "speedup": gain and gain[0],
+        "speedup_interval": gain and gain[1:],
+        "speedup_confidence": gain and result.confidence,
         "ranked": result.is_ranked,
         "ties": [trial.configuration for trial in result.ties],
         "failures": {
             outcome.value: {"count": count, "example": _example(result.examples.get(outcome))}
             for outcome, count in result.failures.items()
         },
+        "wrong_with": result.wrong_with,
         "usage_s": result.usage,
     }
 
 
 def _example(trial: Trial | None) -> dict[str, Any] | None:
-    return None if trial is None else {"configuration": trial.configuration, "reason": trial.reason}
+    if trial is None:
+        return None
+    return {"configuration": trial.configuration, "reason": trial.reason, "unsteady": trial.unsteady}
 
 
 def trial_json(problem: Problem, trial: Trial | None) -> dict[str, Any] | None:
-    """A trial with its time, interval and rates."""
+    """A trial with its time, the interval that holds it in `confidence` per cent of cases, and its rates."""
     if trial is None:
         return None
     measurement = trial.latest
@@ -56,6 +70,7 @@ def trial_json(problem: Problem, trial: Trial | None) -> dict[str, Any] | None:
         "reason": trial.reason,
         "time_ns": trial.time_ns,
         "interval_ns": median_interval(measurement.samples_ns),
+        "confidence": confidence(len(measurement.samples_ns)),
         "runs": len(measurement.samples_ns),
         "cache": measurement.cache,
         "verified_runs": trial.verified_runs,

@@ -16,7 +16,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.pool import NullPool, QueuePool, StaticPool
 
-from autotune.errors import StoreError
+from autotune.errors import SetupError, StoreError
 from autotune.store.location import (
     BUSY_S,
     SCHEMA,
@@ -56,7 +56,9 @@ FULL throughout, while the device is at work on others.
 
 
 def open_engine(location: Location) -> Engine:
-    """Return an engine on the database. Raises StoreError where it can be told beforehand that it will not do."""
+    """Return an engine on the database. Raises StoreError where it can be told beforehand that it will not do, and
+    SetupError where a package is missing.
+    """
     if location.url:
         url = _server_url(location)
         asked = {"connect_timeout": CONNECT_S, **_KEEPALIVE}
@@ -244,7 +246,7 @@ def _server_url(location: Location) -> URL:
     try:
         import psycopg  # noqa: F401
     except ImportError:
-        raise StoreError("needs a driver for PostgreSQL", where=by, hint=installing("postgres")) from None
+        raise SetupError("needs a driver for PostgreSQL", where=by, hint=installing("postgres")) from None
     return url.set(drivername="postgresql+psycopg")
 
 

@@ -231,7 +231,8 @@ class Store(Attempts, Moving):
 
         Of one study, one `device` (its fingerprint), `failed` ones only.
         """
-        query = queries.everything(study, device).order_by(trials.c.started.desc(), trials.c.id.desc()).limit(limit)
+        most = None if limit is None else min(limit, 2**63 - 1)  # what a database counts to
+        query = queries.everything(study, device).order_by(trials.c.started.desc(), trials.c.id.desc()).limit(most)
         if failed:
             query = query.where(trials.c.outcome.in_([outcome.value for outcome in Outcome if outcome.failed]))
         with self._reading() as connection:

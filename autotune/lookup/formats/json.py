@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 
 from autotune.lookup.answer import Best
-from autotune.text import in_quotes
+from autotune.ranking import confidence
+from autotune.text import giga_rate, in_quotes
 
 
 def render(best: Best) -> str:
     """Return one object: `configuration` an object, times in nanoseconds, null where nothing was measured.
+
+    `interval_ns` holds the median in `confidence` per cent of cases.
 
     `options` are all build options: a `-D` for each choice, parameter and computed define, and the study's flags.
     `launches` are those of a run in order: `kernel`, `global`, and `local` and `offset`, null where the driver decides.
@@ -22,7 +25,9 @@ def render(best: Best) -> str:
         "launches": [one.plain() for one in best.launches],
         "time_ns": best.time_ns,
         "interval_ns": best.interval_ns,
+        "confidence": confidence(best.runs) if best.runs else None,
         "runs": best.runs,
+        "gflops": None if best.time_ns is None else giga_rate(best.flops, best.time_ns),
         "notes": best.notes,
         "device": best.device,
         "size": dict(best.size),
