@@ -102,8 +102,9 @@ def test_a_launch_that_overwrites_what_another_wrote_is_a_gap() -> None:
     assert text.index(gap) > text.index('entry = "twice"')
     assert len(made.gaps) == 1
     assert draft(sketched(SPLIT)).count('when = "TODO"') == 0  # x is read between
-    unread = SPLIT.replace("const float *x", "float *x")
-    assert "product has written x, which total" in draft(sketched(unread))
+    named = SPLIT.replace("const float *x", "float *x").replace("body(part)", "body(part, x)")
+    assert "product has written x, which total" in draft(sketched(named))
+    assert draft(sketched(named.replace(", x)", ")"))).count('when = "TODO"') == 0  # product does not name x
 
 
 def test_an_argument_that_no_study_can_name_gets_another() -> None:
