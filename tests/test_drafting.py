@@ -283,6 +283,25 @@ def test_macros_that_branches_ask_for_and_nothing_defines_are_told() -> None:
     assert any("asks for PADDED, VECTOR, SOA, which nothing" in guess for guess in sketch.guesses), sketch.guesses
 
 
+def test_macros_of_branches_behind_one_that_is_taken_are_not_told() -> None:
+    source = """
+    #ifdef SINGLE
+    #define T float
+    #elif WIDE
+    #define T double
+    #endif
+    #ifdef NESTED
+    #if DEPTH > 2
+    #endif
+    #endif
+    kernel void f(global T *y) { y[get_global_id(0)] = 1; }"""
+    for given, told in (({"SINGLE": "1"}, []), ({"SINGLE": "1", "NESTED": "1"}, ["DEPTH"]), ({"T": "int"}, ["WIDE"])):
+        sketch = sketched(source)
+        draft(sketch, None, given)
+        asked = [guess.split("asks for ")[1].split(",")[0] for guess in sketch.guesses if "asks for" in guess]
+        assert asked == told, given
+
+
 SWEPT = """
 kernel void f(const int n, constant float *w, global float *y) {
     const int i = get_global_id(0); if (i < n) y[i] = w[i];
