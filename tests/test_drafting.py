@@ -768,6 +768,18 @@ def test_a_rim_that_nothing_guards_is_left_out_by_the_launch() -> None:
     assert {"nx = 514", "ny = 512"} <= {*lines}
 
 
+def test_a_launch_without_a_rim_that_a_number_says_takes_whole_work_groups_at_first() -> None:
+    _, lines = drafted(
+        """kernel void f(global const float *x, global float *y, const int width, const int height, const int radius)
+        {
+            const int i = get_global_id(0) + radius, j = get_global_id(1);
+            y[j * (width - radius) + i - radius] = x[j * width + i];
+        }"""
+    )
+    assert any(line.startswith('global = ["width - radius", "') for line in lines), lines
+    assert {"width = 513", "radius = 1  # guess: its value"} <= {*lines}, lines
+
+
 def test_groups_may_count_places_along_one_axis_alone() -> None:
     _, lines = drafted(
         macros(TX=8)

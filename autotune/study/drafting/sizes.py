@@ -76,10 +76,27 @@ class Sizes:
         for entry, axis in ((entry, axis) for entry, told in of.tuned.items() for axis in told.inferred):
             extent = self._items[entry][axis] or ""
             rims += map(int, re.findall(rf"\b{name} - (\d{{1,3}})\b", extent))
-            if re.fullmatch(rf"{name}( - \d+)?", extent):
+            if (rim := self._rim(name, extent)) is not None:
+                rims.append(rim)
                 whole = lcm(whole, int(by_default(of.locals[entry][axis], defaults)) or 1)
         whole = whole if whole <= self.each else 1
         return -(-self.each // whole) * whole + max(rims)
+
+    def _rim(self, name: str, extent: str) -> int | None:
+        """By how much less than a size a launch counts, `2 * radius` of `width - 2 * radius`; None where it counts
+        something else.
+        """
+        term = r" - (?:(\d+) \* )?(\w+)"
+        if re.fullmatch(rf"{name}(?:{term})*", extent) is None:
+            return None
+        known = self._of.tasks | {each: 1 for each in self.names if self.is_small(each)}
+        parts = [(int(factor or 1), part) for factor, part in re.findall(term, extent)]
+        found = [
+            factor * (int(part) if part.isdigit() else known[part])
+            for factor, part in parts
+            if part.isdigit() or part in known
+        ]
+        return sum(found) if len(found) == len(parts) else None
 
     @cached_property
     def _longest(self) -> dict[str, int]:
