@@ -466,9 +466,10 @@ def test_a_name_for_a_type_stands_for_what_it_is() -> None:
         #else
         typedef float net;
         #endif
+        typedef net weight;
         #define SHORT unsigned short
         kernel void f(global const scalar *a, global quad *b, const u32 n, const real alpha, global SHORT *c,
-                      global element *d, global const net *e)
+                      global element *d, global const weight *e)
         {
             const int i = get_global_id(0);
             if (i < n) { b[i] = alpha * a[i]; c[i] = 0; d[i] = e[i]; }
@@ -481,7 +482,7 @@ def test_a_name_for_a_type_stands_for_what_it_is() -> None:
     assert 'type = "REAL", value = "0.5"' in shape_of(lines, "alpha")
     assert "n = 65536" in lines
     assert 'type = "REAL", shape = ["2 * n"], ' in shape_of(lines, "d")  # of several: its components
-    assert 'type = "float"' in shape_of(lines, "e")  # of several: that of the branch that is taken
+    assert 'type = "float"' in shape_of(lines, "e")  # of several, by another name: that of the branch that is taken
 
 
 def test_of_choices_for_one_type_each_argument_has_its_own() -> None:
