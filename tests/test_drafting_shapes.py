@@ -934,3 +934,22 @@ def test_how_many_parts_groups_leave_is_no_size() -> None:
     assert not any(line.startswith(("count = 5", "count = 6")) for line in lines)
     told = PARTS.replace("const int n)", "const int n, const int count)").replace("i < n ?", "i < n && i < count ?")
     assert not any("value =" in line for line in drafted(told)[1]), "who leaves them is told as well"
+
+
+def test_what_a_loop_behind_a_guard_steps_goes_as_far_as_the_loop_turns() -> None:
+    """Of box-blur of GEGL: a column is summed behind a guard, from a place that stands before it."""
+    text = """kernel void f(global const float *in, global float *out, int width, int height, int radius)
+    {
+        int i, at = get_global_id(1) * width + get_global_id(0);
+        const int to = at;
+        float sum = 0;
+        if (get_global_id(0) < width && get_global_id(1) < height) {
+            for (i = -radius; i <= radius; i++) { sum += in[at]; at += width; }
+            out[to] = sum;
+        }
+    }"""
+    _, lines = drafted(text)
+    assert shape_of(lines, "in_") == 'in_ = { type = "float", shape = ["height + 2 * radius", "width"], access = "in" }'
+    for other in ("if (radius) { } else if", "while"):  # these may step it once more, or often
+        _, lines = drafted(text.replace("if (", f"{other} (", 1))
+        assert "others may lie farther" in shape_of(lines, "in_"), other
