@@ -953,3 +953,23 @@ def test_what_a_loop_behind_a_guard_steps_goes_as_far_as_the_loop_turns() -> Non
     for other in ("if (radius) { } else if", "while"):  # these may step it once more, or often
         _, lines = drafted(text.replace("if (", f"{other} (", 1))
         assert "others may lie farther" in shape_of(lines, "in_"), other
+
+
+def test_a_size_is_at_first_no_more_than_a_fixed_array_holds() -> None:
+    text = """#define MOST 100
+    typedef struct { float best; float v[MOST]; } One;
+    kernel void f(global One *all, global const int *x, global const int *w, global int *y,
+        const int count, const int bins, const int rows)
+    {
+        int seen[2][300], i = get_global_id(0);
+        for (int r = 0; r < 2; ++r) for (int b = 0; b < bins; ++b) seen[r][b] = x[b];
+        if (i >= count) return;
+        float sum = 0;
+        for (int k = 0; k < rows; ++k) sum += all[i].v[k] * w[k];
+        all[i].best = sum;
+        y[i] = seen[1][i % bins];
+    }"""
+    _, lines = drafted(text)
+    assert {"bins = 128", "rows = 64"} <= {*lines}, lines
+    _, lines = drafted(text.replace("300]", "100]").replace("MOST 100", "MOST 3"))
+    assert {"bins = 64", "rows = 2"} <= {*lines}, lines

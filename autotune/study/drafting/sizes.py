@@ -61,7 +61,8 @@ class Sizes:
 
     def first(self, name: str) -> int:
         """What one of them is at first: as much as the rows take of which it is the length, and its type holds."""
-        number, most = max(self._begun(name), self._longest.get(name, 0)), self._most.get(name)
+        number = max(self._begun(name), self._longest.get(name, 0))
+        most = min((each[name] for each in (self._most, self._held) if name in each), default=None)
         return number if most is None or number <= most else 2 ** (most.bit_length() - 1)
 
     def _begun(self, name: str) -> int:
@@ -97,6 +98,24 @@ class Sizes:
             if part.isdigit() or part in known
         ]
         return sum(found) if len(found) == len(parts) else None
+
+    @cached_property
+    def _held(self) -> dict[str, int]:
+        """The most that sizes may be that say how far arrays of a fixed length are used."""
+        members = (member for listed in self._of.structs.values() for member in listed)
+        fixed = {
+            found[1]: found[2] for member in members if (found := re.search(r"(\w+)\s*((?:\[\d+\]\s*)+)$", member))
+        }
+        lengths = {name: [int(each) for each in re.findall(r"\d+", extents)] for name, extents in fixed.items()}
+        found = dict[str, int]()
+        for shapes in self._of.shapes.values():
+            arrays = {**shapes.reading.arrays, **shapes.reading.private}
+            told = lengths | {name: [each and each.number for each in extents] for name, extents in arrays.items()}
+            for name, level, index in (*shapes.reading.cells, *shapes.reading.inner):
+                length = next(iter(told.get(name, ())[level:]), None)
+                if length and (most := str(shapes.upper(index))) in self.names:
+                    found[most] = min(found.get(most, length), length)
+        return found
 
     @cached_property
     def _longest(self) -> dict[str, int]:
