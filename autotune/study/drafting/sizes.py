@@ -102,17 +102,17 @@ class Sizes:
     @cached_property
     def _held(self) -> dict[str, int]:
         """The most that sizes may be that say how far arrays of a fixed length are used."""
-        members = (member for listed in self._of.structs.values() for member in listed)
-        fixed = {
-            found[1]: found[2] for member in members if (found := re.search(r"(\w+)\s*((?:\[\d+\]\s*)+)$", member))
-        }
-        lengths = {name: [int(each) for each in re.findall(r"\d+", extents)] for name, extents in fixed.items()}
+        members = dict[str, list[int | None]]()
+        for kind, bracket, extents in (m.partition("[") for listed in self._of.structs.values() for m in listed):
+            told = re.findall(r"\[([^\[\]]*)\]", bracket + extents)
+            members["".join(kind.split()[-1:])] = [int(each) if each.isdecimal() else None for each in told]
         found = dict[str, int]()
         for shapes in self._of.shapes.values():
             arrays = {**shapes.reading.arrays, **shapes.reading.private}
-            told = lengths | {name: [each and each.number for each in extents] for name, extents in arrays.items()}
+            numbers = {name: [each.number if each else None for each in extents] for name, extents in arrays.items()}
+            lengths = {**members, **numbers}
             for name, level, index in (*shapes.reading.cells, *shapes.reading.inner):
-                length = next(iter(told.get(name, ())[level:]), None)
+                length = next(iter(lengths.get(name, [])[level:]), None)
                 if length and (most := str(shapes.upper(index))) in self.names:
                     found[most] = min(found.get(most, length), length)
         return found
