@@ -973,3 +973,17 @@ def test_a_size_is_at_first_no_more_than_a_fixed_array_holds() -> None:
     assert {"bins = 128", "rows = 64"} <= {*lines}, lines
     _, lines = drafted(text.replace("300]", "100]").replace("MOST 100", "MOST 3"))
     assert {"bins = 64", "rows = 2"} <= {*lines}, lines
+
+
+@pytest.mark.parametrize("name", ["x", "src", "in0", "keys", "data", "image", "values", "a"])
+def test_what_contents_of_an_array_index_is_the_same_each_time(name: str) -> None:
+    """Two of them in one place are told one after the other, in an order that no hash of their names decides."""
+    text = f"""kernel void f(global const uchar *{name}, global int *hist, const int bins, const int n)
+    {{
+        int i = get_global_id(0);
+        if (i < bins) hist[i] = 0;
+        if (i < n) hist[{name}[i] + 64 * {name}[i + n]] += 1;
+    }}"""
+    assert 'high = "min(63, 255)"' in shape_of(drafted(text)[1], name)
+    alone = text.replace(f"{name}[i] + 64", "64")  # of so few bins that none is left, the first
+    assert 'high = "min(max(bins // 64 - 1, 0), 255)"' in shape_of(drafted(alone)[1], name)

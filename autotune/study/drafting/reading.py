@@ -267,7 +267,7 @@ class Reading:
         least: Sum | None = None
         for mention in self.mentions:
             for index in mention.places:
-                for variable in index.names & self.contents.keys():
+                for variable in sorted(index.names & self.contents.keys()):
                     factor = index.factor_of(variable)
                     if self.contents[variable][0] == name and mention.name in elements and factor.known:
                         row, rest = self._row(index, variable), index - Sum.of(variable) * factor

@@ -248,9 +248,8 @@ class Uses:
                     return ', data = { distribution = "permutation" }', "places that are written, each once"
                 largest = {"uchar": 255, "char": 127}.get(kind)
                 high = f"{places - 1}"
-                if any(
-                    factor < 0 < len(names) for names, factor in places.terms.items()
-                ):  # nothing says that any are left
+                taken_off = any(factor < 0 < len(names) for names, factor in places.terms.items())
+                if taken_off or "//" in high:  # nothing says that any are left
                     high = f"max({high}, 0)"
                 high = high if largest is None else f"min({high}, {largest})"
                 real = "places at random"
