@@ -102,8 +102,9 @@ def test_a_launch_that_overwrites_what_another_wrote_is_a_gap() -> None:
     assert text.index(gap) > text.index('entry = "twice"')
     assert len(made.gaps) == 1
     assert draft(sketched(SPLIT)).count('when = "TODO"') == 0  # x is read between
-    unread = SPLIT.replace("const float *x", "float *x")
-    assert "product has written x, which total" in draft(sketched(unread))
+    named = SPLIT.replace("const float *x", "float *x").replace("body(part)", "body(part, x)")
+    assert "product has written x, which total" in draft(sketched(named))
+    assert draft(sketched(named.replace(", x)", ")"))).count('when = "TODO"') == 0  # product does not name x
 
 
 def test_an_argument_that_no_study_can_name_gets_another() -> None:
@@ -282,6 +283,25 @@ def test_macros_that_branches_ask_for_and_nothing_defines_are_told() -> None:
     assert any("asks for PADDED, VECTOR, SOA, which nothing" in guess for guess in sketch.guesses), sketch.guesses
 
 
+def test_macros_of_branches_behind_one_that_is_taken_are_not_told() -> None:
+    source = """
+    #ifdef SINGLE
+    #define T float
+    #elif WIDE
+    #define T double
+    #endif
+    #ifdef NESTED
+    #if DEPTH > 2
+    #endif
+    #endif
+    kernel void f(global T *y) { y[get_global_id(0)] = 1; }"""
+    for given, told in (({"SINGLE": "1"}, []), ({"SINGLE": "1", "NESTED": "1"}, ["DEPTH"]), ({"T": "int"}, ["WIDE"])):
+        sketch = sketched(source)
+        draft(sketch, None, given)
+        asked = [guess.split("asks for ")[1].split(",")[0] for guess in sketch.guesses if "asks for" in guess]
+        assert asked == told, given
+
+
 SWEPT = """
 kernel void f(const int n, constant float *w, global float *y) {
     const int i = get_global_id(0); if (i < n) y[i] = w[i];
@@ -446,9 +466,10 @@ def test_a_name_for_a_type_stands_for_what_it_is() -> None:
         #else
         typedef float net;
         #endif
+        typedef net weight;
         #define SHORT unsigned short
         kernel void f(global const scalar *a, global quad *b, const u32 n, const real alpha, global SHORT *c,
-                      global element *d, global const net *e)
+                      global element *d, global const weight *e)
         {
             const int i = get_global_id(0);
             if (i < n) { b[i] = alpha * a[i]; c[i] = 0; d[i] = e[i]; }
@@ -461,7 +482,7 @@ def test_a_name_for_a_type_stands_for_what_it_is() -> None:
     assert 'type = "REAL", value = "0.5"' in shape_of(lines, "alpha")
     assert "n = 65536" in lines
     assert 'type = "REAL", shape = ["2 * n"], ' in shape_of(lines, "d")  # of several: its components
-    assert 'type = "float"' in shape_of(lines, "e")  # of several: that of the branch that is taken
+    assert 'type = "float"' in shape_of(lines, "e")  # of several, by another name: that of the branch that is taken
 
 
 def test_of_choices_for_one_type_each_argument_has_its_own() -> None:
@@ -746,6 +767,18 @@ def test_a_rim_that_nothing_guards_is_left_out_by_the_launch() -> None:
     assert any(line.startswith('global = ["nx - 2", "ny"]') for line in lines)
     assert 'shape = ["ny + 2", "nx"]' in shape_of(lines, "x")
     assert {"nx = 514", "ny = 512"} <= {*lines}
+
+
+def test_a_launch_without_a_rim_that_a_number_says_takes_whole_work_groups_at_first() -> None:
+    _, lines = drafted(
+        """kernel void f(global const float *x, global float *y, const int width, const int height, const int radius)
+        {
+            const int i = get_global_id(0) + radius, j = get_global_id(1);
+            y[j * (width - radius) + i - radius] = x[j * width + i];
+        }"""
+    )
+    assert any(line.startswith('global = ["width - radius", "') for line in lines), lines
+    assert {"width = 513", "radius = 1  # guess: its value"} <= {*lines}, lines
 
 
 def test_groups_may_count_places_along_one_axis_alone() -> None:

@@ -934,3 +934,56 @@ def test_how_many_parts_groups_leave_is_no_size() -> None:
     assert not any(line.startswith(("count = 5", "count = 6")) for line in lines)
     told = PARTS.replace("const int n)", "const int n, const int count)").replace("i < n ?", "i < n && i < count ?")
     assert not any("value =" in line for line in drafted(told)[1]), "who leaves them is told as well"
+
+
+def test_what_a_loop_behind_a_guard_steps_goes_as_far_as_the_loop_turns() -> None:
+    """Of box-blur of GEGL: a column is summed behind a guard, from a place that stands before it."""
+    text = """kernel void f(global const float *in, global float *out, int width, int height, int radius)
+    {
+        int i, at = get_global_id(1) * width + get_global_id(0);
+        const int to = at;
+        float sum = 0;
+        if (get_global_id(0) < width && get_global_id(1) < height) {
+            for (i = -radius; i <= radius; i++) { sum += in[at]; at += width; }
+            out[to] = sum;
+        }
+    }"""
+    _, lines = drafted(text)
+    assert shape_of(lines, "in_") == 'in_ = { type = "float", shape = ["height + 2 * radius", "width"], access = "in" }'
+    for other in ("if (radius) { } else if", "while"):  # these may step it once more, or often
+        _, lines = drafted(text.replace("if (", f"{other} (", 1))
+        assert "others may lie farther" in shape_of(lines, "in_"), other
+
+
+def test_a_size_is_at_first_no_more_than_a_fixed_array_holds() -> None:
+    text = """#define MOST 100
+    typedef struct { float best; float v[MOST]; } One;
+    kernel void f(global One *all, global const int *x, global const int *w, global int *y,
+        const int count, const int bins, const int rows)
+    {
+        int seen[2][300], i = get_global_id(0);
+        for (int r = 0; r < 2; ++r) for (int b = 0; b < bins; ++b) seen[r][b] = x[b];
+        if (i >= count) return;
+        float sum = 0;
+        for (int k = 0; k < rows; ++k) sum += all[i].v[k] * w[k];
+        all[i].best = sum;
+        y[i] = seen[1][i % bins];
+    }"""
+    _, lines = drafted(text)
+    assert {"bins = 128", "rows = 64"} <= {*lines}, lines
+    _, lines = drafted(text.replace("300]", "100]").replace("MOST 100", "MOST 3"))
+    assert {"bins = 64", "rows = 2"} <= {*lines}, lines
+
+
+@pytest.mark.parametrize("name", ["x", "src", "in0", "keys", "data", "image", "values", "a"])
+def test_what_contents_of_an_array_index_is_the_same_each_time(name: str) -> None:
+    """Two of them in one place are told one after the other, in an order that no hash of their names decides."""
+    text = f"""kernel void f(global const uchar *{name}, global int *hist, const int bins, const int n)
+    {{
+        int i = get_global_id(0);
+        if (i < bins) hist[i] = 0;
+        if (i < n) hist[{name}[i] + 64 * {name}[i + n]] += 1;
+    }}"""
+    assert 'high = "min(63, 255)"' in shape_of(drafted(text)[1], name)
+    alone = text.replace(f"{name}[i] + 64", "64")  # of so few bins that none is left, the first
+    assert 'high = "min(max(bins // 64 - 1, 0), 255)"' in shape_of(drafted(alone)[1], name)

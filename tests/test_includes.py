@@ -120,6 +120,10 @@ def test_a_missing_file_is_left_to_the_compiler_where_an_if_decides(folder: Path
             r"take static const char \*f_cl = \" from",
         ),
         ('const char *f_cl =\n  R"CL(\nkernel void f() {}\n)CL";\n', r"take const char .f_cl = R\"CL\( .* and \)CL\" "),
+        (
+            "MSTRINGIFY(\n\\n#define N 4\nkernel void f() {}\n)\n",
+            r"take MSTRINGIFY\( from its beginning and \) from its end, and \\n from the beginning of lines, in a copy",
+        ),
         ('std::string f_cl = R"(\nkernel void f() {}\n)";\n', r"is a string of C\+\+"),
         ('char f_cl[] = "kernel void f()"\n" {}";\n', r"is a string of C\+\+"),
         (

@@ -267,6 +267,10 @@ def test_definitions_are_those_that_compilers_take(tmp_path: Path) -> None:
         ("x[get_global_id(0)] = STEP;", "a parameter needs a default .*or give it with -D STEP=1"),
         ("const T y = 0; x[get_global_id(0)] = y;", "a type needs a default .*or give it with -D T=float"),
         ("x[get_global_id(0)] = 1", "expected ';' after expression; mend the kernel there"),
+        (
+            '}\n#ifndef K_CL\n#define K_CL\n#include "a.h"\n#include "b.h"\n#endif\nkernel void g(global int *x) {',
+            '; copy "a.h" and "b.h" beside the kernel, or name their folder: -I FOLDER of autotune new',
+        ),
         ("x[0] = 1;\n#error No precision defined.\n", "; give what the kernel asks for there with -D NAME=1"),
         (
             "\n#if MODE == 2\n#define T float\n#define OP(a) a\n#endif\nconst T y = 0; x[0] = OP(y);",

@@ -529,6 +529,9 @@ def test_what_a_reference_leaves_unwritten_may_be_left_so(session: Session) -> N
     bench = Bench(session, {}, {"out": expected}, Rules(), Limits(), lambda *_: None, (POISON, POISON))
     report = bench.run(plan, None)
     assert report.outcome is Outcome.OK, report.reason
+    report = bench.run(replace(plan, source=source.replace("!= LEFT", "!= 9")), None)
+    assert report.outcome is Outcome.WRONG_RESULT
+    assert f"first out[1] = 7, expected {POISON}, as nothing is written there by the reference" in report.reason
 
 
 def test_a_kernel_that_writes_once_and_never_again_is_wrong(session: Session) -> None:

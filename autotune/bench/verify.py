@@ -19,6 +19,7 @@ from autotune.bench.checks import Checks
 from autotune.bench.checks import Verdict as Verdict
 from autotune.bench.kernels import CHECKS, common_options
 from autotune.bench.readback import OnHost, told_exact
+from autotune.bench.unwritten import count_unwritten
 from autotune.devices import Memory, Program, Session
 from autotune.errors import StudyError
 from autotune.study import Buffer, Check, Leaf, Tolerance, leaves, member_of, numpy_type
@@ -175,6 +176,7 @@ class Checker:
         return (
             f"{int(words[0])} of {math.prod(shape)} values of {name} are wrong{nans}; "
             f"first {first} = {found[0]!s}{as_before}, expected {expected!s}{told_exact(found[0], expected, tolerance)}"
+            + (", as nothing is written there by the reference" if count_unwritten(np.asarray([expected]))[0] else "")
         )
 
 

@@ -19,6 +19,8 @@ _MOST = 64
 """So many names without a meaning are told each; where there are more, a file is missing rather."""
 _FIRST = 5
 """Of more names, so many are told."""
+_NOT_THERE = re.compile(r"([<\"][^<>\"\n]+[>\"]) is included here and is not there")
+"""What stands in the place of an #include, behind an #if, of a file that is not there."""
 _MEND = "mend the kernel there"
 
 
@@ -69,7 +71,12 @@ _PORTING = {
 
 def _cure(error: WorkerError, source: str, compiler: Compiler) -> str:
     """What to do about a compiler's message: names without a meaning may be parameters of the host program's."""
-    for language, words in unknown(f"{error.what}\n{error.detail}", source).foreign.items():
+    log = f"{error.what}\n{error.detail}"
+    if files := [*dict.fromkeys(_NOT_THERE.findall(log))]:
+        their = "its" if len(files) == 1 else "their"
+        of_study = '[[options]] flag = "-IFOLDER" in a study'
+        return f"copy {_listed(files)} beside the kernel, or name {their} folder: -I FOLDER of autotune new, {of_study}"
+    for language, words in unknown(log, source).foreign.items():
         return f"{_listed(words)}: of {language}, which OpenCL C is not; {_PORTING[language]}, in a copy"
     names, structs, functions, samplers, brings, left = _lacking(error, source, compiler)
     said = [f"its #if defines {_listed(those)} where {macro} is given" for macro, those in brings.items()]

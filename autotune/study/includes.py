@@ -209,7 +209,8 @@ class _Inliner:
             begin = " ".join((held["raw"] or held["macro"] or held["string"]).split())
             what = f"is {'the argument of a macro' if held['macro'] else 'a string'} of C++, not OpenCL C"
             end = f'){held["mark"]}"' if held["raw"] else ")" if held["macro"] else '"'
-            hint = f"take {begin} from its beginning and {end} from its end, in a copy"
+            escaped = r", and \n from the beginning of lines" if re.search(r"(?m)^[ \t]*\\n", text) else ""
+            hint = f"take {begin} from its beginning and {end} from its end{escaped}, in a copy"
             raise StudyError(what, where=str(path), hint=hint)
         pieces, done, depth = [], 0, 0
         for line in _directives(text, path):

@@ -14,8 +14,8 @@ guards and names; what is no more than a guess says so: nothing here decides a r
     shapes.py      extents from that; launches.py: work-items; indices.py: indices taken apart
     proposal.py    what is proposed of parameters and choices, with repeats.py, nouns.py, and branches.py for what
                    an #if asks; vectors.py: of their widths; fixed.py: of numbers that no tuner can set yet;
-                   groups.py: of work-groups; uses.py: of each argument; alternatives.py: of kernels that do the same;
-                   parts.py: of what one kernel leaves for the next
+                   groups.py: of work-groups; uses.py: of each argument; leaving.py: which ones kernels leave alone;
+                   alternatives.py: of kernels that do the same; parts.py: of what one leaves for the next
     sizes.py       which of its numbers are sizes, and what they are at first
     writer.py      the text of the study; naming.py: arguments that no expression can name; divisors.py: what its
                    expressions divide by

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from autotune.study.drafting.branches import asking
+from autotune.study.drafting.branches import asking, undefined
 from autotune.study.drafting.functions import reached
 from autotune.study.drafting.nouns import COUNT_NAME, TASK_NAME
 from autotune.study.drafting.repeats import codes
@@ -31,6 +31,16 @@ def own_to_tune(of: Proposal) -> list[str]:
 def own_sizes(of: Proposal) -> list[str]:
     """Return those of a kernel's own numbers that say by their names how much there is to compute."""
     return _met(of, [name for name in _own(of, 2**31) if COUNT_NAME.match(name)])
+
+
+def unset(of: Proposal) -> list[str]:
+    """Return the macros that an #if asks for and nothing defines, but where another branch is taken before it asks."""
+    names = [name for name in undefined(of.sketch.source) if name not in of.given]
+    try:
+        of.code.tokens()
+    except NotRead:
+        return names
+    return [name for name in names if name in of.code.asked]
 
 
 def _own(of: Proposal, most: int) -> list[str]:

@@ -35,12 +35,14 @@ class Preprocessed:
         self._functions: dict[tuple[str, ...], dict[str, Function]] = {}
         self.joined: dict[str, set[str]] = {}
         """Of words that macros put together, the names in them that stay names elsewhere."""
+        self.asked = set[str]()
+        """The names in conditions, macros put in, but in those that stand behind a branch that is taken."""
 
     def tokens(self, kept: Sequence[str] = ()) -> list[str]:
         """Return the text's tokens, `kept` macros as names. Raises NotRead."""
         if (key := tuple(kept)) not in self._tokens:
             try:
-                self._tokens[key] = preprocessed(self._source, self._stated, kept, self.joined)
+                self._tokens[key] = preprocessed(self._source, self._stated, kept, self.joined, self.asked)
             except NotRead:
                 self._tokens[key] = None
         found = self._tokens[key]
@@ -57,10 +59,15 @@ class Preprocessed:
 
 
 def preprocessed(
-    source: str, stated: Mapping[str, str], kept: Collection[str], joined: dict[str, set[str]] | None = None
+    source: str,
+    stated: Mapping[str, str],
+    kept: Collection[str],
+    joined: dict[str, set[str]] | None = None,
+    asked: set[str] | None = None,
 ) -> list[str]:
     """Return the tokens of a source without its directives. `stated`: macros given from outside; `kept` stay names,
-    but in words that macros put together: `joined` gets these words, with the names.
+    but in words that macros put together: `joined` gets these words, with the names; `asked` gets the words of the
+    conditions that decide, macros put in.
 
     A branch is taken where its condition is true with what is known; where that cannot be told, all are.
     """
@@ -71,6 +78,9 @@ def preprocessed(
     def forget() -> None:
         within.forget()
         conditions.forget()
+
+    def holds(word: str, rest: str, *, on: bool) -> bool | None:
+        return _holds(word, rest, conditions, macros, kept, asked if on and asked is not None else set())
 
     found, due = list[str](), list[str]()  # what a macro is given may go on over lines
     # Of each #if around: whether its branch is taken, whether one before was, and whether the #if itself is.
@@ -87,10 +97,10 @@ def preprocessed(
             raise NotRead
         word, rest = directive.groups()
         if word in ("if", "ifdef", "ifndef"):
-            taken.append((_holds(word, rest, conditions, macros, kept), False, on))
+            taken.append((holds(word, rest, on=on), False, on))
         elif word in ("elif", "else") and taken:
             done = taken[-1][0] is True or taken[-1][1]
-            taken[-1] = (False if done else _holds(word, rest, conditions, macros, kept)), done, taken[-1][2]
+            taken[-1] = (False if done else holds(word, rest, on=taken[-1][2])), done, taken[-1][2]
         elif word == "endif" and taken:
             taken.pop()
         elif on and (define := _DEFINE.match(line)) and define[1] not in given:
@@ -115,9 +125,9 @@ def _macro(takes: str | None, text: str) -> Macro:
 
 
 def _holds(
-    word: str, rest: str, conditions: _Expander, macros: Mapping[str, Macro], kept: Collection[str]
+    word: str, rest: str, conditions: _Expander, macros: Mapping[str, Macro], kept: Collection[str], asked: set[str]
 ) -> bool | None:
-    """Say whether a branch is taken; None where that is not known."""
+    """Say whether a branch is taken; None where that is not known. `asked` gets the words of its condition."""
     name = rest.strip().split(" ")[0]
     if word == "else":
         return True
@@ -125,6 +135,7 @@ def _holds(
         return (name in macros or name in kept) == (word == "ifdef")
     text = re.sub(r"defined\s*(?:\(\s*)?(\w+)\s*\)?", lambda m: str(int(m[1] in macros or m[1] in kept)), rest)
     tokens = conditions.expanded(tokens_of(text))
+    asked.update(tokens)
     if len(tokens) > _MOST_CONDITION:
         return None
     try:

@@ -31,7 +31,7 @@ from autotune.study.drafting.statements import read
 from autotune.study.drafting.syntax import NotRead
 from autotune.study.drafting.terms import Sum
 from autotune.study.drafting.touching import components
-from autotune.study.drafting.typedefs import as_written, cast_to, in_structs, structs_of
+from autotune.study.drafting.typedefs import as_written, cast_to, in_structs, structs_of, typedefs_of
 from autotune.study.drafting.vectors import of_components, pointer, widths_of
 from autotune.study.includes import defined_anyway, names_asked, without_comments
 from autotune.study.scope import DEVICE_FACTS
@@ -121,14 +121,7 @@ class Proposal:
                 return meant
         return next((choice for choice, kind in self.choices.items() if kind == name), name)
 
-    @cached_property
-    def _typedefs(self) -> dict[str, str]:
-        """What names of types stand for, in the branches that the preprocessor takes."""
-        try:
-            text = " ".join(self.code.tokens([*self.choices]))
-        except NotRead:
-            text = self.text
-        return {name: meant for meant, name in re.findall(r"\btypedef\s+(\w+)\s+(\w+)\s*;", text)}
+    _typedefs = cached_property(typedefs_of)
 
     def kind_of(self, one: KernelArgument) -> str:
         """Return the type of an argument's elements as the study names it: of several choices the one of its text."""

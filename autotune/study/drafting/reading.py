@@ -77,7 +77,8 @@ class Reading:
     steps, which loop's; `falling`: those that a loop makes smaller and smaller.
     `quotients`: what names of whole quotients divide, and by what.
     `either`: what a name stands for that is one of two, as a condition decides.
-    `arrays`: the extents of local arrays; `cells`: where one is indexed, in which dimension, at which place.
+    `arrays`: the extents of local arrays; `cells`: where one is indexed, in which dimension, at which place;
+    `private`, `inner`: the same of private arrays, and of members of structs, whose extents are not here.
     `axes`: whose ids are asked for; `items`: along which items differ; `within`: along which a kernel asks where in its
     group an item is; `spread`: along which groups differ; `lone`: along which a kernel asks whether an item or group is
     the one of a certain number; `through`: which are counted through with the first; `apart`: whose ids are used for
@@ -103,6 +104,8 @@ class Reading:
     either: dict[str, tuple[Sum, Sum]] = field(default_factory=dict)
     arrays: dict[str, list[Sum | None]] = field(default_factory=dict)
     cells: list[tuple[str, int, Sum]] = field(default_factory=list)
+    private: dict[str, list[Sum | None]] = field(default_factory=dict)
+    inner: list[tuple[str, int, Sum]] = field(default_factory=list)
     axes: set[int] = field(default_factory=set)
     items: set[int] = field(default_factory=set)
     within: set[int] = field(default_factory=set)
@@ -205,6 +208,8 @@ class Reading:
             of, level = of[1], level + 1
         if of[0] == "name" and of[1] in self.arrays and isinstance(index, Sum):
             self.cells.append((of[1], level, index))
+        elif of[0] in ("name", "member") and isinstance(index, Sum):
+            self.inner.append((of[-1], level, index))
 
     @property
     def places(self) -> list[Sum]:
@@ -262,7 +267,7 @@ class Reading:
         least: Sum | None = None
         for mention in self.mentions:
             for index in mention.places:
-                for variable in index.names & self.contents.keys():
+                for variable in sorted(index.names & self.contents.keys()):
                     factor = index.factor_of(variable)
                     if self.contents[variable][0] == name and mention.name in elements and factor.known:
                         row, rest = self._row(index, variable), index - Sum.of(variable) * factor

@@ -61,7 +61,8 @@ class Sizes:
 
     def first(self, name: str) -> int:
         """What one of them is at first: as much as the rows take of which it is the length, and its type holds."""
-        number, most = max(self._begun(name), self._longest.get(name, 0)), self._most.get(name)
+        number = max(self._begun(name), self._longest.get(name, 0))
+        most = min((each[name] for each in (self._most, self._held) if name in each), default=None)
         return number if most is None or number <= most else 2 ** (most.bit_length() - 1)
 
     def _begun(self, name: str) -> int:
@@ -76,10 +77,45 @@ class Sizes:
         for entry, axis in ((entry, axis) for entry, told in of.tuned.items() for axis in told.inferred):
             extent = self._items[entry][axis] or ""
             rims += map(int, re.findall(rf"\b{name} - (\d{{1,3}})\b", extent))
-            if re.fullmatch(rf"{name}( - \d+)?", extent):
+            if (rim := self._rim(name, extent)) is not None:
+                rims.append(rim)
                 whole = lcm(whole, int(by_default(of.locals[entry][axis], defaults)) or 1)
         whole = whole if whole <= self.each else 1
         return -(-self.each // whole) * whole + max(rims)
+
+    def _rim(self, name: str, extent: str) -> int | None:
+        """By how much less than a size a launch counts, `2 * radius` of `width - 2 * radius`; None where it counts
+        something else.
+        """
+        term = r" - (?:(\d+) \* )?(\w+)"
+        if re.fullmatch(rf"{name}(?:{term})*", extent) is None:
+            return None
+        known = self._of.tasks | {each: 1 for each in self.names if self.is_small(each)}
+        parts = [(int(factor or 1), part) for factor, part in re.findall(term, extent)]
+        found = [
+            factor * (int(part) if part.isdigit() else known[part])
+            for factor, part in parts
+            if part.isdigit() or part in known
+        ]
+        return sum(found) if len(found) == len(parts) else None
+
+    @cached_property
+    def _held(self) -> dict[str, int]:
+        """The most that sizes may be that say how far arrays of a fixed length are used."""
+        members = dict[str, list[int | None]]()
+        for kind, bracket, extents in (m.partition("[") for listed in self._of.structs.values() for m in listed):
+            told = re.findall(r"\[([^\[\]]*)\]", bracket + extents)
+            members["".join(kind.split()[-1:])] = [int(each) if each.isdecimal() else None for each in told]
+        found = dict[str, int]()
+        for shapes in self._of.shapes.values():
+            arrays = {**shapes.reading.arrays, **shapes.reading.private}
+            numbers = {name: [each.number if each else None for each in extents] for name, extents in arrays.items()}
+            lengths = {**members, **numbers}
+            for name, level, index in (*shapes.reading.cells, *shapes.reading.inner):
+                length = next(iter(lengths.get(name, [])[level:]), None)
+                if length and (most := str(shapes.upper(index))) in self.names:
+                    found[most] = min(found.get(most, length), length)
+        return found
 
     @cached_property
     def _longest(self) -> dict[str, int]:

@@ -211,8 +211,9 @@ class _Walk(Values):
         while rest[:1] == ["["]:
             extents.append(self._value(rest[1 : closing(rest, 0)]))
             rest = rest[closing(rest, 0) + 1 :]
-        if shared and extents:
-            self.found.arrays[name] = [each if isinstance(each, Sum) else None for each in extents]
+        if extents:
+            arrays = self.found.arrays if shared else self.found.private
+            arrays[name] = [each if isinstance(each, Sum) else None for each in extents]
         value = self._initial(rest[1:], vector=vector and not extents) if rest[:1] == ["="] else None
         if value is None and vector and not pointed and not extents:
             value = (None,) * components(kind)[1]

@@ -110,20 +110,34 @@ def changes(name: str, tokens: Sequence[str]) -> int:
 
 
 def changes_plainly(name: str, tokens: Sequence[str]) -> bool:
-    """Whether a name is changed by statements of its own alone, in no branch, and in a loop by one that steps it, up to
-    the end of the block.
+    """Whether a name is changed by statements of its own alone, in no branch, and in a loop by one that steps it, also
+    behind an `if`, up to the end of the block.
     """
-    found = depth = end = 0
+    found = depth = guards = end = 0
     for end, token in enumerate(tokens):
+        guards += depth == guards and _is_guard(tokens, end)
         depth += (token in ("(", "[", "{")) - (token in (")", "]", "}"))
+        guards = min(guards, depth)
         if depth < 0:
             break
         if token == name and depth == 0 and tokens[end + 1 : end + 2] and tokens[end + 1] in _ASSIGN:
             found += end == 0 or tokens[end - 1] in (";", "}")
-        elif token == "for" and depth == 0:
+        elif token == "for" and depth == guards:
             body = closing(tokens, end + 1) + 1
             found += step_of(name, tokens[end : ended(tokens, body)], body - end) is not None
     return found == changes(name, tokens[: end + 1])
+
+
+def _is_guard(tokens: Sequence[str], at: int) -> bool:
+    """Whether a block begins at a place of which an `if` decides, and no `else` before it."""
+    if tokens[at] != "{" or tokens[at - 1 : at] != [")"]:
+        return False
+    depth = 0
+    for place in range(at - 1, 0, -1):
+        depth += (tokens[place] == ")") - (tokens[place] == "(")
+        if depth == 0:
+            return tokens[place - 1] == "if" and tokens[max(place - 2, 0)] != "else"
+    return False
 
 
 def ended(tokens: Sequence[str], at: int) -> int:

@@ -49,6 +49,18 @@ def as_written(
     return {one.name: text.type_name.removesuffix("*") for pair in pairs for one, text in zip(*pair, strict=True)}
 
 
+def typedefs_of(of: Proposal) -> dict[str, str]:
+    """Return what names of types stand for in the branches that the preprocessor takes, through names for names."""
+    try:
+        text = " ".join(of.code.tokens([*of.choices]))
+    except NotRead:
+        text = of.text
+    found = {name: opencl_name(meant) for meant, name in re.findall(r"\btypedef\s+([\w ]+?)\s+(\w+)\s*;", text)}
+    for _ in range(_LONGEST):
+        found = {name: found.get(meant, meant) for name, meant in found.items()}
+    return found
+
+
 def cast_to(of: Proposal, readings: Iterable[Reading | None]) -> dict[str, str]:
     """Return what arguments that are only said to be `void *` are cast to, where that is one type."""
     untyped = [name for name, one in of.arguments.items() if one.type_name == "void*"]

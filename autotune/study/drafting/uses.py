@@ -7,9 +7,9 @@ from collections.abc import Collection
 
 from autotune.devices import KernelArgument
 from autotune.errors import StudyError
-from autotune.study.drafting.branches import asked_by_directives
 from autotune.study.drafting.byvalue import letters
 from autotune.study.drafting.groups import is_of_group
+from autotune.study.drafting.leaving import left_alone, untouched
 from autotune.study.drafting.parts import counted
 from autotune.study.drafting.proposal import Proposal
 from autotune.study.drafting.repeats import codes
@@ -41,8 +41,8 @@ class Uses:
         self.shifts = {name: "places" for each in read for name in each.added() & {*proposal.whole}}
         self.shifts |= {name: "bytes" for each in read for name in each.shifts}
         """Numbers that only shift places, with what they count."""
-        self.untouched = self._untouched()
-        """Buffers that no kernel reads or writes, whatever the parameters are."""
+        self._left_alone = left_alone(proposal)
+        self.untouched = untouched(proposal, self._left_alone)
         for one in proposal.arguments.values():
             if one.name in self.untouched:
                 self.shapes[one.name], self.doubts[one.name] = [Sum.of(1)], "since no kernel touches it"
@@ -62,22 +62,6 @@ class Uses:
         """Whole numbers that say how many parts the kernels before have left, with how many these are."""
         for name, count, extents in counted(proposal, self):
             self.shapes[name], self.counts[count] = extents, str(product(extents))
-
-    def _untouched(self) -> set[str]:
-        of, text = self._of, self._of.text
-        try:
-            functions = of.code.functions()
-        except NotRead:
-            return set()
-        met = {
-            word for entry in of.launched for word in (functions[entry].body if entry in functions else of.arguments)
-        }
-        if asked_by_directives(text) & of.parameters.keys():  # other branches may
-            met |= {name for name in of.arguments if len(re.findall(rf"\b{self.in_text(name)}\b", text)) > 1}
-        buffers = {one.name: one.const for one in of.arguments.values() if one.address in ("global", "constant")}
-        found = {name for name in buffers if self.in_text(name) not in met}
-        outputs = {name for name, const in buffers.items() if not const}
-        return found if outputs - found else set()  # where nothing is written, not all of the text is here
 
     def _shape_read(self, one: KernelArgument) -> list[Sum] | None:
         """What indices say of an argument's extents: of scratch and local memory in terms of parameters."""
@@ -193,7 +177,8 @@ class Uses:
 
     def kinds(self, entry: str, name: str) -> set[str]:
         """How one kernel uses an argument; both ways where its text was not understood and nothing forbids it."""
-        taken = [one for one in self._of.sketch.signatures[entry] if one.name == name]
+        left = self._left_alone.get(entry, ())
+        taken = [one for one in self._of.sketch.signatures[entry] if one.name == name and name not in left]
         known = self._of.shapes[entry].reading.kinds(name)
         return known or {"read" if one.const else "both" for one in taken}
 
@@ -263,9 +248,8 @@ class Uses:
                     return ', data = { distribution = "permutation" }', "places that are written, each once"
                 largest = {"uchar": 255, "char": 127}.get(kind)
                 high = f"{places - 1}"
-                if any(
-                    factor < 0 < len(names) for names, factor in places.terms.items()
-                ):  # nothing says that any are left
+                taken_off = any(factor < 0 < len(names) for names, factor in places.terms.items())
+                if taken_off or "//" in high:  # nothing says that any are left
                     high = f"max({high}, 0)"
                 high = high if largest is None else f"min({high}, {largest})"
                 real = "places at random"

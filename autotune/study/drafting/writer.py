@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from autotune.devices import KernelArgument
 from autotune.study.drafting.alternatives import alternatives, idle
-from autotune.study.drafting.branches import AROUND, undefined
+from autotune.study.drafting.branches import AROUND
 from autotune.study.drafting.divisors import zero_for_some
-from autotune.study.drafting.fixed import own_sizes, own_to_tune, some
+from autotune.study.drafting.fixed import own_sizes, own_to_tune, some, unset
 from autotune.study.drafting.naming import nameable, told_apart
 from autotune.study.drafting.proposal import Proposal
 from autotune.study.drafting.scanning import candidates
@@ -167,9 +167,9 @@ class _Writer:
         if sizes := own_sizes(of):
             cure = f"#ifndef {sizes[0]} before its #define, #endif after it, make one a size"
             self._hint(f"the kernel fixes {some(sizes)}: {cure}")
-        if unset := [name for name in undefined(self._sketch.source) if name not in of.given]:
-            what = f"an #if asks for {some(unset)}, which nothing defines, so 0"
-            self._hint(f"{what}: autotune new ... -D {unset[0]}=0 makes it tunable")
+        if names := unset(of):
+            what = f"an #if asks for {some(names)}, which nothing defines, so 0"
+            self._hint(f"{what}: autotune new ... -D {names[0]}=0 makes it tunable")
 
     def _constraint_tables(self) -> None:
         of = self._of
