@@ -38,6 +38,8 @@ sys.dont_write_bytecode = False
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     # Under `nohup` the programs that tests start would be deaf to it as well: what is ignored is inherited.
     signal.signal(signal.SIGHUP, lambda *_: None)
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a job that a script left in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How long an example takes, or is in the making, on a busy machine is no fault of what is tested.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
