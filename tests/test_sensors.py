@@ -174,10 +174,11 @@ COPY = "def copy(source, target):\n    target.view(np.int32)[:] = source.view(np
 
 
 class Session(numpy_backend.Session):
-    """The NumPy device with NVIDIA's sensors."""
+    """The NumPy device with NVIDIA's sensors, and with cores of its own as a GPU has."""
 
     def __init__(self, nvml: Nvml) -> None:
         super().__init__(numpy_backend.INFO)
+        self.traits = replace(self.traits, shares_cores=False)
         self._sensors = Sensors(nvml, None)
 
     def sense(self) -> Reading:
