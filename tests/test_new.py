@@ -407,7 +407,12 @@ def test_what_lacks_a_declaration_is_told_by_its_use() -> None:
 
 @pytest.mark.parametrize(
     "log",
-    ["Cannot find symbol op", "Unresolved extern function 'op'", 'index=0): Unresolved external reference to "op".'],
+    [
+        "Cannot find symbol op",
+        "JIT session error: Symbols not found: [ op ]",
+        "Unresolved extern function 'op'",
+        'index=0): Unresolved external reference to "op".',
+    ],
 )
 def test_what_no_linker_finds_is_a_function_that_is_not_there(log: str) -> None:
     assert unknown(log, "int op(int a); kernel void f(global int *x) { x[0] = op(1); }").functions == ["op"]

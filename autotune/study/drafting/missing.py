@@ -24,6 +24,7 @@ _UNDECLARED = re.compile(
     r"(?:implicit declaration of function|[Cc]annot find symbol|[Uu]nresolved extern(?:al reference to| function))"
     r" ['\"]?(\w+)"
 )
+_UNLINKED = re.compile(r"Symbols not found: \[ ([\w, ]+) \]")
 _FOREIGN = {
     "CUDA": {"__global__", "__device__", "__shared__", "__syncthreads", "threadIdx", "blockIdx", "blockDim", "gridDim"},
     "C++": {"template", "typename", "class", "namespace", "operator", "virtual", "constexpr", "nullptr"},
@@ -76,11 +77,12 @@ def unknown(log: str, source: str) -> Unknown:
     roles = _Roles(source)
     names, structs, functions = dict[str, str](), dict[str, None](), dict[str, None]()
     samplers = dict[str, None]()
-    for match in _UNDECLARED.finditer(log):
-        if part := roles.pasted(match[1]):
-            names[part] = _width(match[1], part) or _number(part)
-        elif roles.is_said(match[1]):
-            functions[match[1]] = None
+    unlinked = [name for match in _UNLINKED.finditer(log) for name in match[1].split(", ")]
+    for name in [*(match[1] for match in _UNDECLARED.finditer(log)), *unlinked]:
+        if part := roles.pasted(name):
+            names[part] = _width(name, part) or _number(part)
+        elif roles.is_said(name):
+            functions[name] = None
     for match in _UNKNOWN.finditer(log):
         name = next(filter(None, match.groups()))
         if name in roles.own:  # a macro of what has no meaning
