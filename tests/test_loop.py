@@ -540,6 +540,10 @@ def test_recall_keeps_the_latest_of_each_configuration(problem: Problem) -> None
     assert recall(problem, [timeout, passed], retry_failed=False) == [passed]
     assert recall(problem, [passed, timeout], retry_failed=False) == []
     assert recall(problem, [Trial(problem.default, Outcome.COMPILE_ERROR)], retry_failed=True) == []
+    other = {**problem.default, "WPT": 8}
+    slower, quicker = (Trial(other, Outcome.STOPPED, measurement=Measurement((ns,))) for ns in (6, 4))
+    assert recall(problem, [passed, slower]) == [passed, slower]
+    assert recall(problem, [passed, quicker]) == [passed]
 
 
 def test_what_tells_no_driver_is_of_another_as_for_look_ups(problem: Problem, store: Store) -> None:
