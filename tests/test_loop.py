@@ -540,6 +540,9 @@ def test_recall_keeps_the_latest_of_each_configuration(problem: Problem) -> None
     assert recall(problem, [timeout, passed], retry_failed=False) == [passed]
     assert recall(problem, [passed, timeout], retry_failed=False) == []
     assert recall(problem, [Trial(problem.default, Outcome.COMPILE_ERROR)], retry_failed=True) == []
+    wrong = Trial(problem.default, Outcome.WRONG_RESULT)
+    assert recall(problem, [wrong, timeout], retry_failed=True) == [timeout]
+    assert recall(problem, [replace(passed, retimed=Measurement((0,)))]) == []
     other = {**problem.default, "WPT": 8}
     slower, quicker = (Trial(other, Outcome.STOPPED, measurement=Measurement((ns,))) for ns in (6, 4))
     assert recall(problem, [passed, slower]) == [passed, slower]

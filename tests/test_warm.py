@@ -174,7 +174,7 @@ def test_what_changes_while_it_is_read_is_read_again(folder: Path, monkeypatch: 
 def test_who_begins_to_watch_is_told_whatever_another_thread_is_at() -> None:
     monitoring: Any = vars(sys)["monitoring"]
     tool = monitoring.OPTIMIZER_ID
-    code, event = vars(watched)["__wrapped__"].__code__, sys.monitoring.events.INSTRUCTION
+    code, event = vars(watched)["__wrapped__"].__code__, monitoring.events.INSTRUCTION
 
     def names_of_one_begun_at(moment: int) -> set[str] | None:
         """Begin at that instruction of another's end; None where it has fewer."""
