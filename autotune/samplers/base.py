@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+import threading
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from enum import IntEnum
 from functools import cache
 from typing import Any
@@ -229,11 +230,16 @@ def _controller(scipy: bool) -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def one_thread() -> AbstractContextManager[object]:
+_lock = threading.RLock()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
     """One thread of BLAS and OpenMP inside the block, in the libraries that are loaded: NumPy's, later SciPy's too.
 
     A proposal multiplies matrices of a few hundred rows: more threads save nothing, and while compilers keep
-    the cores busy they wait for each other (measured on two busy cores: 23 s instead of 2 s).
+    the cores busy they wait for each other (measured on two busy cores: 23 s instead of 2 s). How many there are is the
+    process's: of searches in threads one proposes at a time, or one would set back what it had found of the other.
     """
-    limits: AbstractContextManager[object] = _controller("scipy.linalg" in sys.modules).limit(limits=1)
-    return limits
+    with _lock, _controller("scipy.linalg" in sys.modules).limit(limits=1):
+        yield
