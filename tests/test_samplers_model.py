@@ -448,3 +448,16 @@ def test_of_searches_in_threads_one_proposes_at_a_time() -> None:
         asking.start()
         asking.join()
     assert free == [False]
+
+
+def test_a_programs_own_optuna_tells_as_much_as_before(capfd: pytest.CaptureFixture[str]) -> None:
+    usual = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.INFO)
+    try:
+        proposer = Proposer(SPACE, "tpe", seed=0)
+        for _ in range(3):
+            proposer.tell(device(SPACE.configuration(5))(proposer.ask() or {}))
+        assert optuna.logging.get_verbosity() == optuna.logging.INFO
+    finally:
+        optuna.logging.set_verbosity(usual)
+    assert capfd.readouterr().err == ""

@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import optuna
 from numpy.typing import NDArray
 from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
 from optuna.samplers import BaseSampler
@@ -223,6 +224,21 @@ class RowSampler(BaseSampler):
     ) -> Any:
         """Never right for one parameter alone: the others decide what is valid."""
         raise SpaceError(f"parameter {param_name!r} is not one of the space {list(self.codec.distributions)}")
+
+
+_verbosity = threading.Lock()
+
+
+@contextmanager
+def quiet_optuna() -> Iterator[None]:
+    """Have Optuna tell of no study that is created within. How much it tells is the program's own affair."""
+    with _verbosity:
+        before = optuna.logging.get_verbosity()
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        try:
+            yield
+        finally:
+            optuna.logging.set_verbosity(before)
 
 
 @cache
