@@ -13,10 +13,14 @@
 
 A message says what is wrong, where, and what to type next, in one line (a build log may follow). Whatever it quotes,
 the line can be read: the middle of very long words and parts is left out.
+
+And what libraries warn of, left out for a while (`without`).
 """
 
+import threading
+import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 _MOST = {"where": 300, "what": 600, "hint": 3000}
 """Characters of each part of a line. A hint may be a command with many options, to be typed as it is."""
@@ -108,3 +112,29 @@ def placed(where: str, kind: type[AutotuneError] = StudyError) -> Iterator[None]
         yield
     except kind as error:
         raise error.at(where) from None
+
+
+_lock = threading.Lock()
+_within: dict[type[Warning], int] = {}
+
+
+@contextmanager
+def without(category: type[Warning]) -> Iterator[None]:
+    """Have no warning of a category shown, as long as this lasts anywhere in the process.
+
+    Python's filters are the process's. `warnings.catch_warnings` sets them back as it found them: of two threads the
+    one that leaves last would set back what the other had set, and the program's own warnings be left out for good.
+    """
+    entry = ("ignore", None, category, None, 0)
+    with _lock:
+        _within[category] = _within.get(category, 0) + 1
+        if _within[category] == 1:
+            warnings.filters.insert(0, entry)  # type: ignore[attr-defined]  # an equal one may be the program's own
+    try:
+        yield
+    finally:
+        with _lock:
+            _within[category] -= 1
+            if not _within[category]:
+                with suppress(ValueError):  # the program has set its own anew
+                    warnings.filters.remove(entry)  # type: ignore[attr-defined]

@@ -1,7 +1,13 @@
 from __future__ import annotations
 
+import warnings
+from pathlib import Path
+
+import pytest
+
+import autotune
 from autotune import errors
-from autotune.errors import AutotuneError, StudyError
+from autotune.errors import AutotuneError, StudyError, without
 
 
 def test_a_message_says_where_what_and_what_next() -> None:
@@ -42,3 +48,44 @@ def test_exit_codes_are_those_of_the_readme() -> None:
         "OutputError": 1,
         "WorkerError": 4,
     }
+
+
+class NoisyWarning(UserWarning):
+    """What a library warns of."""
+
+
+def test_the_last_of_several_threads_to_leave_sets_back_what_was_before_the_first() -> None:
+    before, first, second = list(warnings.filters), without(NoisyWarning), without(NoisyWarning)
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    warnings.warn("still", NoisyWarning, stacklevel=1)
+    with pytest.warns(UserWarning, match="own"):
+        warnings.warn("own", UserWarning, stacklevel=1)
+    second.__exit__(None, None, None)
+    assert list(warnings.filters) == before
+    with pytest.raises(NoisyWarning):  # as pytest has it
+        warnings.warn("again", NoisyWarning, stacklevel=1)
+
+
+def test_a_filter_of_the_programs_own_stays() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NoisyWarning)
+        before = list(warnings.filters)
+        with without(NoisyWarning):
+            pass
+        assert list(warnings.filters) == before
+        with without(NoisyWarning):
+            warnings.resetwarnings()
+        assert list(warnings.filters) == []
+
+
+def test_what_a_thread_of_a_program_runs_catches_no_warnings() -> None:
+    """What draws charts is run by a command alone, and what tells importances by one thread at a time."""
+    package = Path(autotune.__file__).parent
+    found = {
+        file.name
+        for file in package.rglob("*.py")
+        if "with" in (text := file.read_text()) and "catch_warnings(" in text
+    }
+    assert found == {"drawing.py", "importance.py"}

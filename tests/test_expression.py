@@ -8,6 +8,7 @@ import math
 import pickle
 import re
 import time
+import warnings
 from bisect import bisect_left
 from itertools import accumulate
 from typing import Any
@@ -117,8 +118,10 @@ def test_value(text: str | int | float, expected: Any) -> None:
         ("min + 1", "without parentheses"),
         ("max(*x)", "not a plain function"),
         ("has_extension(TS)", "write `has_extension("),
-        ("1if TS else 2", "is no expression"),
-        ("'\\d' == TS", "is no expression"),
+        ("1if TS else 2", "is no expression: a word follows a number without a space, 1if"),
+        ("TS < 0x1f or 1.5or TS", "without a space, 1.5or"),
+        ("'\\d' == TS", "is no expression: \\d stands for no character"),
+        ("'\\\\\\456' == TS", "\\456 stands for no character"),
         ("\0", "is no expression"),
         ("\ud800", "is no expression"),
     ],
@@ -169,6 +172,15 @@ def test_refused_when_evaluated(text: str, message: str) -> None:
     with pytest.raises(ExpressionError) as caught:
         Expression.parse(text).evaluate(names)
     assert message in str(caught.value)
+
+
+def test_parsing_leaves_the_warnings_of_other_threads_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    parse, seen = ast.parse, list[Any]()
+    monkeypatch.setattr(ast, "parse", lambda *args, **named: seen.append([*warnings.filters]) or parse(*args, **named))
+    with warnings.catch_warnings(action="ignore"):
+        filters = [*warnings.filters]
+        assert Expression.parse("n1 == '2in \\'\\n' or n1 < 1  # 1if, '\\d'").names == {"n1"}
+    assert seen == [filters]
 
 
 def test_a_hostile_text_costs_no_time() -> None:

@@ -10,7 +10,7 @@ import platform
 import socket
 import struct
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from importlib.util import find_spec
@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 
 from autotune.errors import DeviceError, SetupError, StudyError, UsageError, WorkerError
-from autotune.model import DeviceInfo, Measurement, Outcome, Trial
+from autotune.model import PACE, DeviceInfo, Measurement, Outcome, Trial, identity
 from autotune.pool import Settings, Stopped
 from autotune.study import Problem, Study, data_place, input_data, python_place, toml
 from autotune.tuner import Budget, Request
@@ -271,6 +271,24 @@ def test_a_device_that_differs_is_named_once(said: Said) -> None:
     assert line.startswith("GPU of machine 3 is 19 % slower than the others of its model (120.0 µs for the same conf")
     assert anchors.of("sim://3") == 120_000
     assert anchors.of("sim://9") is None
+
+
+@pytest.mark.parametrize("pace", [1.0, 0.5, 2.0])
+def test_the_first_best_of_enough_trials_is_the_anchor_whatever_the_pace(pace: float, said: Said) -> None:
+    async def land(times_ns: Sequence[int]) -> list[object]:
+        members = {name: SimpleNamespace(anchor=None, found=SimpleNamespace(worker=name)) for name in ("a", "b")}
+        alone = SimpleNamespace(there=asyncio.Event(), client=None, search="autotune-1", members=members)
+        sent = flights.Flights(alone, "1", lambda _: None, said.append)  # type: ignore[arg-type]
+        found = list[object]()
+        for number, ns in enumerate(times_ns):
+            flight = flights.Flight({"A": number})
+            sent._flights[identity(flight.configuration)] = flight
+            measured = Measurement((ns,))
+            sent._land(flight, Trial(flight.configuration, Outcome.OK, measurement=measured, environment={PACE: pace}))
+            found.append(sent._anchors.configuration)
+        return found
+
+    assert asyncio.run(land([900, 800, 700, 800, 600, 500])) == [None] * 4 + [{"A": 4}] * 2
 
 
 @pytest.mark.parametrize("told", [[Measurement(())], [], [Measurement((-5,))]])

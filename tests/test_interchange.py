@@ -58,8 +58,10 @@ def test_lines_may_be_cut_and_mixed(store: Store) -> None:
 def test_a_line_without_what_a_trial_was_made_of_is_of_an_older_version(store: Store) -> None:
     line = json.loads(exported()[0])
     del line["made"]
-    assert store.import_lines([json.dumps(line)]) == 1
-    assert store.trials(KEY)[0].made is None
+    launches = [["x", [64], None], ["x", [64, 2], [8, 1]]]  # None: the driver chooses
+    made = json.loads(exported()[1]) | {"made": MADE | {"launches": launches}}
+    assert store.import_lines(map(json.dumps, [line, made])) == 2
+    assert [trial.made for trial in store.trials(KEY)] == [None, MADE | {"launches": launches}]
 
 
 def spoilt(**changes: Any) -> str:

@@ -19,6 +19,7 @@ from autotune.identity import Value
 from autotune.model import Configuration, Measurement, Outcome, Trial
 from autotune.pool import Settings
 from autotune.reports import result_json
+from autotune.samplers import Proposer
 from autotune.samplers.bayes import BayesSampler
 from autotune.store import Store
 from autotune.study import GENERIC_DEVICE, Problem
@@ -519,8 +520,10 @@ def test_a_time_limit_alone_is_no_estimate_of_what_trials_take(problem: Problem,
     assert second < 3600
 
 
-def test_progress_is_told_after_each_trial(problem: Problem, store: Store) -> None:
+def test_progress_is_told_after_each_trial(problem: Problem, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Progress] = []
+    told, tell = list[Trial](), Proposer.tell
+    monkeypatch.setattr(Proposer, "tell", lambda self, trial: told.append(trial) or tell(self, trial))
     evaluator = ReplayEvaluator(recorded(problem, [Outcome.TIMEOUT]))
     run(problem, store, evaluator, budget=Budget(trials=24), on_progress=seen.append)
     during = [one for one in seen if one.phase == "search"]
@@ -530,6 +533,7 @@ def test_progress_is_told_after_each_trial(problem: Problem, store: Store) -> No
     assert during[-1].total == 24
     assert during[-1].failures == {Outcome.TIMEOUT: 1}
     assert during[-1].best is not None
+    assert told == [one.trial for one in during], "and so is what proposes"
 
 
 def test_recall_keeps_the_latest_of_each_configuration(problem: Problem) -> None:
@@ -540,6 +544,13 @@ def test_recall_keeps_the_latest_of_each_configuration(problem: Problem) -> None
     assert recall(problem, [timeout, passed], retry_failed=False) == [passed]
     assert recall(problem, [passed, timeout], retry_failed=False) == []
     assert recall(problem, [Trial(problem.default, Outcome.COMPILE_ERROR)], retry_failed=True) == []
+    wrong = Trial(problem.default, Outcome.WRONG_RESULT)
+    assert recall(problem, [wrong, timeout], retry_failed=True) == [timeout]
+    assert recall(problem, [replace(passed, retimed=Measurement((0,)))]) == []
+    other = {**problem.default, "WPT": 8}
+    slower, quicker = (Trial(other, Outcome.STOPPED, measurement=Measurement((ns,))) for ns in (6, 4))
+    assert recall(problem, [passed, slower]) == [passed, slower]
+    assert recall(problem, [passed, quicker]) == [passed]
 
 
 def test_what_tells_no_driver_is_of_another_as_for_look_ups(problem: Problem, store: Store) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
@@ -15,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autotune.model import Configuration, Measurement, Outcome, Trial
-from autotune.samplers import Proposer
-from autotune.samplers.base import Codec, History
+from autotune.samplers import Proposer, base
+from autotune.samplers.base import Codec, History, one_thread
 from autotune.samplers.bayes import BayesSampler, aligned, maximin
 from autotune.samplers.features import Features, table
 from autotune.samplers.gaussian import (
@@ -438,3 +439,25 @@ def test_a_large_space_is_foretold_once_while_nothing_is_timed(monkeypatch: pyte
     proposer = Proposer(large, "bayes", 0, [donor])
     assert all(proposer.ask() is not None for _ in range(5))
     assert foretold.count(POOL) == 1 < POOL < len(large)
+
+
+def test_of_searches_in_threads_one_proposes_at_a_time() -> None:
+    free = list[bool]()
+    asking = threading.Thread(target=lambda: free.append(base._lock.acquire(blocking=False)))
+    with one_thread(), one_thread():
+        asking.start()
+        asking.join()
+    assert free == [False]
+
+
+def test_a_programs_own_optuna_tells_as_much_as_before(capfd: pytest.CaptureFixture[str]) -> None:
+    usual = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.INFO)
+    try:
+        proposer = Proposer(SPACE, "tpe", seed=0)
+        for _ in range(3):
+            proposer.tell(device(SPACE.configuration(5))(proposer.ask() or {}))
+        assert optuna.logging.get_verbosity() == optuna.logging.INFO
+    finally:
+        optuna.logging.set_verbosity(usual)
+    assert capfd.readouterr().err == ""

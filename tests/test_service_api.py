@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from autotune.errors import StoreError
-from autotune.study import Study, find_study, problem_key, space_hash
+from autotune.study import Study, StudyText, find_study, problem_key, space_hash
 from autotune.text import in_quotes
 from tests.serving import SMALL, TOLD, UPLOAD, Client, serving
 from tests.stored import DEVICE, ok, put
@@ -450,6 +450,23 @@ def test_a_problem_is_shown_with_its_own_text_whatever_was_uploaded_since(client
     submit(client, name="bob", body={"study": None, "upload": OTHER, "size": {}})
     assert client.ask(None, "GET", "/v1/home").json()["latest"][0]["best"]["match"] == "exact"
     assert "WG=32" in client.ask(None, "GET", "/problems/1").text
+
+
+def test_a_study_that_changes_while_it_is_read_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    kernel = tmp_path / "studies" / "blur.cl"
+    kernel.parent.mkdir()
+    kernel.with_suffix(".toml").write_text(UPLOAD["study"])
+    kernel.write_text(UPLOAD["files"]["blur.cl"])
+
+    def read(name: str) -> StudyText:
+        text = find_study(name)
+        kernel.write_text("// another\n")
+        return text
+
+    monkeypatch.setattr("autotune.service.studies.find_study", read)
+    with serving(tmp_path, best_age_s=0.0) as client:
+        assert [client.service.studies.own("blur").source.count("// another") for _ in range(2)] == [0, 1]
 
 
 def test_that_a_name_is_none_of_the_servers_is_found_out_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,6 +51,9 @@ def test_trials_are_shared_and_what_one_leaves_the_next_have(store: Store, turns
     assert [request.budget.trials for request in turns] == [3, 2, 2]
     assert [results[place].trials for place in range(3)] == [3, 2, 2]
     assert [request.problem.size["N"] for request in turns] == list(SIZES)
+    turns.clear()
+    found(requests(store, Budget(until_stale=1), fix={"WPT": [1]}))
+    assert len(turns) == len(SIZES)
 
 
 def test_what_failed_is_tried_again_in_the_first_turn_of_a_size_only(store: Store, turns: list[Request]) -> None:
@@ -117,6 +120,23 @@ def test_an_error_comes_after_what_was_found_before(store: Store, turns: list[Re
     assert next(results)[1].best is not None
     with pytest.raises(WorkerError, match="gone"):
         next(results)
+
+
+def test_the_nearest_size_is_heard_of_first_and_a_turn_that_lost_its_workers_is_the_last(
+    store: Store, turns: list[Request]
+) -> None:
+    asked = requests(store, Budget(trials=12))
+    known = vars(several)["run"](replace(asked[0], budget=Budget(trials=1)))
+    bests = [replace(known.best, configuration={**asked[0].problem.default, "WPT": wpt}) for wpt in (1, 2, 4)]
+    turns.clear()
+
+    def search(request: Request, *_: Any, **__: Any) -> Result:
+        turns.append(request)
+        lost = WorkerError("gone") if len(turns) == 3 else None
+        return replace(known, problem=request.problem, best=bests[len(turns) - 1], failure=lost)
+
+    assert dict(run_sizes(asked, search=search)).keys() == {0, 1, 2}
+    assert [list(request.start) for request in turns][2:] == [[bests[1].configuration, bests[0].configuration]]
 
 
 def test_each_size_needs_a_trial(store: Store) -> None:

@@ -369,12 +369,13 @@ def test_a_value_that_no_expression_can_use_may_be_in_no_constraint() -> None:
 
 def test_exclusions_say_why() -> None:
     built = Space.build(
-        {"VARIANT": ["NAIVE", "B_IN_LOCAL"], "TS": [8, 16, 32, 64], "WPT": [1, 2, 3, 4]},
+        {"VARIANT": ["NAIVE", "B_IN_LOCAL"], "TS": [8, 16, 32, 64], "WPT": [1, 2, 3, 4], "WG": [64, 96]},
         [
             constraint("VARIANT != 'B_IN_LOCAL' or 4*Y <= local_memory", "all of B must fit in local memory"),
             constraint("TS * TS // WPT <= max_work_group_size", "one work-item per element of a tile"),
             constraint("TS % WPT == 0", "WPT divides the tile"),
             constraint("WPT < 4 or TS < 8", "no tile of 8 or more"),
+            constraint("WG == 64 or WG == 128", "a warp or two"),
         ],
         {"Y": 100000, "local_memory": 49152, "max_work_group_size": 256},
     )
@@ -385,6 +386,7 @@ def test_exclusions_say_why() -> None:
         "TS=64: one work-item per element of a tile (TS * TS // WPT <= max_work_group_size; max_work_group_size=256)",
         "WPT=3: WPT divides the tile (TS % WPT == 0)",
         "WPT=4: no tile of 8 or more (TS < 8)",
+        "WG=96: a warp or two (WG == 64 or WG == 128)",
     ]
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import copy
 import os
 import sqlite3
+import sys
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
+from itertools import count, takewhile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +20,8 @@ import autotune
 from autotune.errors import AutotuneError
 from autotune.lookup import warm
 from autotune.lookup.answer import Launched, best
-from autotune.study import Problem, Study
+from autotune.study import Problem, Study, find_study, watched
+from autotune.study.library import is_file
 from tests.commands import STUDY
 from tests.stored import DEVICE, ok, put_in
 from tests.studies import SOURCE, study
@@ -148,6 +152,53 @@ def test_what_was_written_this_moment_is_looked_up_until_it_has_settled(folder: 
     os.utime(folder / "a.db")
     assert ask()[1] is True
     assert ask()[1] is True
+
+
+def test_what_changes_while_it_is_read_is_read_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    device, later_ns = DEVICE.fingerprint, [0]
+
+    def change(name: str) -> Any:
+        text = find_study(name)
+        (folder / "saxpy.cl").write_text(SOURCE)
+        later_ns[0] = 10**9  # a machine that was busy
+        return text
+
+    with monkeypatch.context() as patched:
+        patched.setattr(warm, "time", SimpleNamespace(time_ns=lambda: time.time_ns() + later_ns[0]))
+        patched.setattr(warm, "find_study", change)
+        assert autotune.best("./saxpy.toml", device=device).match == "exact"
+    assert autotune.best("./saxpy.toml", device=device).match == "changed"
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="Python tells no instructions")
+def test_who_begins_to_watch_is_told_whatever_another_thread_is_at() -> None:
+    monitoring: Any = vars(sys)["monitoring"]
+    tool = monitoring.OPTIMIZER_ID
+    code, event = vars(watched)["__wrapped__"].__code__, monitoring.events.INSTRUCTION
+
+    def names_of_one_begun_at(moment: int) -> set[str] | None:
+        """Begin at that instruction of another's end; None where it has fewer."""
+        steps, begun, found = count(), ExitStack(), list[set[str]]()
+
+        def meet(*_: object) -> None:
+            if next(steps) == moment:
+                found.append(begun.enter_context(watched()))
+
+        with begun:
+            with watched():
+                monitoring.register_callback(tool, event, meet)
+            monitoring.register_callback(tool, event, None)
+            is_file("a.cl")
+        return found[0] if found else None
+
+    monitoring.use_tool_id(tool, "test")
+    try:
+        monitoring.set_local_events(tool, code, event)
+        told = list(takewhile(lambda names: names is not None, map(names_of_one_begun_at, count())))
+    finally:
+        monitoring.free_tool_id(tool)
+    assert len(told) > 1
+    assert all(names == {"a.cl"} for names in told)
 
 
 def test_sizes_choices_and_databases_are_questions_of_their_own(folder: Path) -> None:

@@ -234,7 +234,7 @@ class Flights:
         if len(members) < 2:
             return
         if self._anchors.configuration is None and self._landed >= LEAST * len(members):
-            self._anchors.configuration = trial.configuration if self.bound[1] == trial.time_ns else None
+            self._anchors.configuration = trial.configuration if self.bound[1] == trial.bounding_ns else None
         for worker, member in members.items() if self._anchors.configuration is not None else ():
             if member.anchor is None and worker not in self._anchors:
                 member.anchor = asyncio.create_task(self._anchor(member))

@@ -6,7 +6,6 @@ Only the files opencl_*.py import pyopencl.
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property, partial
@@ -33,6 +32,7 @@ from autotune.devices.opencl_objects import (
 )
 from autotune.devices.opencl_timer import HostSpan, tells_time, timed_by_host
 from autotune.devices.sensors import Reading, Sensors, sensors_of
+from autotune.errors import without
 from autotune.model import DeviceInfo
 
 import pyopencl as cl  # isort: skip  (after opencl_objects.py, which turns its cache off)
@@ -119,7 +119,7 @@ class OpenCLSession(OpenCLMemory):
 
     def _built(self, program: cl.Program, options: Sequence[str]) -> OpenCLProgram:
         try:
-            with warnings.catch_warnings(action="ignore"):  # pyopencl warns of every log that is not empty
+            with without(UserWarning):  # pyopencl warns of every log that is not empty
                 # Asking makes it now, past the library's cache, which a program that imported the library may have on:
                 # of what that fails to build there is no log.
                 _ = program.int_ptr

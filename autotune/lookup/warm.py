@@ -71,7 +71,7 @@ def best_again(
     if known is not None and known.text is text and _are(known.stamps):
         return own(known.best)
     files = (place, log_of(place)) if place else ()  # of a link led elsewhere, the first has another stamp
-    before = _stamped(files) if files else None
+    before = _stamped(files, time.time_ns()) if files else None
     meant = _here.get(device) or device_meant(device, database, _find)
     if meant.info is not None:
         _here[device] = meant
@@ -85,7 +85,7 @@ def best_again(
         device=meant.info,
         whole=True,
     )
-    if before is not None and key is not None and before == _stamped(files):
+    if before is not None and key is not None and _are(before):
         with _lock:
             if len(_answers) >= _MOST:
                 _answers.clear()
@@ -129,11 +129,13 @@ def _text(study: str) -> StudyText:
     known = _studies.get((study, folder))
     if known is not None and _are(known.stamps):
         return known.text
+    began_ns = time.time_ns()
     with watched() as names:
         text = find_study(study)
     reference = text.table.get("reference")
     code = isinstance(reference, dict) and any(name in reference for name in ("python", "kernel"))
-    stamps = None if code else _stamped(dict.fromkeys(os.path.join(folder, name) for name in names))  # noqa: PTH118
+    files = [os.path.join(folder, name) for name in list(names)]  # noqa: PTH118
+    stamps = None if code else _stamped(dict.fromkeys(files), began_ns)
     if stamps is not None:
         with _lock:
             if len(_studies) >= _MOST:
@@ -150,10 +152,10 @@ def _stamp(file: str) -> _Stamp:
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
-def _stamped(files: Iterable[str]) -> _Stamps | None:
-    """Return the stamps of some files and folders; None where one is too young to be trusted."""
+def _stamped(files: Iterable[str], began_ns: int) -> _Stamps | None:
+    """Return the stamps of some files and folders; None where one was too young to be trusted when reading began."""
     found = tuple((file, _stamp(file)) for file in files)
-    latest = time.time_ns() - YOUNG_NS
+    latest = began_ns - YOUNG_NS
     return None if any(stamp is not None and stamp[0] > latest for _, stamp in found) else found
 
 

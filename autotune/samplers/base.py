@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sys
+import threading
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from enum import IntEnum
 from functools import cache
 from typing import Any
 
 import numpy as np
+import optuna
 from numpy.typing import NDArray
 from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
 from optuna.samplers import BaseSampler
@@ -224,16 +226,36 @@ class RowSampler(BaseSampler):
         raise SpaceError(f"parameter {param_name!r} is not one of the space {list(self.codec.distributions)}")
 
 
+_verbosity = threading.Lock()
+
+
+@contextmanager
+def quiet_optuna() -> Iterator[None]:
+    """Have Optuna tell of no study that is created within. How much it tells is the program's own affair."""
+    with _verbosity:
+        before = optuna.logging.get_verbosity()
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        try:
+            yield
+        finally:
+            optuna.logging.set_verbosity(before)
+
+
 @cache
 def _controller(scipy: bool) -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def one_thread() -> AbstractContextManager[object]:
+_lock = threading.RLock()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
     """One thread of BLAS and OpenMP inside the block, in the libraries that are loaded: NumPy's, later SciPy's too.
 
     A proposal multiplies matrices of a few hundred rows: more threads save nothing, and while compilers keep
-    the cores busy they wait for each other (measured on two busy cores: 23 s instead of 2 s).
+    the cores busy they wait for each other (measured on two busy cores: 23 s instead of 2 s). How many there are is the
+    process's: of searches in threads one proposes at a time, or one would set back what it had found of the other.
     """
-    limits: AbstractContextManager[object] = _controller("scipy.linalg" in sys.modules).limit(limits=1)
-    return limits
+    with _lock, _controller("scipy.linalg" in sys.modules).limit(limits=1):
+        yield

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import warnings
 from collections.abc import Container, Iterable, Mapping, Sequence
 
@@ -13,8 +12,7 @@ from optuna.storages import InMemoryStorage
 from optuna.trial import FrozenTrial, TrialState
 
 from autotune.model import Value
-
-_LOCK = threading.Lock()
+from autotune.samplers.base import quiet_optuna
 
 LEAST = 10
 """Timed configurations below which nothing is said."""
@@ -50,16 +48,12 @@ def importances(configurations: Sequence[Mapping[str, Value]], times_ns: Sequenc
     tried = {name: values for name, values in tried.items() if len(values) > 1}
     if not tried:
         return {}
-    verbosity = optuna.logging.get_verbosity()
-    with _LOCK, warnings.catch_warnings():  # filters and verbosity are the process's
+    with quiet_optuna(), warnings.catch_warnings():  # one thread at a time: filters are the process's
         warnings.simplefilter("error", UserWarning)
-        optuna.logging.set_verbosity(optuna.logging.ERROR)
         try:
             found = _estimated(configurations, times_ns, tried)
         except UserWarning:  # nothing tells the fastest from the rest
             return {}
-        finally:
-            optuna.logging.set_verbosity(verbosity)
     if not any(found.values()):
         return {}
     return {name: float(share) for name, share in found.items()} | dict.fromkeys(constant, 0.0)

@@ -11,7 +11,7 @@ from optuna.trial import TrialState
 
 from autotune.errors import SpaceError
 from autotune.model import Configuration, Identity, Outcome, Trial, Value, identity
-from autotune.samplers.base import one_thread
+from autotune.samplers.base import one_thread, quiet_optuna
 from autotune.samplers.registry import Donors, entry_of
 from autotune.space import Space
 
@@ -26,8 +26,8 @@ class Proposer:
     def __init__(self, space: Space, sampler: str, seed: int, donors: Donors = ()) -> None:
         self._space = space
         self._sampler = entry_of(sampler).make(space, seed, donors)
-        optuna.logging.set_verbosity(optuna.logging.WARNING)  # it would report every study it creates
-        self._study = optuna.create_study(direction="minimize", sampler=self._sampler)
+        with quiet_optuna():
+            self._study = optuna.create_study(direction="minimize", sampler=self._sampler)
         self._queue: deque[int] = deque()
         self._in_flight: dict[Identity, optuna.Trial] = {}
         self._seen: set[int] = set()

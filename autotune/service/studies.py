@@ -24,6 +24,9 @@ from autotune.study import Study, StudyText, default_size, find_study, study_fil
 
 _KEPT = 64
 
+_YOUNG_NS = 50_000_000
+"""What was written so shortly before it was read, or since, is read again: it may have changed behind its stamp."""
+
 
 class _Own(NamedTuple):
     """A study of the server's, with what tells whether its files have changed, looked at until an instant."""
@@ -128,11 +131,14 @@ class Studies:
                 while len(self._none) > _KEPT:
                     self._none.popitem(last=False)
                 return None
+            began_ns = time.time_ns()
             with watched() as files:
                 text = find_study(name)
                 _ = text.study_hash
             hiding = Path("studies") / f"{name}.toml"
-            known = _Own(text, {path: stamp(path) for path in (*map(Path, files), hiding)}, 0.0)
+            found = {path: stamp(path) for path in (*map(Path, list(files)), hiding)}
+            young = {path for path, one in found.items() if one is not None and one[0] > began_ns - _YOUNG_NS}
+            known = _Own(text, found | dict.fromkeys(young), 0.0)
         self._own[name] = known._replace(until=time.monotonic() + self._config.best_age_s)
         return known.text
 

@@ -39,8 +39,8 @@ def folder_above(name: str, file: File) -> str:
 def watched() -> Iterator[set[str]]:
     """Yield a set that comes to hold every file which is read or looked for within this context, by any thread."""
     names: set[str] = set()
-    read_by.append(names)
+    read_by[id(names)] = names  # one step each, as threads need it
     try:
         yield names
     finally:
-        read_by[:] = [other for other in read_by if other is not names]
+        del read_by[id(names)]

@@ -7,7 +7,6 @@ it runs, holds it to this list. A function given to `Study()`: its code, and wha
 from __future__ import annotations
 
 import hashlib
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
@@ -16,7 +15,7 @@ from pathlib import Path
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from autotune.errors import StudyError
+from autotune.errors import StudyError, without
 from autotune.study.library import is_file
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ def _parse(data: bytes, path: Path) -> ast.Module:
     import ast
 
     try:
-        with warnings.catch_warnings(action="ignore"):
+        with without(Warning):
             return ast.parse(data)
     except SyntaxError as error:
         raise StudyError(f"is not Python: {error.msg}", where=f"{path}:{error.lineno or 1}") from None

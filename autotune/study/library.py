@@ -250,7 +250,7 @@ def is_outside(path: File) -> bool:
     return bool(folder) and not paths.realpath(path).startswith(folder + "/")
 
 
-read_by: list[set[str]] = []
+read_by: dict[int, set[str]] = {}
 """Who wants to know which files are read or looked for, by any thread: each one's name is added to every set here."""
 
 
@@ -261,7 +261,7 @@ def read_text(path: File, *, code: bool = False) -> str:
     """
     if is_outside(path):
         raise StudyError("did not come with the study", where=paths.basename(path))
-    for names in read_by:
+    for names in list(read_by.values()):
         names.add(str(path))
     if paths.exists(path) and not paths.isfile(path) and not paths.isdir(path):
         raise StudyError("is no file", where=str(path), hint="name one")  # to open a pipe waits for who writes to it
@@ -280,7 +280,7 @@ def read_text(path: File, *, code: bool = False) -> str:
 
 def is_file(path: File) -> bool:
     """Say whether there is such a file; False also for a name that none can have, where `Path.is_file` raises."""
-    for names in read_by:
+    for names in list(read_by.values()):
         names.add(str(path))
     return paths.isfile(path) and not is_outside(path)
 

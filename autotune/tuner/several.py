@@ -90,7 +90,7 @@ def run_sizes(
         yield place, found[place]
         if result.reason == "space exhausted":
             waiting = [other for other in waiting if other != place]
-        if result.failure is not None or (trials is not None and trials < 1):
+        if result.failure is not None:
             return
 
 

@@ -7,13 +7,12 @@ import keyword
 import math
 import operator
 import re
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from autotune.errors import StudyError
+from autotune.errors import StudyError, without
 from autotune.study.arrays import products, sizes
 from autotune.study.arrays.bounds import (
     MAX_SHIFT,
@@ -118,7 +117,7 @@ def names_of(text: str, where: str = "") -> set[str]:
 def _run(text: str, names: Mapping[str, Any], where: str, meter: Meter) -> Any:
     tree = _parse(text, where)
     try:
-        with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):  # a NaN that is expected is compared
+        with np.errstate(all="ignore"), without(Warning):  # a NaN that is expected is compared
             return _Evaluator(names, meter).value(tree)
     except RecursionError as error:
         raise StudyError(f"not an expression: {text}", where=where) from error
@@ -137,7 +136,7 @@ def _parse(text: str, where: str) -> ast.expr:
     if len(text) > MAX_LENGTH:
         raise StudyError(f"longer than {MAX_LENGTH} characters", where=where)
     try:
-        with warnings.catch_warnings(action="ignore"):
+        with without(Warning):
             # Parentheses let a text run over several lines of a study.
             tree = ast.parse(f"(\n{text}\n)" if "\n" in text.strip() else text.strip(), mode="eval").body
     except (SyntaxError, RecursionError, MemoryError, ValueError) as error:
