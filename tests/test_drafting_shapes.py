@@ -987,3 +987,33 @@ def test_what_contents_of_an_array_index_is_the_same_each_time(name: str) -> Non
     assert 'high = "min(63, 255)"' in shape_of(drafted(text)[1], name)
     alone = text.replace(f"{name}[i] + 64", "64")  # of so few bins that none is left, the first
     assert 'high = "min(max(bins // 64 - 1, 0), 255)"' in shape_of(drafted(alone)[1], name)
+
+
+@pytest.mark.parametrize(
+    ("body", "shape"),
+    [
+        ("int best = -1; for (int k = 0; k < n; ++k) if (x[k] > 0) best = k; y[i] = w[best];", "n"),
+        (
+            "int best = 0, k; for (k = 0; k < n; k++) { if (x[k] > 0) { best = k; break; } } y[i] = w[best + 1];",
+            "n + 1",
+        ),
+        ("int best = i; if (x[i] > 0) best = m - 1; y[i] = w[best];", "TODO"),  # n or m: whichever is the larger
+    ],
+)
+def test_what_a_branch_sets_is_that_or_what_it_was(body: str, shape: str) -> None:
+    text = f"""kernel void f(global const float *x, global const float *w, global int *y, const int n, const int m)
+    {{
+        int i = get_global_id(0);
+        if (i >= n) return;
+        {body}
+    }}"""
+    assert f'shape = ["{shape}"]' in shape_of(drafted(text)[1], "w")
+
+
+@pytest.mark.parametrize("use", ["y[i] = 'a';", 'printf("%d %f", i, x[i]); y[i] = x[i];', "y[i] = x[i] > '\\n';"])
+def test_letters_and_texts_in_quotes_leave_no_gap(use: str) -> None:
+    text = f"""kernel void f(global const float *x, global char *y, const int n)
+    {{ int i = get_global_id(0); if (i < n) {{ {use} }} }}"""
+    line = shape_of(drafted(text)[1], "y")
+    assert 'shape = ["n"]' in line
+    assert "guess" not in line

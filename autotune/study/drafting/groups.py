@@ -15,7 +15,7 @@ from autotune.study.drafting.parts import alike
 from autotune.study.drafting.reading import Reading
 from autotune.study.drafting.scanning import number_of
 from autotune.study.drafting.syntax import NotRead, closing, split, tokens_of
-from autotune.study.drafting.terms import Sum
+from autotune.study.drafting.terms import Sum, apart
 
 if TYPE_CHECKING:
     from autotune.study.drafting.proposal import Proposal
@@ -62,7 +62,11 @@ def work_group(of: Proposal, entry: str, reading: Reading | None, dimensions: in
     if own is not None and wide <= (arrays := _held(own, {*of.parameters, *of.own})).keys():
         said = all(arrays[axis].names and all(map(EXTENT_NAME.fullmatch, arrays[axis].names)) for axis in wide)
         named = [str(arrays[axis]) if axis in wide else "1" for axis in range(dimensions)]
-        return Group(_in_numbers(of, named), "" if said else BY_ARRAYS)
+        extents = _in_numbers(of, named)
+        for axis in wide & held.keys():  # as numbers of both say: of `t[WIDE]` and `t[item + 256]`
+            most, least = extents[axis], held[axis].number
+            extents[axis] = str(least) if least is not None and most.isdigit() and least < int(most) else most
+        return Group(extents, "" if said else BY_ARRAYS)
     named = [name for name in of.parameters if not _COUNTED.search(name)]
     exact = [name for name in named if EXTENT_NAME.fullmatch(name) and not of.is_idle(name)]
     near = [name for name in named if (EXTENT_NAME.fullmatch(name) or _NEAR.search(name)) and not of.is_idle(name)]
@@ -181,7 +185,8 @@ def _in_numbers(of: Proposal, extents: list[str]) -> list[str]:
     def number(name: re.Match[str]) -> str:
         return str(number_of(of.own[name[0]]) if name[0] in of.own else name[0])
 
-    return [re.sub(r"[A-Za-z_]\w*", number, extent) for extent in extents]
+    told = [re.sub(r"[A-Za-z_]\w*", number, extent) for extent in extents]
+    return [extent if re.search(r"[A-Za-z_]", extent) else by_default(extent, {}) for extent in told]
 
 
 def _of_own_names(of: Proposal, entry: str, wide: set[int], dimensions: int) -> list[str]:
@@ -212,6 +217,9 @@ def _held(reading: Reading, parameters: set[str]) -> dict[int, Sum]:
     steps: dict[int, set[Sum]] = {}
     shared = _shared(reading)
     left_out = {varying for varying, _ in reading.guards}  # of a group's items: it has more than an array has places
+    taken: dict[tuple[str, int, Sum], set[Sum]] = {}
+    for name, level, index in reading.cells:
+        taken.setdefault((name, level, index - index.fixed), set()).add(index.fixed)
     for name, level, index in reading.cells:
         extents = reading.arrays[name]
         axes = [axis for axis in (0, 1, 2) if index.factor_of(f"lid#{axis}") == Sum.of(1)]
@@ -224,6 +232,9 @@ def _held(reading: Reading, parameters: set[str]) -> dict[int, Sum]:
                     steps.setdefault(axes[0], set()).add(step)
             elif level < len(extents) and (extent := extents[level]) is not None:
                 if extent.number is not None and index in left_out:
+                    continue
+                if (items := apart(extent, taken[name, level, index - index.fixed])) != extent:
+                    whole.setdefault(axes[0], set()).add(items)
                     continue
                 rim = rest.part(lambda product: product != ())
                 extent = extent - rim - rim

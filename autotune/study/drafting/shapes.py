@@ -129,8 +129,9 @@ class Shapes(Launches):
             return self._groups(int(axis), more=kind == "ngr")
         if kind == "gsz":
             return self.axes[int(axis)] + 1 if int(axis) in self.axes else None
-        if name in self.reading.either:
-            return self._larger(*(self.upper(value, depth + 1) for value in self.reading.either[name]))
+        either = [self.upper(self._unmoved(value), depth + 1) for value in self.reading.either.get(name, ())]
+        if either and (larger := self._larger(*either)) is not None:
+            return larger
         guarded = any(varying == Sum.of(name) for varying, _ in self.reading.guards)
         if guarded or name in self.reading.between:
             return self.upper(Sum.of(name), depth + 1)
@@ -141,6 +142,11 @@ class Shapes(Launches):
         if most is None or not most.known:
             return None
         return most.over(by) or Sum.of(f"ceil_div({most}, {by})")
+
+    def _unmoved(self, value: Sum) -> Sum:
+        """What a variable begins with, where nothing steps it; others as they are."""
+        loop = self.reading.loops.get(str(value), (value, None))
+        return loop[0] if loop[1] is None and str(value) not in self.reading.moved and loop[0].known else value
 
     def _of_several(self, index: Sum, rows: tuple[Sum, list[Sum]]) -> tuple[Sum, list[Sum]]:
         """An index taken apart, of elements that are several numbers each: `2 * (y * W + x)` counts pairs."""

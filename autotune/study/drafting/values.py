@@ -74,6 +74,8 @@ class Values(Guards, ABC):
         if operator == "number":
             number = whole(str(parts[0]))
             return None if number is None else Sum.of(number)
+        if operator == "text":
+            return None
         method = operator if operator in _METHODS else "binary"
         value = getattr(self, f"_of_{method}")(operator, parts, bound)
         return self._unread(value) if isinstance(value, Sum) and value.is_long else value
@@ -162,6 +164,8 @@ class Values(Guards, ABC):
 
     def _of_assign(self, _: str, parts: Any, bound: bool) -> Any:
         sign, left, right = parts
+        if sign == "=" and left[0] == "name" and right[0] in ("+", "-") and right[1] == left:
+            sign, right = f"{right[0]}=", right[2]  # `i = i + n` steps it as `i += n` does
         value = self._of(right)
         root = left
         while root[0] in ("index", "member", "cast") or (root[0] == "unary" and root[1] in ("*", "&")):
