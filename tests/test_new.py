@@ -266,6 +266,11 @@ def test_definitions_are_those_that_compilers_take(tmp_path: Path) -> None:
     [
         ("x[get_global_id(0)] = STEP;", "a parameter needs a default .*or give it with -D STEP=1"),
         ("const T y = 0; x[get_global_id(0)] = y;", "a type needs a default .*or give it with -D T=float"),
+        (
+            "x[0] = CONVERT_OUT_INT4((float4)(1)).x;",
+            "a function needs a default .*with -D CONVERT_OUT_INT4=convert_int4$",
+        ),
+        ("x[0] = (IN_TYPE4)(1).x + ROWS_BLOCKDIM_X;", " -D IN_TYPE4=float4 -D ROWS_BLOCKDIM_X=16$"),
         ("x[get_global_id(0)] = 1", "expected ';' after expression; mend the kernel there"),
         (
             '}\n#ifndef K_CL\n#define K_CL\n#include "a.h"\n#include "b.h"\n#endif\nkernel void g(global int *x) {',
@@ -283,7 +288,7 @@ def test_definitions_are_those_that_compilers_take(tmp_path: Path) -> None:
         ("x[0] = 1;\n#define SHARE (64 / LANES)\n#if SHARE % ROWS\n#endif\n", r"2 names .* -D LANES=1 -D ROWS=1$"),
         (
             "x[0] = 1;\n#if WIDTH == 1\n#elif WIDTH == 2\n#else\n#error\n#endif\n",
-            "it depends on WIDTH$",
+            ": #error; .*it depends on WIDTH$",
         ),
         ("} int op(int a); kernel void g(global int *x) { x[0] = op(1);", "it calls what is not there, op: include it"),
         (
@@ -367,7 +372,9 @@ def test_included_files_are_found_where_the_command_says(tmp_path: Path) -> None
         '#include "one.h"\n#include "two.h"\nkernel void f(global int *x) { x[get_global_id(0)] = ONE; }\n'
     )
     result = CliRunner().invoke(app, ["new", str(kernel)])
-    assert "includes 'one.h', 'two.h', which are not there" in " ".join(result.output.split())
+    told = " ".join(result.output.split())
+    assert "includes 'one.h', 'two.h', which are not there" in told
+    assert "; copy them beside the kernel" in told
     folder.mkdir()
     (folder / "one.h").write_text("#define ONE 1\n")
     (folder / "two.h").write_text("")
