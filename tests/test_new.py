@@ -443,7 +443,7 @@ def test_what_is_put_together_lacks_what_it_is_made_of() -> None:
     #define READ(i) JOINED(read_image, KIND)(i)
     #define REAL4 JOINED(REAL, 4)
     kernel void f(read_only image2d_t i, global REAL *x) { REAL4 y = READ(i); x[0] = y.x; }"""
-    assert unknown(log, source) == ({"KIND": "1", "REAL": "float"}, [], [], {}, [])
+    assert unknown(log, source) == ({"KIND": "f", "REAL": "float"}, [], [], {}, [])
 
 
 @pytest.mark.parametrize("log", ["unknown type name 'floatVEC'", "implicit declaration of function 'vloadVEC'"])

@@ -80,7 +80,7 @@ def unknown(log: str, source: str) -> Unknown:
     unlinked = [name for match in _UNLINKED.finditer(log) for name in match[1].split(", ")]
     for name in [*(match[1] for match in _UNDECLARED.finditer(log)), *unlinked]:
         if part := roles.pasted(name):
-            names[part] = _width(name, part) or _number(part)
+            names[part] = _ending(name, part) or _number(part)
         elif converts := _converts(name):
             names[name] = converts
         elif roles.is_said(name):
@@ -90,8 +90,8 @@ def unknown(log: str, source: str) -> Unknown:
         if name in roles.own:  # a macro of what has no meaning
             continue
         if part := roles.pasted(name):
-            if width := _width(name, part):
-                names[part] = width
+            if ending := _ending(name, part):
+                names[part] = ending
                 continue
             name = part
         if name in roles.types and name in roles.declared:  # a typedef of the text's own, of what has no meaning
@@ -168,9 +168,12 @@ def _converts(name: str) -> str:
     return f"convert_{match[1].lower()}{match[2] or ''}" if (match := _CONVERTS.fullmatch(name)) else ""
 
 
-def _width(name: str, part: str) -> str:
-    """What the number behind `float` or `vload` might be, where a part of a name stands for it; empty: it is none."""
-    return "4" if VECTOR.fullmatch(name.removesuffix(part)) else ""
+def _ending(name: str, part: str) -> str:
+    """What the number behind `float` or `vload`, or the type behind `read_image`, might be, where a part of a name
+    stands for it; empty: it is none.
+    """
+    before = name.removesuffix(part)
+    return "4" if VECTOR.fullmatch(before) else "f" if before in ("read_image", "write_image") else ""
 
 
 def _type(name: str) -> str:
