@@ -1017,3 +1017,25 @@ def test_letters_and_texts_in_quotes_leave_no_gap(use: str) -> None:
     line = shape_of(drafted(text)[1], "y")
     assert 'shape = ["n"]' in line
     assert "guess" not in line
+
+
+@pytest.mark.parametrize(
+    ("at", "image"),
+    [
+        ("i / w, 0", '["1", "ceil_div(n, w)"]'),  # of a quotient of ids
+        ("select(i, -1, i < 2), 0", '["1", "n"]'),
+        ("select(k * w, -1, x < 0), i", '["n", "deep * w - w + 1"]'),
+    ],
+)
+def test_images_are_as_large_as_what_is_read_of_them_and_never_empty(at: str, image: str) -> None:
+    text = f"""kernel void f(read_only image2d_t in, global float *y, const int n, const int w, const int deep,
+        const int x)
+    {{
+        const sampler_t s = CLK_NORMALIZED_COORDS_FALSE | CLK_ADDRESS_CLAMP | CLK_FILTER_NEAREST;
+        const int i = get_global_id(0);
+        if (i >= n) return;
+        float sum = 0;
+        for (int k = 0; k < deep; ++k) sum += read_imagef(in, s, (int2)({at})).x;
+        y[i] = sum;
+    }}"""
+    assert f"image = {image}" in shape_of(drafted(text)[1], "in_")

@@ -218,6 +218,10 @@ def test_a_kernel_that_needs_definitions_says_so(tmp_path: Path) -> None:
     for wrong in ("4STEP=4", "STEP=a b", "STEP='4'", "STEP(=4"):
         result = CliRunner().invoke(app, ["new", str(kernel), str(tmp_path / "b.toml"), "-D", wrong])
         assert f"{wrong!r} is no definition; write -D WPT=4" in result.output
+    kernel.write_text("#define STEP 4\nkernel void f(global int *x) { x[get_global_id(0)] = STEP; }")
+    result = CliRunner().invoke(app, ["new", str(kernel), str(tmp_path / "b.toml"), "-D", "STEP=8"])
+    assert result.exit_code == 2
+    assert "STEP: the kernel defines it itself, whatever is given; leave it out" in " ".join(result.output.split())
 
 
 @pytest.mark.device

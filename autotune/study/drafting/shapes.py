@@ -342,7 +342,9 @@ class Shapes(Launches):
                 ids = self._ids(started)
                 extent = self.axes.get(min(ids)) if len(ids) == 1 else self.upper(coordinate)
                 several = started.factor_of(f"gid#{min(ids, default=0)}")
-                if extent is not None and len(ids) == 1 and several.known and (several.number or 2) > 1:
+                if len(ids) == 1 and not several:  # of a quotient, say
+                    extent = self.upper(coordinate)
+                elif extent is not None and len(ids) == 1 and several.known and (several.number or 2) > 1:
                     extent = extent * several
                 found[place] = found[place] or extent
                 if any(re.match(r"\([^.]*(?:gid|wid)#\d.*\)\.#", each) for each in started.names):

@@ -102,8 +102,12 @@ class Values(Guards, ABC):
         self._of(parts[0])
         first, second = self._of(parts[1]), self._of(parts[2])
         known = folded(parts[0]) if "name" not in repr(parts[0]) else None
-        if first == second or known is not None:
-            return second if known == 0 else first
+        return self._one_of(first, second) if known is None else second if known == 0 else first
+
+    def _one_of(self, first: Any, second: Any) -> Any:
+        """One of two values, as a condition decides."""
+        if first == second:
+            return first
         if not isinstance(first, Sum) or not isinstance(second, Sum):
             return None
         either = self._unread(first, second)
@@ -312,6 +316,8 @@ class Values(Guards, ABC):
             return self._minimum([each for each in given if isinstance(each, Sum)])
         if name == "clamp" and len(given) == 3 and isinstance(given[2], Sum):
             return self._minimum([given[2]])
+        if name == "select" and len(given) == 3:
+            return self._one_of(*given[:2])
         if name == "max" and len(given) == 2:
             sums = [each for each in given if isinstance(each, Sum) and each.number is None]
             return sums[0] if len(sums) == 1 else None
