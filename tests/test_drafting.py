@@ -415,13 +415,15 @@ def test_a_type_that_nobody_tells_is_left_to_be_written() -> None:
     sketch, lines = drafted(
         """typedef ELEMENT vector;
         typedef enum { FORTH, BACK } way;
-        kernel void f(const int n, const way w, global const vector *x, global vector *y)
+        enum place { HERE, THERE };
+        kernel void f(const int n, const way w, const enum place p, global const vector *x, global vector *y)
         {
             if (get_global_id(0) < n) y[get_global_id(0)] = w == BACK ? -x[get_global_id(0)] : x[get_global_id(0)];
         }"""
     )
     assert [gap.partition(": ")[2] for gap in sketch.gaps] == ["its type: what vector stands for was not read"] * 2
     assert any(line.startswith('w = { type = "int", value = ') for line in lines)
+    assert any(line.startswith('p = { type = "int", value = ') for line in lines)
 
 
 def test_arguments_without_a_name_are_called_by_their_place() -> None:
