@@ -1039,3 +1039,40 @@ def test_images_are_as_large_as_what_is_read_of_them_and_never_empty(at: str, im
         y[i] = sum;
     }}"""
     assert f"image = {image}" in shape_of(drafted(text)[1], "in_")
+
+
+def test_a_guard_of_a_block_bounds_its_places_and_what_only_is_taken_off_makes_no_rows() -> None:
+    text = """kernel void f(global const float *x, global float *y, const uint n, const uint m)
+    {
+        const uint i = get_global_id(0), within = i & 7, other = i % 4;
+        if (i - within + 7 >= n || i - other + 3 >= m) return;
+        y[i] = x[i];
+    }"""
+    _, lines = drafted(text)
+    assert 'shape = ["n"]' in shape_of(lines, "y")
+    text = """kernel void f(global const float *x, global float *y, const int n, const int halo)
+    {
+        local float t[64];
+        const int l = get_local_id(0), i = (get_local_size(0) - 2 * halo) * get_group_id(0) + l - halo;
+        if (i >= 0 && i < n) t[l] = x[i];
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (i >= 0 && i < n) y[i] = t[l];
+    }"""
+    assert 'shape = ["TODO"]' in shape_of(drafted(text)[1], "y")
+
+
+def test_a_size_of_its_own_comes_before_those_of_other_kernels() -> None:
+    text = """kernel void f(global const int *at, global float *x, const int rows, const int most)
+    { int i = get_global_id(0); if (i < rows) x[i * (most + 1) + at[i]] += 1; }
+    kernel void g(global char *y, const int count_bytes) { y[get_global_id(0)] = 'a'; }"""
+    _, lines = drafted(text)
+    assert 'shape = ["count_bytes"]' in shape_of(lines, "y")
+    assert 'high = "most" }' in shape_of(lines, "at")
+
+
+def test_a_work_group_of_more_dimensions_than_ids_is_launched_with_as_many() -> None:
+    text = """__attribute__((reqd_work_group_size(4, 2, 1)))
+    kernel void f(global float *x) { x[get_global_id(0)] = 1; }"""
+    _, lines = drafted(text)
+    assert 'local = ["4", "2"]' in lines
+    assert any(line.startswith('global = ["N", "2"]') for line in lines)

@@ -52,7 +52,8 @@ class Group(NamedTuple):
 def work_group(of: Proposal, entry: str, reading: Reading | None, dimensions: int) -> Group | None:
     """Return the work-group of a kernel, in terms of its macros; None where nothing stands for it."""
     if required := _required(of, entry):
-        return Group(required[:dimensions])
+        asked = max([dimensions, *(axis + 1 for axis, extent in enumerate(required) if extent != "1")])
+        return Group(required[:asked])
     shared = any(one.address == "local" for one in of.sketch.signatures[entry])
     wide = (wide_axes(reading, shared=shared) if reading is not None else set()) or {*range(dimensions)}
     held = _held(reading, set(of.parameters)) if reading is not None else {}

@@ -15,7 +15,7 @@ IMAGE_NAMES = ("WIDTH", "HEIGHT", "DEPTH")
 """What sizes are called that a kernel is not given: the extents of its launch."""
 
 COUNTED = re.compile(
-    r"^[nmkwhNMKWH]$|^n[a-z0-9]?$|^(n|num)[A-Z_0-9]|(?i:size|width|height|depth|len|count|rows?$|cols?$|dim|total|elem|items|points|pixels)"
+    r"^[nmkwhNMKWH]$|^n[a-z0-9]?$|^(n|num)[A-Z_0-9]|(?i:size|width|height|depth|len|count|rows?$|cols?$|bytes|dim|total|elem|items|points|pixels)"
 )
 """What numbers are called that say how much there is."""
 

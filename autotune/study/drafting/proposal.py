@@ -312,10 +312,11 @@ class Proposal:
             local = [by_default(extent, numbers) for extent in local]
             each = {a: Sum.of(int(by_default(str(n), numbers))) for a, n in self.tuned[entry].each.items()}
         given = [*self.parameters, *self.choices, *self.tasks, *self.counts, *self.extra]
-        members = set(self.members.values())
+        members, taken = set(self.members.values()), [one.name for one in self.sketch.signatures[entry]]
+        whole = sorted(self.whole, key=lambda name: name not in taken)  # its own before those of other kernels
         return Shapes(
             self._reading(entry, tuned=tuned) or Reading(spread={0, 1, 2}),
-            {name: name in members or self.is_small(name) for name in self.whole} | dict.fromkeys(self.counts, False),
+            {name: name in members or self.is_small(name) for name in whole} | dict.fromkeys(self.counts, False),
             local,
             {*self.arguments, *given, *members},
             self.made,

@@ -16,7 +16,7 @@ from autotune.study.drafting.repeats import codes
 from autotune.study.drafting.scanning import of_unions, struct_attributes
 from autotune.study.drafting.shapes import BEYOND, product
 from autotune.study.drafting.syntax import NotRead
-from autotune.study.drafting.terms import Sum
+from autotune.study.drafting.terms import Sum, spread_out
 from autotune.study.drafting.touching import components
 from autotune.study.types import is_plain, scalar_type
 
@@ -247,7 +247,7 @@ class Uses:
                 if each.reading.scatters(one.name) and self.shapes.get(one.name) == [places]:
                     return ', data = { distribution = "permutation" }', "places that are written, each once"
                 largest = {"uchar": 255, "char": 127}.get(kind)
-                high = f"{places - 1}"
+                high = f"{(spread_out(f'({places})') or places) - 1}"
                 taken_off = any(factor < 0 < len(names) for names, factor in places.terms.items())
                 if taken_off or "//" in high:  # nothing says that any are left
                     high = f"max({high}, 0)"
