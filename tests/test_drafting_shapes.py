@@ -1076,3 +1076,18 @@ def test_a_work_group_of_more_dimensions_than_ids_is_launched_with_as_many() -> 
     _, lines = drafted(text)
     assert 'local = ["4", "2"]' in lines
     assert any(line.startswith('global = ["N", "2"]') for line in lines)
+
+
+def test_a_window_that_is_walked_through_backwards_has_an_extent() -> None:
+    text = """kernel void f(global const float *x, constant float *w, constant float *v, global float *y, const int n,
+        const int reach)
+    {
+        const int i = get_global_id(0);
+        float sum = 0;
+        if (i >= n) return;
+        for (int j = -reach; j <= reach; j++) sum += w[reach - j] * v[n - 1 - i] * x[i];
+        y[i] = sum;
+    }"""
+    _, lines = drafted(text)
+    assert 'shape = ["2 * reach + 1"]' in shape_of(lines, "w")
+    assert 'shape = ["n"]' in shape_of(lines, "v")

@@ -91,7 +91,9 @@ class Shapes(Launches):
             if "#" not in name:
                 continue
             factor, below = value.factor_of(name), self._of_variable(name, depth)
-            if factor.known and all(each < 0 for each in factor.terms.values()) and self._from_zero(name):
+            taken_off = factor.known and all(each < 0 for each in factor.terms.values())
+            if taken_off and (least := self._least(name)) is not None:
+                total += factor * least
                 continue
             if factor != Sum.of(1) and (most := self._of_multiples(Sum.of(name) * factor)) is not None:
                 total += most
@@ -109,12 +111,15 @@ class Shapes(Launches):
             return None
         return limit - 1 if step == 1 else _ahead(value, limit, Sum.of(step - 1)) - step
 
-    def _from_zero(self, name: str) -> bool:
-        """Whether a variable is never negative: an id, or one that begins at such a sum."""
+    def _least(self, name: str) -> Sum | None:
+        """Where a variable begins that is never less, `-R` of `for (j = -R; j <= R; j++)`: ids at 0; None of others."""
         if name.partition("#")[0] in ("gid", "lid", "wid"):
-            return True
-        begun = self.reading.loops.get(name, (None, None))[0]
-        return begun is not None and not begun.names and min(begun.terms.values(), default=0) >= 0
+            return Sum()
+        begun, step = self.reading.loops.get(name, (Sum.of("#"), None))
+        rises = step is not None and step.known and min(step.terms.values(), default=0) > 0
+        if begun.known and (rises or (begun.number or -1) > 0 or not begun) and name not in self.reading.falling:
+            return self._named(begun)
+        return None
 
     def _of_variable(self, name: str, depth: int) -> Sum | None:
         kind, _, axis = name.partition("#")
