@@ -581,3 +581,15 @@ def test_a_loop_that_a_statement_of_its_own_steps_tells_the_work_group() -> None
         }
     }"""
     assert any(line.startswith('local = ["128"]') for line in drafted(text)[1])
+
+
+def test_items_of_the_only_group_along_an_axis_are_no_parameter() -> None:
+    text = """kernel void f(global const float *x, global float *y, const int w)
+    {
+        const int u = get_local_id(0), v = get_local_id(1), at = (get_group_id(1) * 16 + v) * w + u;
+        GUARD y[at] = x[at];
+    }"""
+    _, lines = drafted(text.replace("GUARD", ""))
+    assert 'local = ["16", "16"]  # guess: how many items there are decides what is computed' in lines
+    _, lines = drafted(text.replace("GUARD", "if (u < w)"))
+    assert any(line.startswith('local = ["WX", "16"]') for line in lines)

@@ -39,7 +39,12 @@ _MOST_TEXT = 1000
 
 BY_ARRAYS = "as many as the local arrays hold, or take turns in loops, in numbers of the kernel's"
 BY_NAME = "by its name; nothing in the kernel says what its work-group is"
+BY_TASK = "how many items there are decides what is computed"
 BY_PLACES = "of the places that groups count; nothing says that items count no more than one"
+
+
+FIRST = {1: 64, 2: 16, 3: 4}
+"""What extents of a work-group are at first that nothing tells, by how many there are."""
 
 
 class Group(NamedTuple):
@@ -108,7 +113,22 @@ def made_up(of: Proposal, entry: str, reading: Reading | None, dimensions: int) 
     if before and dimensions == len(of.locals[before]) == 1:
         return Group([*of.locals[before]], f"as wide as those of {before}, as it takes a part of each")
     told = {axis: extent for axis, extent in told.items() if axis < dimensions and names[axis] != "1"}
-    return Group([told.get(axis, name) for axis, name in enumerate(names)], BY_PLACES if told else "")
+    doubt, wide = BY_PLACES if told else "", sum(name != "1" for name in names)
+    for axis in [axis for axis, name in enumerate(names) if name in MADE and axis not in told and wide > 1]:
+        if reading is not None and _counts_alone(of, entry, reading, axis):
+            told[axis], doubt = str(FIRST[wide]), BY_TASK
+    return Group([told.get(axis, name) for axis, name in enumerate(names)], doubt)
+
+
+def _counts_alone(of: Proposal, entry: str, reading: Reading, axis: int) -> bool:
+    """Whether places that are written are counted along an axis by the items of the only group, and nothing says how
+    many there are.
+    """
+    item, shared = f"lid#{axis}", {one.name for one in of.sketch.signatures[entry] if one.address == "local"}
+    written = [each for each in reading.mentions if each.kind != "read" and each.name not in shared]
+    counted = any(item in place.names for each in written for place in each.places)
+    bounded = any(item in reading.started(varying).names for varying, _ in reading.guards)
+    return axis not in reading.spread and counted and not bounded
 
 
 def by_places(reading: Reading | None) -> dict[int, Sum]:

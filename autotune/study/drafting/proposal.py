@@ -19,7 +19,7 @@ from autotune.study.drafting.branches import (
 )
 from autotune.study.drafting.byvalue import WHOLE_TYPES, ByValue, is_by_value
 from autotune.study.drafting.functions import reached
-from autotune.study.drafting.groups import MADE, by_default, is_alone, is_of_group, made_up, work_group
+from autotune.study.drafting.groups import FIRST, MADE, by_default, is_alone, is_of_group, made_up, work_group
 from autotune.study.drafting.nouns import COUNT_NAME, SMALL_NAME, TASK_NAME
 from autotune.study.drafting.preprocessing import Preprocessed
 from autotune.study.drafting.reading import Reading
@@ -255,7 +255,7 @@ class Proposal:
             return found.extents
         group = made_up(self, entry, reading, dimensions)
         self.doubts[entry] = group.doubt
-        least = {1: 64, 2: 16, 3: 4}[sum(extent != "1" for extent in group.extents)]
+        least = FIRST[sum(extent != "1" for extent in group.extents)]
         for name in [each for each in group.extents if each in MADE and each not in self.own]:
             self.extra[name] = min(self.extra.get(name, 64), least)
         return [self.own.get(name, name) for name in group.extents]
