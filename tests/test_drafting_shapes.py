@@ -1024,6 +1024,7 @@ def test_letters_and_texts_in_quotes_leave_no_gap(use: str) -> None:
     [
         ("i / w, 0", '["1", "ceil_div(n, w)"]'),  # of a quotient of ids
         ("select(i, -1, i < 2), 0", '["1", "n"]'),
+        ("select(i, INT_MIN, i < 2), 0", '["1", "n"]'),
         ("select(k * w, -1, x < 0), i", '["n", "deep * w - w + 1"]'),
     ],
 )

@@ -26,6 +26,11 @@ _REALS = (0.5, 0.75, 0.625, 0.875, 0.5625, 0.6875, 0.8125, 0.9375)
 """Values of what is no whole number, the same in each of these types: two that change places show."""
 
 
+def in_memory(one: KernelArgument) -> bool:
+    """Whether an argument is a buffer or an image, which compilers may call private."""
+    return one.address == "global" or bool(one.access)
+
+
 class Uses:
     """The uses of all arguments; `shapes` are the extents of those whose indices tell, by name."""
 
@@ -160,7 +165,7 @@ class Uses:
         Nothing has read it between: one of the two is an alternative, or a step that some configurations leave out.
         """
         for name, one in self._of.arguments.items():
-            if one.address == "global" and self.kinds(entry, name) == {"write"}:
+            if in_memory(one) and self.kinds(entry, name) == {"write"}:
                 before = (other for other in reversed(self._before(entry)) if self.kinds(other, name))
                 if (last := next(before, None)) is not None and self.kinds(last, name) != {"read"}:
                     return name, last
@@ -180,7 +185,8 @@ class Uses:
         left = self._left_alone.get(entry, ())
         taken = [one for one in self._of.sketch.signatures[entry] if one.name == name and name not in left]
         known = self._of.shapes[entry].reading.kinds(name)
-        return known or {"read" if one.const else "both" for one in taken}
+        said = {"read_only": "read", "write_only": "write"}
+        return known or {"read" if one.const else said.get(one.access, "both") for one in taken}
 
     def in_text(self, name: str) -> str:
         """Return what the text calls an argument."""

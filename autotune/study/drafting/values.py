@@ -24,6 +24,8 @@ _EXTENTS = {"get_image_width": 0, "get_image_height": 1, "get_image_depth": 2}
 _ARITHMETIC = ("+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>")
 _CONVERTED = re.compile(r"(?:convert|as)_u?(?:char|short|int|long)(?:2|3|4|8|16)?(?:_sat)?(?:_rt[ezpn])?")
 _METHODS = ("vector", "unary", "cond", "member", "index", "assign", "call", "cast", "sizeof")
+_BELOW = Sum.of(-(2**31))
+"""A place before all others, at which images are read that have a border."""
 MOST_STEPS = 20_000
 _DEEPEST = 5
 
@@ -70,7 +72,7 @@ class Values(Guards, ABC):
             raise NotRead
         operator, parts = tree[0], tree[1:]
         if operator == "name":
-            return self._lookup(str(parts[0]))
+            return _BELOW if parts[0] == "INT_MIN" else self._lookup(str(parts[0]))
         if operator == "number":
             number = whole(str(parts[0]))
             return None if number is None else Sum.of(number)
