@@ -1092,3 +1092,32 @@ def test_a_window_that_is_walked_through_backwards_has_an_extent() -> None:
     _, lines = drafted(text)
     assert 'shape = ["2 * reach + 1"]' in shape_of(lines, "w")
     assert 'shape = ["n"]' in shape_of(lines, "v")
+
+
+@pytest.mark.parametrize(
+    ("at", "most"),
+    [
+        ("((i * w + j) * h + k) * d + l", 32),
+        ("(((i * w + j) * h + k) * d + l) * w + j", 16),
+        ("(i * w + j) * h + k", 128),
+    ],
+)
+def test_sizes_at_first_leave_room_for_arrays_of_many_axes(at: str, most: int) -> None:
+    text = f"""kernel void f(global float *y, const int n, const int w, const int h, const int d)
+    {{
+        const int i = get_global_id(0);
+        if (i >= n) return;
+        for (int j = 0; j < w; ++j) for (int k = 0; k < h; ++k) for (int l = 0; l < d; ++l) y[{at}] = 1;
+    }}"""
+    assert f"n = {most}" in drafted(text)[1]
+
+
+def test_sizes_at_first_make_no_image_longer_than_devices_have() -> None:
+    text = """kernel void f(write_only image2d_t out, const int n, const int w, const int h)
+    {
+        const int i = get_global_id(0), j = get_global_id(1);
+        if (i < n && j < w) write_imagef(out, (int2)(i * w + j, 0), (float4)(1.0f));
+    }"""
+    _, lines = drafted(text)
+    assert 'image = ["1", "n * w"]' in shape_of(lines, "out")
+    assert {"n = 64", "w = 64"} <= {*lines}

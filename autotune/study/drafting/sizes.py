@@ -15,6 +15,8 @@ from autotune.study.drafting.proposal import Proposal
 from autotune.study.drafting.terms import Sum
 from autotune.study.drafting.uses import Uses, words
 
+_LONGEST_OF_IMAGES = 13
+"""The exponent, of 2, of as many pixels as every device's images have along an axis."""
 _ENTRIES_EACH = 16
 """Entries that a row of other arrays is proposed to have."""
 
@@ -67,6 +69,10 @@ class Sizes:
         degree = max((sum(_degree(extent, big) for extent in shape) for shape in self._shapes.values()), default=0)
         if degree > 3:
             return max(1 << 20 // degree, 8)
+        images = {name for name, one in of.arguments.items() if one.type_name.startswith("image")}
+        along = [extent for name in images & self._shapes.keys() for extent in self._shapes[name]]
+        if (most := max((_degree(extent, big) for extent in along), default=0)) > 1:
+            return 1 << _LONGEST_OF_IMAGES // most
         line = 2**12 if any(shapes.each_with_each() for shapes in of.shapes.values()) else 2**16
         return {0: line, 1: line, 2: 512}.get(dimensions, 128)
 
