@@ -515,6 +515,10 @@ def test_what_is_read_from_a_text() -> None:
         "#ifndef A // why\n#define A 4 /* how */\n#endif\n#ifndef B\n#define C 1\n#endif\n#define D 2"
     ) == {"A": "4"}
     assert candidates("#if !defined(A)\n#define A (8)\n#endif") == {"A": "(8)"}
+    both = "#ifndef T\n#define T float\n#define T4 float4\n#endif\n"
+    assert candidates(both) == {"T": "float"}, "nobody asks for the other"
+    assert candidates(f"{both} T4 x;") == {}, "a T that is given leaves none"
+    assert candidates(both.replace("#endif", "#else\n#define T4 int4\n#endif") + "T4 x;") == {"T": "float"}
 
 
 def test_a_draft_reads_as_a_study_but_for_its_gaps(tmp_path: Path) -> None:
