@@ -1121,3 +1121,17 @@ def test_sizes_at_first_make_no_image_longer_than_devices_have() -> None:
     _, lines = drafted(text)
     assert 'image = ["1", "n * w"]' in shape_of(lines, "out")
     assert {"n = 64", "w = 64"} <= {*lines}
+
+
+def test_local_memory_of_rows_holds_all_of_them() -> None:
+    text = """kernel void f(global float *y, const int n, const int wide, const int radius, local float *t)
+    {
+        const int u = get_local_id(0), v = get_local_id(1), i = get_global_id(0), j = get_global_id(1);
+        float sum = 0;
+        if (i >= n || j >= n) return;
+        t[(v + radius) * wide + u + radius] = 1;
+        for (int d = -radius; d <= radius; d++) sum += t[(v + radius + d) * wide + u + radius];
+        y[j * n + i] = sum;
+    }"""
+    _, lines = drafted(text)
+    assert 't = { type = "float", local = "(WY + 2 * radius) * wide" }' in lines

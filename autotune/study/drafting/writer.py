@@ -15,6 +15,7 @@ from autotune.study.drafting.fixed import hints, own_to_tune
 from autotune.study.drafting.naming import nameable, told_apart
 from autotune.study.drafting.proposal import Proposal
 from autotune.study.drafting.scanning import candidates
+from autotune.study.drafting.shapes import product
 from autotune.study.drafting.sizes import Sizes
 from autotune.study.drafting.sketch import Sketch, launched_of
 from autotune.study.drafting.typedefs import spelt_out
@@ -211,10 +212,12 @@ class _Writer:
             count = self._shapes.get(one.name)
             if not self._is_known(kind):
                 self._gap(f'{one.name} = {{ type = "{GAP}", local = "{GAP}" }}', _typeless(kind))
-            elif count is None or len(count) != 1:
+            elif count is None:
                 self._gap(f'{one.name} = {{ type = "{kind}", local = "{GAP}" }}', "how many elements")
             else:
-                self._told(f'{one.name} = {{ type = "{kind}", local = "{count[0]}" }}', self._doubt(one, "how many"))
+                self._told(
+                    f'{one.name} = {{ type = "{kind}", local = "{product(count)}" }}', self._doubt(one, "how many")
+                )
         elif not self._is_known(kind):
             self._untyped(one, kind)
         elif one.address == "private":
