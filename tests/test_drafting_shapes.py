@@ -1135,3 +1135,16 @@ def test_local_memory_of_rows_holds_all_of_them() -> None:
     }"""
     _, lines = drafted(text)
     assert 't = { type = "float", local = "(WY + 2 * radius) * wide" }' in lines
+
+
+def test_what_a_mask_takes_off_is_at_least_nothing() -> None:
+    text = """kernel void f(global const int *x, global int *y, local int *t, const int n)
+    {
+        const int l = get_local_id(0), i = get_global_id(0), at = 2 * l - (l & (n - 1));
+        t[at] = 0;
+        t[at + n] = x[i];
+        barrier(CLK_LOCAL_MEM_FENCE);
+        y[i] = t[at + n];
+    }"""
+    _, lines = drafted(text)
+    assert 't = { type = "int", local = "2 * WG + n - 1" }' in lines

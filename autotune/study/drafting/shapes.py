@@ -113,7 +113,7 @@ class Shapes(Launches):
 
     def _least(self, name: str) -> Sum | None:
         """Where a variable begins that is never less, `-R` of `for (j = -R; j <= R; j++)`: ids at 0; None of others."""
-        if name.partition("#")[0] in ("gid", "lid", "wid"):
+        if name.partition("#")[0] in ("gid", "lid", "wid", "masked.") or "%" in name:
             return Sum()
         begun, step = self.reading.loops.get(name, (Sum.of("#"), None))
         rises = step is not None and step.known and min(step.terms.values(), default=0) > 0
