@@ -15,8 +15,7 @@ from autotune.cli.options import DeviceOption
 from autotune.cli.output import say, write
 from autotune.errors import AutotuneError, StudyError, UsageError
 from autotune.reports import Inspector
-from autotune.study import Sketch, candidates, draft, inline, scanned, write_new
-from autotune.study.includes import defined_anyway
+from autotune.study import Sketch, candidates, defined_anyway, draft, inline, scanned, write_new
 
 
 def new_study(
