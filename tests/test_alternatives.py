@@ -151,3 +151,16 @@ def test_every_alternative_passes_as_it_is_proposed(
         words = ["check", str(tmp_path / "k.toml"), "--size", size, "--set", f"{name}={entry}"]
         done = CliRunner().invoke(app, words)
         assert done.exit_code == 0, done.output
+
+
+def test_kernels_that_write_one_image_from_one_whose_places_were_not_read_are_alternatives() -> None:
+    body = """{
+        const sampler_t s = CLK_NORMALIZED_COORDS_FALSE | CLK_ADDRESS_CLAMP | CLK_FILTER_NEAREST;
+        const int i = get_global_id(0);
+        if (i < n) write_imagef(out, (int2)(i, 0), AT(in));
+    }"""
+    text = "#define AT(in) unknown(in, s, i)\n" + "".join(
+        f"kernel void {name}(read_only image2d_t in, write_only image2d_t out, const int n) {body}\n" for name in "fg"
+    )
+    _, lines = drafted(text)
+    assert any(line.startswith('values = ["f", "g"]') for line in lines), lines

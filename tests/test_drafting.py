@@ -281,6 +281,10 @@ def test_macros_that_branches_ask_for_and_nothing_defines_are_told() -> None:
     assert any(told in guess for guess in sketch.guesses), sketch.guesses
     sketch, _ = drafted(source.replace("#ifdef FLAG", "#define LOCAL 1\n#ifdef FLAG"))
     assert any("asks for PADDED, VECTOR, SOA, which nothing" in guess for guess in sketch.guesses), sketch.guesses
+    told = "the kernel asks whether GUARDED, FLAG are defined, which nothing does: autotune new ... -D GUARDED drafts"
+    assert any(told in guess for guess in sketch.guesses), sketch.guesses
+    draft(sketch := sketched(source), None, {"GUARDED": "1"})
+    assert any("whether FLAG is defined" in guess for guess in sketch.guesses), sketch.guesses
 
 
 def test_macros_of_branches_behind_one_that_is_taken_are_not_told() -> None:
@@ -415,13 +419,15 @@ def test_a_type_that_nobody_tells_is_left_to_be_written() -> None:
     sketch, lines = drafted(
         """typedef ELEMENT vector;
         typedef enum { FORTH, BACK } way;
-        kernel void f(const int n, const way w, global const vector *x, global vector *y)
+        enum place { HERE, THERE };
+        kernel void f(const int n, const way w, const enum place p, global const vector *x, global vector *y)
         {
             if (get_global_id(0) < n) y[get_global_id(0)] = w == BACK ? -x[get_global_id(0)] : x[get_global_id(0)];
         }"""
     )
     assert [gap.partition(": ")[2] for gap in sketch.gaps] == ["its type: what vector stands for was not read"] * 2
     assert any(line.startswith('w = { type = "int", value = ') for line in lines)
+    assert any(line.startswith('p = { type = "int", value = ') for line in lines)
 
 
 def test_arguments_without_a_name_are_called_by_their_place() -> None:
@@ -563,10 +569,10 @@ kernel void f(const int n, global P *p) { int i = get_global_id(0); if (i < n) p
     sketch, lines = drafted(source)
     assert 'Inner = ["float v[3]", "uint n", "uint id[8][3]"]' in lines
     unread, _ = drafted(source.replace("(DIM + 1)", "(NONE + 1)"))
-    assert unread.gaps[0] == "line 21: its members: what uint id[2 * (NONE + 1)][3] stands for was not read"
+    assert unread.gaps[0] == "line 23: its members: what uint id[2 * (NONE + 1)][3] stands for was not read"
     long, _ = drafted(source.replace("(DIM + 1)", "+".join(["2"] * 5000)))
-    assert long.gaps[0].startswith("line 21: its members: what uint id[2 * 2+2+")
-    assert sketch.gaps == ["line 22: its members: what other w stands for was not read"]
+    assert long.gaps[0].startswith("line 23: its members: what uint id[2 * 2+2+")
+    assert sketch.gaps == ["line 24: its members: what other w stands for was not read"]
     sketch, lines = drafted(source.replace("#define other half\n", ""))
     assert 'P = ["Inner in", "double w"]' in lines
     assert sketch.gaps == []

@@ -530,3 +530,66 @@ kernel void rows(const int m, const int n, global const float *a, global const f
 def test_what_a_group_sums_up_in_one_place_takes_one_group(store: str, items: str) -> None:
     _, lines = drafted(ROWS.replace("STORE", store))
     assert any(line.startswith(f"global = [{items}]") for line in lines), lines
+
+
+PAIRS = """
+    kernel void pairs(global const float *x, global float *y, const int n, const int groups)
+    {
+        local float t[WIDE];
+        const int l = get_local_id(0), first = get_group_id(0) * LENGTH;
+        if (get_group_id(0) >= groups) return;
+        t[l] = x[first + l];
+        t[l + HALF] = x[first + l + HALF];
+        barrier(CLK_LOCAL_MEM_FENCE);
+        y[first + l] = t[l] + t[l + HALF];
+        y[first + l + HALF] = t[l] - t[l + HALF];
+    }"""
+
+
+@pytest.mark.parametrize(
+    ("names", "extent"),
+    [
+        ({"WIDE": "512", "LENGTH": "512", "HALF": "256"}, "256"),
+        ({"WIDE": "512", "LENGTH": "WIDE", "HALF": "(WIDE / 2)"}, "256"),
+        ({"WIDE": "n", "LENGTH": "n", "HALF": "(n >> 1)"}, "n // 2"),
+        ({"WIDE": "512", "LENGTH": "512", "HALF": "3"}, "512"),  # places that overlap
+    ],
+)
+def test_a_group_of_whose_places_each_item_takes_several_has_fewer_items(names: dict[str, str], extent: str) -> None:
+    text = PAIRS.replace("LENGTH", names["LENGTH"]).replace("HALF", names["HALF"])
+    if names["WIDE"] == "n":
+        text = text.replace("local float t[WIDE];", "").replace("const int groups", "const int groups, local float *t")
+    _, lines = drafted(f"#define WIDE {names['WIDE']}\n{text}")
+    assert any(line.startswith(f'local = ["{extent}"]  # guess') for line in lines), lines
+    items = f"({extent})" if "/" in extent else extent
+    assert f'global = ["groups * {items}"]' in lines
+
+
+def test_a_loop_that_a_statement_of_its_own_steps_tells_the_work_group() -> None:
+    text = """
+    #define ITEMS 128
+    kernel void f(global const float *x, global float *y, const int n)
+    {
+        local float t[100];
+        int k = get_local_id(0);
+        for (int turn = 0; turn < n; ++turn) {
+            while (k < 100) { t[k] = x[get_group_id(0) * 100 + k]; k = k + ITEMS; }
+            k = get_local_id(0);
+            barrier(CLK_LOCAL_MEM_FENCE);
+            while (k < 100) { y[get_group_id(0) * 100 + k] = t[99 - k]; k = k + ITEMS; }
+            k = get_local_id(0);
+        }
+    }"""
+    assert any(line.startswith('local = ["128"]') for line in drafted(text)[1])
+
+
+def test_items_of_the_only_group_along_an_axis_are_no_parameter() -> None:
+    text = """kernel void f(global const float *x, global float *y, const int w)
+    {
+        const int u = get_local_id(0), v = get_local_id(1), at = (get_group_id(1) * 16 + v) * w + u;
+        GUARD y[at] = x[at];
+    }"""
+    _, lines = drafted(text.replace("GUARD", ""))
+    assert 'local = ["16", "16"]  # guess: how many items there are decides what is computed' in lines
+    _, lines = drafted(text.replace("GUARD", "if (u < w)"))
+    assert any(line.startswith('local = ["WX", "16"]') for line in lines)

@@ -987,3 +987,164 @@ def test_what_contents_of_an_array_index_is_the_same_each_time(name: str) -> Non
     assert 'high = "min(63, 255)"' in shape_of(drafted(text)[1], name)
     alone = text.replace(f"{name}[i] + 64", "64")  # of so few bins that none is left, the first
     assert 'high = "min(max(bins // 64 - 1, 0), 255)"' in shape_of(drafted(alone)[1], name)
+
+
+@pytest.mark.parametrize(
+    ("body", "shape"),
+    [
+        ("int best = -1; for (int k = 0; k < n; ++k) if (x[k] > 0) best = k; y[i] = w[best];", "n"),
+        (
+            "int best = 0, k; for (k = 0; k < n; k++) { if (x[k] > 0) { best = k; break; } } y[i] = w[best + 1];",
+            "n + 1",
+        ),
+        ("int best = i; if (x[i] > 0) best = m - 1; y[i] = w[best];", "TODO"),  # n or m: whichever is the larger
+    ],
+)
+def test_what_a_branch_sets_is_that_or_what_it_was(body: str, shape: str) -> None:
+    text = f"""kernel void f(global const float *x, global const float *w, global int *y, const int n, const int m)
+    {{
+        int i = get_global_id(0);
+        if (i >= n) return;
+        {body}
+    }}"""
+    assert f'shape = ["{shape}"]' in shape_of(drafted(text)[1], "w")
+
+
+@pytest.mark.parametrize("use", ["y[i] = 'a';", 'printf("%d %f", i, x[i]); y[i] = x[i];', "y[i] = x[i] > '\\n';"])
+def test_letters_and_texts_in_quotes_leave_no_gap(use: str) -> None:
+    text = f"""kernel void f(global const float *x, global char *y, const int n)
+    {{ int i = get_global_id(0); if (i < n) {{ {use} }} }}"""
+    line = shape_of(drafted(text)[1], "y")
+    assert 'shape = ["n"]' in line
+    assert "guess" not in line
+
+
+@pytest.mark.parametrize(
+    ("at", "image"),
+    [
+        ("i / w, 0", '["1", "ceil_div(n, w)"]'),  # of a quotient of ids
+        ("select(i, -1, i < 2), 0", '["1", "n"]'),
+        ("select(i, INT_MIN, i < 2), 0", '["1", "n"]'),
+        ("select(k * w, -1, x < 0), i", '["n", "deep * w - w + 1"]'),
+    ],
+)
+def test_images_are_as_large_as_what_is_read_of_them_and_never_empty(at: str, image: str) -> None:
+    text = f"""kernel void f(read_only image2d_t in, global float *y, const int n, const int w, const int deep,
+        const int x)
+    {{
+        const sampler_t s = CLK_NORMALIZED_COORDS_FALSE | CLK_ADDRESS_CLAMP | CLK_FILTER_NEAREST;
+        const int i = get_global_id(0);
+        if (i >= n) return;
+        float sum = 0;
+        for (int k = 0; k < deep; ++k) sum += read_imagef(in, s, (int2)({at})).x;
+        y[i] = sum;
+    }}"""
+    assert f"image = {image}" in shape_of(drafted(text)[1], "in_")
+
+
+def test_a_guard_of_a_block_bounds_its_places_and_what_only_is_taken_off_makes_no_rows() -> None:
+    text = """kernel void f(global const float *x, global float *y, const uint n, const uint m)
+    {
+        const uint i = get_global_id(0), within = i & 7, other = i % 4;
+        if (i - within + 7 >= n || i - other + 3 >= m) return;
+        y[i] = x[i];
+    }"""
+    _, lines = drafted(text)
+    assert 'shape = ["n"]' in shape_of(lines, "y")
+    text = """kernel void f(global const float *x, global float *y, const int n, const int halo)
+    {
+        local float t[64];
+        const int l = get_local_id(0), i = (get_local_size(0) - 2 * halo) * get_group_id(0) + l - halo;
+        if (i >= 0 && i < n) t[l] = x[i];
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (i >= 0 && i < n) y[i] = t[l];
+    }"""
+    assert 'shape = ["TODO"]' in shape_of(drafted(text)[1], "y")
+
+
+def test_a_size_of_its_own_comes_before_those_of_other_kernels() -> None:
+    text = """kernel void f(global const int *at, global float *x, const int rows, const int most)
+    { int i = get_global_id(0); if (i < rows) x[i * (most + 1) + at[i]] += 1; }
+    kernel void g(global char *y, const int count_bytes) { y[get_global_id(0)] = 'a'; }"""
+    _, lines = drafted(text)
+    assert 'shape = ["count_bytes"]' in shape_of(lines, "y")
+    assert 'high = "most" }' in shape_of(lines, "at")
+
+
+def test_a_work_group_of_more_dimensions_than_ids_is_launched_with_as_many() -> None:
+    text = """__attribute__((reqd_work_group_size(4, 2, 1)))
+    kernel void f(global float *x) { x[get_global_id(0)] = 1; }"""
+    _, lines = drafted(text)
+    assert 'local = ["4", "2"]' in lines
+    assert any(line.startswith('global = ["N", "2"]') for line in lines)
+
+
+def test_a_window_that_is_walked_through_backwards_has_an_extent() -> None:
+    text = """kernel void f(global const float *x, constant float *w, constant float *v, global float *y, const int n,
+        const int reach)
+    {
+        const int i = get_global_id(0);
+        float sum = 0;
+        if (i >= n) return;
+        for (int j = -reach; j <= reach; j++) sum += w[reach - j] * v[n - 1 - i] * x[i];
+        y[i] = sum;
+    }"""
+    _, lines = drafted(text)
+    assert 'shape = ["2 * reach + 1"]' in shape_of(lines, "w")
+    assert 'shape = ["n"]' in shape_of(lines, "v")
+
+
+@pytest.mark.parametrize(
+    ("at", "most"),
+    [
+        ("((i * w + j) * h + k) * d + l", 32),
+        ("(((i * w + j) * h + k) * d + l) * w + j", 16),
+        ("(i * w + j) * h + k", 128),
+    ],
+)
+def test_sizes_at_first_leave_room_for_arrays_of_many_axes(at: str, most: int) -> None:
+    text = f"""kernel void f(global float *y, const int n, const int w, const int h, const int d)
+    {{
+        const int i = get_global_id(0);
+        if (i >= n) return;
+        for (int j = 0; j < w; ++j) for (int k = 0; k < h; ++k) for (int l = 0; l < d; ++l) y[{at}] = 1;
+    }}"""
+    assert f"n = {most}" in drafted(text)[1]
+
+
+def test_sizes_at_first_make_no_image_longer_than_devices_have() -> None:
+    text = """kernel void f(write_only image2d_t out, const int n, const int w, const int h)
+    {
+        const int i = get_global_id(0), j = get_global_id(1);
+        if (i < n && j < w) write_imagef(out, (int2)(i * w + j, 0), (float4)(1.0f));
+    }"""
+    _, lines = drafted(text)
+    assert 'image = ["1", "n * w"]' in shape_of(lines, "out")
+    assert {"n = 64", "w = 64"} <= {*lines}
+
+
+def test_local_memory_of_rows_holds_all_of_them() -> None:
+    text = """kernel void f(global float *y, const int n, const int wide, const int radius, local float *t)
+    {
+        const int u = get_local_id(0), v = get_local_id(1), i = get_global_id(0), j = get_global_id(1);
+        float sum = 0;
+        if (i >= n || j >= n) return;
+        t[(v + radius) * wide + u + radius] = 1;
+        for (int d = -radius; d <= radius; d++) sum += t[(v + radius + d) * wide + u + radius];
+        y[j * n + i] = sum;
+    }"""
+    _, lines = drafted(text)
+    assert 't = { type = "float", local = "(WY + 2 * radius) * wide" }' in lines
+
+
+def test_what_a_mask_takes_off_is_at_least_nothing() -> None:
+    text = """kernel void f(global const int *x, global int *y, local int *t, const int n)
+    {
+        const int l = get_local_id(0), i = get_global_id(0), at = 2 * l - (l & (n - 1));
+        t[at] = 0;
+        t[at + n] = x[i];
+        barrier(CLK_LOCAL_MEM_FENCE);
+        y[i] = t[at + n];
+    }"""
+    _, lines = drafted(text)
+    assert 't = { type = "int", local = "2 * WG + n - 1" }' in lines

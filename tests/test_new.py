@@ -218,6 +218,10 @@ def test_a_kernel_that_needs_definitions_says_so(tmp_path: Path) -> None:
     for wrong in ("4STEP=4", "STEP=a b", "STEP='4'", "STEP(=4"):
         result = CliRunner().invoke(app, ["new", str(kernel), str(tmp_path / "b.toml"), "-D", wrong])
         assert f"{wrong!r} is no definition; write -D WPT=4" in result.output
+    kernel.write_text("#define STEP 4\nkernel void f(global int *x) { x[get_global_id(0)] = STEP; }")
+    result = CliRunner().invoke(app, ["new", str(kernel), str(tmp_path / "b.toml"), "-D", "STEP=8"])
+    assert result.exit_code == 2
+    assert "STEP: the kernel defines it itself, whatever is given; leave it out" in " ".join(result.output.split())
 
 
 @pytest.mark.device
@@ -266,6 +270,11 @@ def test_definitions_are_those_that_compilers_take(tmp_path: Path) -> None:
     [
         ("x[get_global_id(0)] = STEP;", "a parameter needs a default .*or give it with -D STEP=1"),
         ("const T y = 0; x[get_global_id(0)] = y;", "a type needs a default .*or give it with -D T=float"),
+        (
+            "x[0] = CONVERT_OUT_INT4((float4)(1)).x;",
+            "a function needs a default .*with -D CONVERT_OUT_INT4=convert_int4$",
+        ),
+        ("x[0] = (IN_TYPE4)(1).x + ROWS_BLOCKDIM_X;", " -D IN_TYPE4=float4 -D ROWS_BLOCKDIM_X=16$"),
         ("x[get_global_id(0)] = 1", "expected ';' after expression; mend the kernel there"),
         (
             '}\n#ifndef K_CL\n#define K_CL\n#include "a.h"\n#include "b.h"\n#endif\nkernel void g(global int *x) {',
@@ -283,7 +292,7 @@ def test_definitions_are_those_that_compilers_take(tmp_path: Path) -> None:
         ("x[0] = 1;\n#define SHARE (64 / LANES)\n#if SHARE % ROWS\n#endif\n", r"2 names .* -D LANES=1 -D ROWS=1$"),
         (
             "x[0] = 1;\n#if WIDTH == 1\n#elif WIDTH == 2\n#else\n#error\n#endif\n",
-            "it depends on WIDTH$",
+            ": #error; .*it depends on WIDTH$",
         ),
         ("} int op(int a); kernel void g(global int *x) { x[0] = op(1);", "it calls what is not there, op: include it"),
         (
@@ -367,7 +376,9 @@ def test_included_files_are_found_where_the_command_says(tmp_path: Path) -> None
         '#include "one.h"\n#include "two.h"\nkernel void f(global int *x) { x[get_global_id(0)] = ONE; }\n'
     )
     result = CliRunner().invoke(app, ["new", str(kernel)])
-    assert "includes 'one.h', 'two.h', which are not there" in " ".join(result.output.split())
+    told = " ".join(result.output.split())
+    assert "includes 'one.h', 'two.h', which are not there" in told
+    assert "; copy them beside the kernel" in told
     folder.mkdir()
     (folder / "one.h").write_text("#define ONE 1\n")
     (folder / "two.h").write_text("")
@@ -436,7 +447,7 @@ def test_what_is_put_together_lacks_what_it_is_made_of() -> None:
     #define READ(i) JOINED(read_image, KIND)(i)
     #define REAL4 JOINED(REAL, 4)
     kernel void f(read_only image2d_t i, global REAL *x) { REAL4 y = READ(i); x[0] = y.x; }"""
-    assert unknown(log, source) == ({"KIND": "1", "REAL": "float"}, [], [], {}, [])
+    assert unknown(log, source) == ({"KIND": "f", "REAL": "float"}, [], [], {}, [])
 
 
 @pytest.mark.parametrize("log", ["unknown type name 'floatVEC'", "implicit declaration of function 'vloadVEC'"])
@@ -504,6 +515,10 @@ def test_what_is_read_from_a_text() -> None:
         "#ifndef A // why\n#define A 4 /* how */\n#endif\n#ifndef B\n#define C 1\n#endif\n#define D 2"
     ) == {"A": "4"}
     assert candidates("#if !defined(A)\n#define A (8)\n#endif") == {"A": "(8)"}
+    both = "#ifndef T\n#define T float\n#define T4 float4\n#endif\n"
+    assert candidates(both) == {"T": "float"}, "nobody asks for the other"
+    assert candidates(f"{both} T4 x;") == {}, "a T that is given leaves none"
+    assert candidates(both.replace("#endif", "#else\n#define T4 int4\n#endif") + "T4 x;") == {"T": "float"}
 
 
 def test_a_draft_reads_as_a_study_but_for_its_gaps(tmp_path: Path) -> None:

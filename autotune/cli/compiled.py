@@ -54,6 +54,7 @@ def compiled(kernel: Path, source: str, names: Sequence[str], compiler: Compiler
         told = compiler.inspect(source, names)
     except WorkerError as error:
         what = f"does not compile by itself: {_unmangled(error.what)}"
+        what += " #error" if what.endswith(":") else ""  # one without a text
         raise StudyError(what, where=str(kernel), hint=_cure(error, source, compiler)) from None
     left_out, macros = hiding(source) if not told.signatures else ([], [])
     if left_out:
@@ -111,7 +112,8 @@ def _default(names: Mapping[str, str]) -> str:
     first, value = next(iter(names.items()))
     who = f"{len(names)} names have no meaning there and need"
     if len(names) == 1:
-        who = f"a {'parameter' if value.isdigit() else 'type'} needs"
+        kind = "parameter" if value.isdigit() else "function" if value.startswith("convert_") else "type"
+        who = f"a {kind} needs"
     return f"{who} a default (#ifndef {first}, #define {first} {value}, #endif), or "
 
 

@@ -15,7 +15,7 @@ from autotune.cli.options import DeviceOption
 from autotune.cli.output import say, write
 from autotune.errors import AutotuneError, StudyError, UsageError
 from autotune.reports import Inspector
-from autotune.study import Sketch, candidates, draft, inline, scanned, write_new
+from autotune.study import Sketch, candidates, defined_anyway, draft, inline, scanned, write_new
 
 
 def new_study(
@@ -62,6 +62,11 @@ def new_study(
     if not source.strip():
         raise StudyError("the file is empty", where=str(kernel), hint="write kernel void name(...)")
     defined = _defined(define or [])
+    own = defined_anyway(source)
+    for name in (each.partition("(")[0] for each in defined):
+        if name in own:
+            hint = f"leave it out, or write #ifndef {name} before that #define, and #endif after it"
+            raise UsageError(f"{name}: the kernel defines it itself, whatever is given", where="--define", hint=hint)
     options = tuple(f"-D{name}={value}" for name, value in defined.items())
     found = {**candidates(source), **defined}
     sketch = Sketch(_name(path), _relative(kernel, path), source, {}, {})

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from autotune.study.finding import study_paths
     from autotune.study.function import call_file
     from autotune.study.imports import files_of
-    from autotune.study.includes import inline, without_comments
+    from autotune.study.includes import defined_anyway, inline, without_comments
     from autotune.study.inputs import PythonCaller, check_inputs, input_data
     from autotune.study.places import data_place, python_place
     from autotune.study.plan import Check, Launch, Plan, Tolerance
@@ -97,7 +97,7 @@ else:
             ),
             "function": "call_file",
             "imports": "files_of",
-            "includes": "inline without_comments",
+            "includes": "defined_anyway inline without_comments",
             "inputs": "PythonCaller check_inputs input_data",
             "places": "data_place python_place",
             "plan": "Check Launch Plan Tolerance",

@@ -240,6 +240,7 @@ class _Inliner:
         from autotune.study.access import folder_above  # a study's text is found without it
 
         lies = folder_above(next(iter(self._missing)), where.rpartition(":")[0])
+        beside = beside.replace("copy it", "copy them") if others else beside
         cure = f"it lies below {lies}" if lies else f"{beside}name {'their' if others else 'its'} folder"
         raise StudyError(
             f"includes {first}{more}, which {'are' if others else 'is'} not there",

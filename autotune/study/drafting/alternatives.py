@@ -13,7 +13,7 @@ from autotune.study.drafting.branches import asked_by_directives
 from autotune.study.drafting.functions import reached
 from autotune.study.drafting.proposal import Proposal
 from autotune.study.drafting.syntax import NotRead
-from autotune.study.drafting.uses import Uses, words
+from autotune.study.drafting.uses import Uses, in_memory, words
 
 _NAME = "KERNEL"
 
@@ -78,7 +78,7 @@ def _asked(of: Proposal, entry: str) -> set[str]:
 
 def _written_anew(of: Proposal, uses: Uses, entry: str) -> tuple[str, ...]:
     """The buffers that a kernel writes, where it reads none of them."""
-    kinds = {name: uses.kinds(entry, name) for name, one in of.arguments.items() if one.address == "global"}
+    kinds = {name: uses.kinds(entry, name) for name, one in of.arguments.items() if in_memory(one)}
     written = tuple(name for name, each in kinds.items() if each - {"read"})
     return written if all(kinds[name] == {"write"} for name in written) else ()
 
@@ -105,7 +105,7 @@ def _readers(of: Proposal, uses: Uses, entry: str) -> list[str]:
     launched = list(of.launched)
     after, found = launched[launched.index(entry) + 1 :], list[str]()
     for name, one in of.arguments.items():
-        if one.address != "global" or not uses.kinds(entry, name) - {"read"}:
+        if not in_memory(one) or not uses.kinds(entry, name) - {"read"}:
             continue
         for later in after:
             kinds = uses.kinds(later, name)

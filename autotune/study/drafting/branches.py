@@ -50,6 +50,19 @@ def undefined(source: str) -> list[str]:
     return [name for name in seen if name not in bodies and not (OF_COMPILER.match(name) or name_fault(name))]
 
 
+def flags(source: str) -> list[str]:
+    """Return the names of which conditions ask only whether they are defined, and that nothing in the text defines."""
+    lines, valued = _DIRECTIVE.findall(_joined(source)), {*undefined(source)}
+    own = {match[1] for word, rest in lines if word == "define" and (match := _BODY.match(rest))}
+    names = dict[str, None]()
+    for word, rest in lines:
+        if word in ("ifdef", "ifndef"):
+            names |= dict.fromkeys(_NAME.findall(rest)[:1])
+        elif word in ("if", "elif"):
+            names |= dict.fromkeys(name for each in _DEFINED.findall(rest) for name in _NAME.findall(each)[1:])
+    return [name for name in names if name not in own | valued and not (OF_COMPILER.match(name) or name_fault(name))]
+
+
 def asked_by_directives(text: str) -> set[str]:
     """Return the names in a text's conditions whose values these ask for, and in macros that put names together."""
     return set(_NAME.findall(asking(text)))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from autotune.study.drafting.branches import asking, undefined
+from autotune.study.drafting.branches import asking, flags, undefined
 from autotune.study.drafting.functions import reached
 from autotune.study.drafting.nouns import COUNT_NAME, TASK_NAME
 from autotune.study.drafting.repeats import codes
@@ -41,6 +41,34 @@ def unset(of: Proposal) -> list[str]:
     except NotRead:
         return names
     return [name for name in names if name in of.code.asked]
+
+
+def flags_unset(of: Proposal) -> list[str]:
+    """Return the macros of which a kernel asks whether they are defined, and nothing defines them."""
+    names = [name for name in flags(of.sketch.source) if name not in of.given]
+    try:
+        of.code.tokens()
+    except NotRead:
+        return names
+    return [name for name in names if name in of.code.asked]
+
+
+def hints(of: Proposal, *, tunable: bool) -> Iterator[str]:
+    """Yield what a reader may do about numbers that the kernel fixes, where something else is `tunable` already, and
+    about macros that nothing defines.
+    """
+    if tunable and (own := own_to_tune(of)):
+        cure = f"#ifndef {own[0]} before its #define, #endif after it, make one tunable, or a size"
+        yield f"the kernel fixes {some(own)}: {cure}"
+    if sizes := own_sizes(of):
+        cure = f"#ifndef {sizes[0]} before its #define, #endif after it, make one a size"
+        yield f"the kernel fixes {some(sizes)}: {cure}"
+    if names := unset(of):
+        what = f"an #if asks for {some(names)}, which nothing defines, so 0"
+        yield f"{what}: autotune new ... -D {names[0]}=0 makes it tunable"
+    if names := flags_unset(of):
+        what = f"the kernel asks whether {some(names)} {'is' if len(names) == 1 else 'are'} defined, which nothing does"
+        yield f"{what}: autotune new ... -D {names[0]} drafts the kernel with it"
 
 
 def _own(of: Proposal, most: int) -> list[str]:

@@ -15,7 +15,7 @@ from autotune.study.drafting.parts import alike
 from autotune.study.drafting.reading import Reading
 from autotune.study.drafting.scanning import number_of
 from autotune.study.drafting.syntax import NotRead, closing, split, tokens_of
-from autotune.study.drafting.terms import Sum
+from autotune.study.drafting.terms import Sum, apart
 
 if TYPE_CHECKING:
     from autotune.study.drafting.proposal import Proposal
@@ -39,7 +39,12 @@ _MOST_TEXT = 1000
 
 BY_ARRAYS = "as many as the local arrays hold, or take turns in loops, in numbers of the kernel's"
 BY_NAME = "by its name; nothing in the kernel says what its work-group is"
+BY_TASK = "how many items there are decides what is computed"
 BY_PLACES = "of the places that groups count; nothing says that items count no more than one"
+
+
+FIRST = {1: 64, 2: 16, 3: 4}
+"""What extents of a work-group are at first that nothing tells, by how many there are."""
 
 
 class Group(NamedTuple):
@@ -52,7 +57,8 @@ class Group(NamedTuple):
 def work_group(of: Proposal, entry: str, reading: Reading | None, dimensions: int) -> Group | None:
     """Return the work-group of a kernel, in terms of its macros; None where nothing stands for it."""
     if required := _required(of, entry):
-        return Group(required[:dimensions])
+        asked = max([dimensions, *(axis + 1 for axis, extent in enumerate(required) if extent != "1")])
+        return Group(required[:asked])
     shared = any(one.address == "local" for one in of.sketch.signatures[entry])
     wide = (wide_axes(reading, shared=shared) if reading is not None else set()) or {*range(dimensions)}
     held = _held(reading, set(of.parameters)) if reading is not None else {}
@@ -62,7 +68,11 @@ def work_group(of: Proposal, entry: str, reading: Reading | None, dimensions: in
     if own is not None and wide <= (arrays := _held(own, {*of.parameters, *of.own})).keys():
         said = all(arrays[axis].names and all(map(EXTENT_NAME.fullmatch, arrays[axis].names)) for axis in wide)
         named = [str(arrays[axis]) if axis in wide else "1" for axis in range(dimensions)]
-        return Group(_in_numbers(of, named), "" if said else BY_ARRAYS)
+        extents = _in_numbers(of, named)
+        for axis in wide & held.keys():  # as numbers of both say: of `t[WIDE]` and `t[item + 256]`
+            most, least = extents[axis], held[axis].number
+            extents[axis] = str(least) if least is not None and most.isdigit() and least < int(most) else most
+        return Group(extents, "" if said else BY_ARRAYS)
     named = [name for name in of.parameters if not _COUNTED.search(name)]
     exact = [name for name in named if EXTENT_NAME.fullmatch(name) and not of.is_idle(name)]
     near = [name for name in named if (EXTENT_NAME.fullmatch(name) or _NEAR.search(name)) and not of.is_idle(name)]
@@ -103,7 +113,22 @@ def made_up(of: Proposal, entry: str, reading: Reading | None, dimensions: int) 
     if before and dimensions == len(of.locals[before]) == 1:
         return Group([*of.locals[before]], f"as wide as those of {before}, as it takes a part of each")
     told = {axis: extent for axis, extent in told.items() if axis < dimensions and names[axis] != "1"}
-    return Group([told.get(axis, name) for axis, name in enumerate(names)], BY_PLACES if told else "")
+    doubt, wide = BY_PLACES if told else "", sum(name != "1" for name in names)
+    for axis in [axis for axis, name in enumerate(names) if name in MADE and axis not in told and wide > 1]:
+        if reading is not None and _counts_alone(of, entry, reading, axis):
+            told[axis], doubt = str(FIRST[wide]), BY_TASK
+    return Group([told.get(axis, name) for axis, name in enumerate(names)], doubt)
+
+
+def _counts_alone(of: Proposal, entry: str, reading: Reading, axis: int) -> bool:
+    """Whether places that are written are counted along an axis by the items of the only group, and nothing says how
+    many there are.
+    """
+    item, shared = f"lid#{axis}", {one.name for one in of.sketch.signatures[entry] if one.address == "local"}
+    written = [each for each in reading.mentions if each.kind != "read" and each.name not in shared]
+    counted = any(item in place.names for each in written for place in each.places)
+    bounded = any(item in reading.started(varying).names for varying, _ in reading.guards)
+    return axis not in reading.spread and counted and not bounded
 
 
 def by_places(reading: Reading | None) -> dict[int, Sum]:
@@ -181,7 +206,8 @@ def _in_numbers(of: Proposal, extents: list[str]) -> list[str]:
     def number(name: re.Match[str]) -> str:
         return str(number_of(of.own[name[0]]) if name[0] in of.own else name[0])
 
-    return [re.sub(r"[A-Za-z_]\w*", number, extent) for extent in extents]
+    told = [re.sub(r"[A-Za-z_]\w*", number, extent) for extent in extents]
+    return [extent if re.search(r"[A-Za-z_]", extent) else by_default(extent, {}) for extent in told]
 
 
 def _of_own_names(of: Proposal, entry: str, wide: set[int], dimensions: int) -> list[str]:
@@ -212,6 +238,9 @@ def _held(reading: Reading, parameters: set[str]) -> dict[int, Sum]:
     steps: dict[int, set[Sum]] = {}
     shared = _shared(reading)
     left_out = {varying for varying, _ in reading.guards}  # of a group's items: it has more than an array has places
+    taken: dict[tuple[str, int, Sum], set[Sum]] = {}
+    for name, level, index in reading.cells:
+        taken.setdefault((name, level, index - index.fixed), set()).add(index.fixed)
     for name, level, index in reading.cells:
         extents = reading.arrays[name]
         axes = [axis for axis in (0, 1, 2) if index.factor_of(f"lid#{axis}") == Sum.of(1)]
@@ -224,6 +253,9 @@ def _held(reading: Reading, parameters: set[str]) -> dict[int, Sum]:
                     steps.setdefault(axes[0], set()).add(step)
             elif level < len(extents) and (extent := extents[level]) is not None:
                 if extent.number is not None and index in left_out:
+                    continue
+                if (items := apart(extent, taken[name, level, index - index.fixed])) != extent:
+                    whole.setdefault(axes[0], set()).add(items)
                     continue
                 rim = rest.part(lambda product: product != ())
                 extent = extent - rim - rim

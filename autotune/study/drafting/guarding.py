@@ -36,6 +36,9 @@ class Guards(Scopes):
         self.found.note_span(form)
         fixed = form.part(lambda product: all("#" not in name or name[:4] == "lsz#" for name in product))
         varying, rest = form - fixed, -fixed
+        for name in [name for name in varying.names if varying.factor_of(name) == Sum.of(-1)]:
+            if (most := self._left_over(name)) is not None:  # of `x - x % 8 < n` x is at most 7 farther
+                varying, rest = varying + Sum.of(name), rest + most
         ends = {name for name in varying.names if name in self.found.contents and varying.factor_of(name) == Sum.of(-1)}
         if ends:
             array = self.found.contents[min(ends)][0]
@@ -49,6 +52,12 @@ class Guards(Scopes):
             if name in self.found.quotients and varying == Sum.of(name):  # a // b < n is a < n * b
                 value, by = self.found.quotients[name]
                 self._guard(value - rest * by, turned_away, plain_number=False)
+
+    def _left_over(self, name: str) -> Sum | None:
+        """The most that the remainder of a division, or what a mask leaves, is; None of others."""
+        if "%" not in name and not name.startswith("masked."):
+            return None
+        return next((limit - 1 for varying, limit in self.found.guards if varying == Sum.of(name)), None)
 
     def _minimum(self, parts: list[Sum]) -> Sum:
         atom = self._fresh("min")

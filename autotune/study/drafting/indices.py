@@ -26,6 +26,11 @@ def tile_of(counted: Sum, axis: int) -> Sum | None:
     return tile if groups == [f"wid#{axis}"] and tile.known and several and items else None
 
 
+def _only_taken_off(counted: Sum) -> bool:
+    """Whether a sum has variables and is never more than 0: it counts no rows."""
+    return not counted.known and max(counted.terms.values()) < 0
+
+
 class Indices:
     """The indices of one kernel; `sizes` are its whole numbers, and whether each is small, `made` those made up."""
 
@@ -125,4 +130,4 @@ class Indices:
                 return []
             if outer != inner:
                 levels.append((Sum([(tuple(sorted(left.elements())), 1)]), strides.get(inner, Sum())))
-        return levels
+        return [] if any(_only_taken_off(counted) for _, counted in levels) else levels

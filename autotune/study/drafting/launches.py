@@ -15,7 +15,7 @@ IMAGE_NAMES = ("WIDTH", "HEIGHT", "DEPTH")
 """What sizes are called that a kernel is not given: the extents of its launch."""
 
 COUNTED = re.compile(
-    r"^[nmkwhNMKWH]$|^n[a-z0-9]?$|^(n|num)[A-Z_0-9]|(?i:size|width|height|depth|len|count|rows?$|cols?$|dim|total|elem|items|points|pixels)"
+    r"^[nmkwhNMKWH]$|^n[a-z0-9]?$|^(n|num)[A-Z_0-9]|(?i:size|width|height|depth|len|count|rows?$|cols?$|bytes|dim|total|elem|items|points|pixels)"
 )
 """What numbers are called that say how much there is."""
 
@@ -37,6 +37,7 @@ def _rounded(count: str, local: str) -> str:
 def _in_groups(groups: str, local: str) -> str:
     if local == "1":
         return groups
+    groups = f"({groups})" if " " in plain_call(groups) else groups
     return f"{groups} * {local if local.isalnum() or local.isidentifier() else f'({plain(local)})'}"
 
 
@@ -246,7 +247,7 @@ class Launches(Indices, ABC):
             if groups.known and groups:
                 if groups == group:
                     return _rounded(str(extent), local)
-                return _in_groups(f"ceil_div({extent}, {groups})", local)
+                return _in_groups(str(extent) if groups == Sum.of(1) else f"ceil_div({extent}, {groups})", local)
         if axis in self.tiles and self.tiles[axis] != group:
             return _in_groups(f"ceil_div({self.axes[axis]}, {self.tiles[axis]})", local)
         if axis in self.axes:  # what nothing bounds takes no more items than there are places

@@ -80,7 +80,9 @@ def unknown(log: str, source: str) -> Unknown:
     unlinked = [name for match in _UNLINKED.finditer(log) for name in match[1].split(", ")]
     for name in [*(match[1] for match in _UNDECLARED.finditer(log)), *unlinked]:
         if part := roles.pasted(name):
-            names[part] = _width(name, part) or _number(part)
+            names[part] = _ending(name, part) or _number(part)
+        elif converts := _converts(name):
+            names[name] = converts
         elif roles.is_said(name):
             functions[name] = None
     for match in _UNKNOWN.finditer(log):
@@ -88,8 +90,8 @@ def unknown(log: str, source: str) -> Unknown:
         if name in roles.own:  # a macro of what has no meaning
             continue
         if part := roles.pasted(name):
-            if width := _width(name, part):
-                names[part] = width
+            if ending := _ending(name, part):
+                names[part] = ending
                 continue
             name = part
         if name in roles.types and name in roles.declared:  # a typedef of the text's own, of what has no meaning
@@ -101,7 +103,10 @@ def unknown(log: str, source: str) -> Unknown:
         elif match["type"] or name in roles.types:
             names[name] = _type(name)
         elif name in roles.called:  # newer compilers say no more of a function than of a variable
-            functions[name] = None
+            if converts := _converts(name):
+                names[name] = converts
+            else:
+                functions[name] = None
         elif name not in roles.declared:
             names.setdefault(name, _number(name))
     met = [*names, *structs, *functions]
@@ -139,14 +144,36 @@ _ENDS = frozenset(";{}()[],=")
 """What ends the qualifiers of a declaration."""
 
 
+_EXTENT = re.compile(
+    r"(?:.*[_\d])?(?:(?:WORK_?)?GROUP|BLOCK|LOCAL(?!_MEM)|THREADS?|TILE)_?(?:SIZE|DIM|WORK_SIZE)?(?:_?[XYZ])?(?:_LIMIT)?"
+    r"|THREADS_(?:PER|IN)_(?:WORK_?)?GROUP|(?:BLOCK|GROUP|LOCAL|TILE|THREADS?)(?:SIZE|DIM)\w*|DIM[XYZ]",
+    re.IGNORECASE,
+)
+"""Names that end as, or hold, an extent of a work-group or of a tile."""
+_OF_TYPES = re.compile(r"(?:.*_)?(?:D?TYPE|FLOAT|HALF)(?:_?I?(?:2|3|4|8|16))?")
+_CONVERTS = re.compile(r"CONVERT_(?:\w+_)?(U?(?:CHAR|SHORT|INT|LONG)|HALF|FLOAT|DOUBLE)(2|3|4|8|16)?")
+
+
 def _number(name: str) -> str:
-    """What a number of that name might be: of work-items along an axis a few, else 1."""
-    return "16" if EXTENT_NAME.fullmatch(name) else "1"
+    """What a macro of that name might be that nothing in the text says more of: of work-items along an axis a few, a
+    type where it is called so, else 1.
+    """
+    if _OF_TYPES.fullmatch(name):
+        return _type(name)
+    return "16" if EXTENT_NAME.fullmatch(name) or _EXTENT.fullmatch(name) else "1"
 
 
-def _width(name: str, part: str) -> str:
-    """What the number behind `float` or `vload` might be, where a part of a name stands for it; empty: it is none."""
-    return "4" if VECTOR.fullmatch(name.removesuffix(part)) else ""
+def _converts(name: str) -> str:
+    """OpenCL's function that one of that name is: `convert_float4` of `CONVERT_FLOAT4`; empty: none."""
+    return f"convert_{match[1].lower()}{match[2] or ''}" if (match := _CONVERTS.fullmatch(name)) else ""
+
+
+def _ending(name: str, part: str) -> str:
+    """What the number behind `float` or `vload`, or the type behind `read_image`, might be, where a part of a name
+    stands for it; empty: it is none.
+    """
+    before = name.removesuffix(part)
+    return "4" if VECTOR.fullmatch(before) else "f" if before in ("read_image", "write_image") else ""
 
 
 def _type(name: str) -> str:

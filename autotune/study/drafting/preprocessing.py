@@ -132,10 +132,11 @@ def _holds(
     if word == "else":
         return True
     if word != "if" and word != "elif":
+        asked.add(name)
         return (name in macros or name in kept) == (word == "ifdef")
     text = re.sub(r"defined\s*(?:\(\s*)?(\w+)\s*\)?", lambda m: str(int(m[1] in macros or m[1] in kept)), rest)
     tokens = conditions.expanded(tokens_of(text))
-    asked.update(tokens)
+    asked.update(tokens, re.findall(r"defined\s*(?:\(\s*)?(\w+)", rest))
     if len(tokens) > _MOST_CONDITION:
         return None
     try:

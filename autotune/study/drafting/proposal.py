@@ -19,7 +19,7 @@ from autotune.study.drafting.branches import (
 )
 from autotune.study.drafting.byvalue import WHOLE_TYPES, ByValue, is_by_value
 from autotune.study.drafting.functions import reached
-from autotune.study.drafting.groups import MADE, by_default, is_alone, is_of_group, made_up, work_group
+from autotune.study.drafting.groups import FIRST, MADE, by_default, is_alone, is_of_group, made_up, work_group
 from autotune.study.drafting.nouns import COUNT_NAME, SMALL_NAME, TASK_NAME
 from autotune.study.drafting.preprocessing import Preprocessed
 from autotune.study.drafting.reading import Reading
@@ -255,7 +255,7 @@ class Proposal:
             return found.extents
         group = made_up(self, entry, reading, dimensions)
         self.doubts[entry] = group.doubt
-        least = {1: 64, 2: 16, 3: 4}[sum(extent != "1" for extent in group.extents)]
+        least = FIRST[sum(extent != "1" for extent in group.extents)]
         for name in [each for each in group.extents if each in MADE and each not in self.own]:
             self.extra[name] = min(self.extra.get(name, 64), least)
         return [self.own.get(name, name) for name in group.extents]
@@ -312,10 +312,11 @@ class Proposal:
             local = [by_default(extent, numbers) for extent in local]
             each = {a: Sum.of(int(by_default(str(n), numbers))) for a, n in self.tuned[entry].each.items()}
         given = [*self.parameters, *self.choices, *self.tasks, *self.counts, *self.extra]
-        members = set(self.members.values())
+        members, taken = set(self.members.values()), [one.name for one in self.sketch.signatures[entry]]
+        whole = sorted(self.whole, key=lambda name: name not in taken)  # its own before those of other kernels
         return Shapes(
             self._reading(entry, tuned=tuned) or Reading(spread={0, 1, 2}),
-            {name: name in members or self.is_small(name) for name in self.whole} | dict.fromkeys(self.counts, False),
+            {name: name in members or self.is_small(name) for name in whole} | dict.fromkeys(self.counts, False),
             local,
             {*self.arguments, *given, *members},
             self.made,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from autotune.study.drafting.syntax import Tree
-from autotune.study.drafting.terms import Sum, quotient, undivided
+from autotune.study.drafting.terms import Sum, apart, quotient, undivided
 
 _MOST_GUARDS = 200
 """So many guards are read: each place is held against all of them."""
@@ -77,6 +77,7 @@ class Reading:
     steps, which loop's; `falling`: those that a loop makes smaller and smaller.
     `quotients`: what names of whole quotients divide, and by what.
     `either`: what a name stands for that is one of two, as a condition decides.
+    `moved`: variables that something steps.
     `arrays`: the extents of local arrays; `cells`: where one is indexed, in which dimension, at which place;
     `private`, `inner`: the same of private arrays, and of members of structs, whose extents are not here.
     `axes`: whose ids are asked for; `items`: along which items differ; `within`: along which a kernel asks where in its
@@ -102,6 +103,7 @@ class Reading:
     falling: set[str] = field(default_factory=set)
     quotients: dict[str, tuple[Sum, Sum]] = field(default_factory=dict)
     either: dict[str, tuple[Sum, Sum]] = field(default_factory=dict)
+    moved: set[str] = field(default_factory=set)
     arrays: dict[str, list[Sum | None]] = field(default_factory=dict)
     cells: list[tuple[str, int, Sum]] = field(default_factory=list)
     private: dict[str, list[Sum | None]] = field(default_factory=dict)
@@ -237,7 +239,18 @@ class Reading:
                 several = extent is not None and (extent.names or 1 < (extent.number or 0) <= _MOST_ITEMS)
                 if extent is not None and several and not (axis in found and found[axis] != extent):
                     found[axis] = extent
-        return found
+        return {axis: self._items_of(axis, extent) for axis, extent in found.items()}
+
+    def _items_of(self, axis: int, extent: Sum) -> Sum:
+        """How many items a group has that takes so many places along an axis: fewer where each takes several."""
+        counted = Sum.of(f"wid#{axis}") * extent + Sum.of(f"lid#{axis}")
+        for name in dict.fromkeys(mention.name for mention in self.mentions):
+            taken = {
+                place.fixed for mention in self.of(name) for place in mention.places if place - place.fixed == counted
+            }
+            if (items := apart(extent, taken)) != extent:
+                return items
+        return extent
 
     def ends(self) -> list[Sum]:
         """Return what global ids, or variables that begin at one, stay below, and where conditions let them begin."""

@@ -18,6 +18,7 @@ _GUARDED = re.compile(
     r"[ \t]*#[ \t]*define[ \t]+(\w+)(?:[ \t]+([^\n]*))?",
     re.MULTILINE,
 )
+_DEFINED = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
 DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+([^\n]+)", re.MULTILINE)
 """The name and the text of a macro without arguments."""
 KERNEL = re.compile(r"\b(?:__)?kernel\b([^;{}]{0,300}?)\bvoid\s+(\w+)\s*\(([^()]*(?:\([^()]*\)[^()]*)*)\)")
@@ -34,13 +35,32 @@ _UNION = re.compile(r"\bunion\s*\{([^{}]*)\}\s*(\w*)\s*;")
 
 @lru_cache(maxsize=1)
 def candidates(source: str) -> Mapping[str, str]:
-    """Return the macros that a text lets be defined from outside, with the text of their defaults."""
+    """Return the macros that a text lets be defined from outside, with the text of their defaults: not so where others
+    that the text asks for are defined with the default alone.
+    """
     plain, own = without_comments(source), defined_anyway(source)
     found = {}
-    for either, other, defined, value in _GUARDED.findall(plain):
+    for match in _GUARDED.finditer(plain):
+        either, other, defined, value = match.groups(default="")
         if defined == (either or other) and defined not in own and value.strip() and not name_fault(defined):
-            found[defined] = value.strip()
+            with_it = _DEFINED.findall(plain, match.end(), _branch_end(plain, match.end()))
+            if all(len(re.findall(rf"\b{name}\b", plain)) == 1 or _is_defined_more(plain, name) for name in with_it):
+                found[defined] = value.strip()
     return found
+
+
+def _branch_end(text: str, at: int) -> int:
+    """Where the branch of an #if ends that is open at a place."""
+    depth = 0
+    for match in re.compile(r"^[ \t]*#[ \t]*(if|else|elif|endif)", re.MULTILINE).finditer(text, at):
+        if depth == 0 and match[1] != "if":
+            return match.start()
+        depth += {"if": 1, "endif": -1}.get(match[1], 0)
+    return len(text)
+
+
+def _is_defined_more(text: str, name: str) -> bool:
+    return _DEFINED.findall(text).count(name) > 1
 
 
 def number_of(text: str) -> int | None:

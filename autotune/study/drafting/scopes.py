@@ -58,7 +58,9 @@ class Scopes:
                 elif isinstance(before, Pointer):
                     scope[name] = scope[name].moved(self._fresh(name))
                 elif isinstance(value, Sum):  # from here on it is another variable
-                    scope[name] = self._begun(name, value)
+                    scope[name] = changed = self._begun(name, value)
+                    if opened < self._branches and not self._in_head:  # or what it was, where the branch is not taken
+                        self.found.either[str(changed)] = (before, value)
                 return
 
     def _is_plain(self, name: str) -> bool:
@@ -83,6 +85,7 @@ class Scopes:
         if isinstance(value, Pointer):
             self._put(str(tree[1]), value.moved(self._fresh(str(tree[1])) if step is None else step))
         for name in value.names if isinstance(value, Sum) else ():
+            self.found.moved.add(name)
             if name in self.found.loops and falls and self._in_head:
                 self.found.falling.add(name)
             if name in self.found.loops and step is not None:

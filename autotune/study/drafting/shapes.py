@@ -91,7 +91,9 @@ class Shapes(Launches):
             if "#" not in name:
                 continue
             factor, below = value.factor_of(name), self._of_variable(name, depth)
-            if factor.known and all(each < 0 for each in factor.terms.values()) and self._from_zero(name):
+            taken_off = factor.known and all(each < 0 for each in factor.terms.values())
+            if taken_off and (least := self._least(name)) is not None:
+                total += factor * least
                 continue
             if factor != Sum.of(1) and (most := self._of_multiples(Sum.of(name) * factor)) is not None:
                 total += most
@@ -109,12 +111,15 @@ class Shapes(Launches):
             return None
         return limit - 1 if step == 1 else _ahead(value, limit, Sum.of(step - 1)) - step
 
-    def _from_zero(self, name: str) -> bool:
-        """Whether a variable is never negative: an id, or one that begins at such a sum."""
-        if name.partition("#")[0] in ("gid", "lid", "wid"):
-            return True
-        begun = self.reading.loops.get(name, (None, None))[0]
-        return begun is not None and not begun.names and min(begun.terms.values(), default=0) >= 0
+    def _least(self, name: str) -> Sum | None:
+        """Where a variable begins that is never less, `-R` of `for (j = -R; j <= R; j++)`: ids at 0; None of others."""
+        if name.partition("#")[0] in ("gid", "lid", "wid", "masked.") or "%" in name:
+            return Sum()
+        begun, step = self.reading.loops.get(name, (Sum.of("#"), None))
+        rises = step is not None and step.known and min(step.terms.values(), default=0) > 0
+        if begun.known and (rises or (begun.number or -1) > 0 or not begun) and name not in self.reading.falling:
+            return self._named(begun)
+        return None
 
     def _of_variable(self, name: str, depth: int) -> Sum | None:
         kind, _, axis = name.partition("#")
@@ -129,8 +134,9 @@ class Shapes(Launches):
             return self._groups(int(axis), more=kind == "ngr")
         if kind == "gsz":
             return self.axes[int(axis)] + 1 if int(axis) in self.axes else None
-        if name in self.reading.either:
-            return self._larger(*(self.upper(value, depth + 1) for value in self.reading.either[name]))
+        either = [self.upper(self._unmoved(value), depth + 1) for value in self.reading.either.get(name, ())]
+        if either and (larger := self._larger(*either)) is not None:
+            return larger
         guarded = any(varying == Sum.of(name) for varying, _ in self.reading.guards)
         if guarded or name in self.reading.between:
             return self.upper(Sum.of(name), depth + 1)
@@ -141,6 +147,11 @@ class Shapes(Launches):
         if most is None or not most.known:
             return None
         return most.over(by) or Sum.of(f"ceil_div({most}, {by})")
+
+    def _unmoved(self, value: Sum) -> Sum:
+        """What a variable begins with, where nothing steps it; others as they are."""
+        loop = self.reading.loops.get(str(value), (value, None))
+        return loop[0] if loop[1] is None and str(value) not in self.reading.moved and loop[0].known else value
 
     def _of_several(self, index: Sum, rows: tuple[Sum, list[Sum]]) -> tuple[Sum, list[Sum]]:
         """An index taken apart, of elements that are several numbers each: `2 * (y * W + x)` counts pairs."""
@@ -336,7 +347,9 @@ class Shapes(Launches):
                 ids = self._ids(started)
                 extent = self.axes.get(min(ids)) if len(ids) == 1 else self.upper(coordinate)
                 several = started.factor_of(f"gid#{min(ids, default=0)}")
-                if extent is not None and len(ids) == 1 and several.known and (several.number or 2) > 1:
+                if len(ids) == 1 and not several:  # of a quotient, say
+                    extent = self.upper(coordinate)
+                elif extent is not None and len(ids) == 1 and several.known and (several.number or 2) > 1:
                     extent = extent * several
                 found[place] = found[place] or extent
                 if any(re.match(r"\([^.]*(?:gid|wid)#\d.*\)\.#", each) for each in started.names):

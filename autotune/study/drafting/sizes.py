@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from math import lcm
 
@@ -12,10 +12,18 @@ from autotune.expression import Expression
 from autotune.study.drafting.byvalue import NARROW
 from autotune.study.drafting.groups import by_default
 from autotune.study.drafting.proposal import Proposal
+from autotune.study.drafting.terms import Sum
 from autotune.study.drafting.uses import Uses, words
 
+_LONGEST_OF_IMAGES = 13
+"""The exponent, of 2, of as many pixels as every device's images have along an axis."""
 _ENTRIES_EACH = 16
 """Entries that a row of other arrays is proposed to have."""
+
+
+def _degree(extent: Sum, names: Collection[str]) -> int:
+    """How many of the names are multiplied in an extent."""
+    return max((sum(bool({*words(name)} & {*names}) for name in product) for product in extent.terms), default=0)
 
 
 class Sizes:
@@ -52,10 +60,19 @@ class Sizes:
 
     @property
     def each(self) -> int:
-        """What a size is at first: less where there are several, or a buffer is as long along several axes."""
+        """What a size is at first: less where there are several, or a buffer is as long along several axes, and no more
+        than has such a buffer hold about a million elements.
+        """
         of, big = self._of, {*self._big}
         ranks = (sum(bool(big & {*words(str(extent))}) for extent in shape) for shape in self._shapes.values())
         dimensions = max([len(big), *ranks, *map(len, of.locals.values())])
+        degree = max((sum(_degree(extent, big) for extent in shape) for shape in self._shapes.values()), default=0)
+        if degree > 3:
+            return max(1 << 20 // degree, 8)
+        images = {name for name, one in of.arguments.items() if one.type_name.startswith("image")}
+        along = [extent for name in images & self._shapes.keys() for extent in self._shapes[name]]
+        if (most := max((_degree(extent, big) for extent in along), default=0)) > 1:
+            return 1 << _LONGEST_OF_IMAGES // most
         line = 2**12 if any(shapes.each_with_each() for shapes in of.shapes.values()) else 2**16
         return {0: line, 1: line, 2: 512}.get(dimensions, 128)
 

@@ -228,6 +228,7 @@ class _Walk(Values):
             self._plain[-1].add(name)
         if changed and not plain and (value is None or isinstance(value, Sum)):
             begun = self._begun(name, Sum() if value is None else value)
+            self.found.moved |= {str(begun)} if stated and value is None else set()  # nobody knows where it begins
             self._once |= {str(begun)} if changed == 1 and value is not None else set()
             value = begun
         self._scopes[-1][name] = value

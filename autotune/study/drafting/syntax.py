@@ -10,7 +10,9 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 Tree = tuple[Any, ...]
-"""An operator, or `name`, `number`, `call`, `index`, `member`, `cast` to a pointer, with what belongs to it."""
+"""An operator, or `name`, `number`, `text` in quotes, `call`, `index`, `member`, `cast` to a pointer, with what belongs
+to it.
+"""
 
 _TOKEN = re.compile(
     r"[A-Za-z_]\w*|0[xX][0-9a-fA-F]+|\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'"
@@ -21,6 +23,8 @@ _LEVELS: tuple[tuple[str, ...], ...] = (
     ("*", "/", "%"),
 )  # fmt: skip
 _LEVEL = {operator: level for level, operators in enumerate(_LEVELS) for operator in operators}
+_LOOSER = {"||", "&&", "|", "^", "&", "==", "!=", "<", ">", "<=", ">=", "<<", ">>", "?", ","}
+"""What binds less than a sum."""
 _ASSIGN = ("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>=")
 _PLAIN = re.compile(r"(?:u?(?:char|short|int|long)|half|float|double|size_t|bool|ptrdiff_t)(?:2|3|4|8|16)?")
 QUALIFIERS = frozenset({
@@ -165,6 +169,8 @@ def step_of(name: str, loop: Sequence[str], body: int) -> list[str] | None:
         words = loop[at : ended(loop, at) - 1]
         if words[:1] == [name] and words[1:2] in (["+="], ["-="]):
             return [words[1][0], "(", *words[2:], ")"]
+        if words[:3] == [name, "=", name] and words[3:4] in (["+"], ["-"]) and not {*words[4:]} & _LOOSER:
+            return [*words[3:]]
         if name in words[:2] and {*words} in ({name, "++"}, {name, "--"}):
             return [next(word for word in words if word != name)[0], "1"]
     return None
@@ -340,4 +346,6 @@ class _Reader:
             return ("number", token)
         if re.fullmatch(r"[A-Za-z_]\w*", token):
             return ("name", token)
+        if token[0] in "\"'" and len(token) > 2:
+            return ("number", str(ord(token[1]))) if len(token) == 3 and token[0] == "'" else ("text", token)
         raise NotRead

@@ -210,6 +210,17 @@ def quotient(value: Sum, by: Sum) -> Sum:
     return exact if exact is not None else Sum.of(f"({_operand(value)} // {_operand(by)})")
 
 
+def apart(extent: Sum, places: set[Sum]) -> Sum:
+    """Return how many items share an extent of which each takes these places, as far apart as there are items: `n // 2`
+    where they are 0 and `n // 2`; the extent where it takes one, or they lie otherwise.
+    """
+    for step in places:
+        whole = extent == step * Sum.of(len(places)) or quotient(extent, Sum.of(len(places))) == step
+        if step and whole and {step * Sum.of(turn) for turn in range(len(places))} == places:
+            return step
+    return extent
+
+
 def undivided(value: Sum) -> Sum:
     """A sum that is no less, with `n` in the place of `n // TILE * TILE`."""
     found = Sum()

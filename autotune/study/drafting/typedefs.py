@@ -56,6 +56,7 @@ def typedefs_of(of: Proposal) -> dict[str, str]:
     except NotRead:
         text = of.text
     found = {name: opencl_name(meant) for meant, name in re.findall(r"\btypedef\s+([\w ]+?)\s+(\w+)\s*;", text)}
+    found |= dict.fromkeys((f"enum {name}" for name in re.findall(r"\benum\s+(\w+)", text)), "int")
     for _ in range(_LONGEST):
         found = {name: found.get(meant, meant) for name, meant in found.items()}
     return found

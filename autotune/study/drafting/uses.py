@@ -16,7 +16,7 @@ from autotune.study.drafting.repeats import codes
 from autotune.study.drafting.scanning import of_unions, struct_attributes
 from autotune.study.drafting.shapes import BEYOND, product
 from autotune.study.drafting.syntax import NotRead
-from autotune.study.drafting.terms import Sum
+from autotune.study.drafting.terms import Sum, spread_out
 from autotune.study.drafting.touching import components
 from autotune.study.types import is_plain, scalar_type
 
@@ -24,6 +24,11 @@ _REAL = ("half", "float", "double")
 
 _REALS = (0.5, 0.75, 0.625, 0.875, 0.5625, 0.6875, 0.8125, 0.9375)
 """Values of what is no whole number, the same in each of these types: two that change places show."""
+
+
+def in_memory(one: KernelArgument) -> bool:
+    """Whether an argument is a buffer or an image, which compilers may call private."""
+    return one.address == "global" or bool(one.access)
 
 
 class Uses:
@@ -160,7 +165,7 @@ class Uses:
         Nothing has read it between: one of the two is an alternative, or a step that some configurations leave out.
         """
         for name, one in self._of.arguments.items():
-            if one.address == "global" and self.kinds(entry, name) == {"write"}:
+            if in_memory(one) and self.kinds(entry, name) == {"write"}:
                 before = (other for other in reversed(self._before(entry)) if self.kinds(other, name))
                 if (last := next(before, None)) is not None and self.kinds(last, name) != {"read"}:
                     return name, last
@@ -180,7 +185,8 @@ class Uses:
         left = self._left_alone.get(entry, ())
         taken = [one for one in self._of.sketch.signatures[entry] if one.name == name and name not in left]
         known = self._of.shapes[entry].reading.kinds(name)
-        return known or {"read" if one.const else "both" for one in taken}
+        said = {"read_only": "read", "write_only": "write"}
+        return known or {"read" if one.const else said.get(one.access, "both") for one in taken}
 
     def in_text(self, name: str) -> str:
         """Return what the text calls an argument."""
@@ -247,7 +253,7 @@ class Uses:
                 if each.reading.scatters(one.name) and self.shapes.get(one.name) == [places]:
                     return ', data = { distribution = "permutation" }', "places that are written, each once"
                 largest = {"uchar": 255, "char": 127}.get(kind)
-                high = f"{places - 1}"
+                high = f"{(spread_out(f'({places})') or places) - 1}"
                 taken_off = any(factor < 0 < len(names) for names, factor in places.terms.items())
                 if taken_off or "//" in high:  # nothing says that any are left
                     high = f"max({high}, 0)"

@@ -24,6 +24,8 @@ _EXTENTS = {"get_image_width": 0, "get_image_height": 1, "get_image_depth": 2}
 _ARITHMETIC = ("+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>")
 _CONVERTED = re.compile(r"(?:convert|as)_u?(?:char|short|int|long)(?:2|3|4|8|16)?(?:_sat)?(?:_rt[ezpn])?")
 _METHODS = ("vector", "unary", "cond", "member", "index", "assign", "call", "cast", "sizeof")
+_BELOW = Sum.of(-(2**31))
+"""A place before all others, at which images are read that have a border."""
 MOST_STEPS = 20_000
 _DEEPEST = 5
 
@@ -70,10 +72,12 @@ class Values(Guards, ABC):
             raise NotRead
         operator, parts = tree[0], tree[1:]
         if operator == "name":
-            return self._lookup(str(parts[0]))
+            return _BELOW if parts[0] == "INT_MIN" else self._lookup(str(parts[0]))
         if operator == "number":
             number = whole(str(parts[0]))
             return None if number is None else Sum.of(number)
+        if operator == "text":
+            return None
         method = operator if operator in _METHODS else "binary"
         value = getattr(self, f"_of_{method}")(operator, parts, bound)
         return self._unread(value) if isinstance(value, Sum) and value.is_long else value
@@ -100,8 +104,12 @@ class Values(Guards, ABC):
         self._of(parts[0])
         first, second = self._of(parts[1]), self._of(parts[2])
         known = folded(parts[0]) if "name" not in repr(parts[0]) else None
-        if first == second or known is not None:
-            return second if known == 0 else first
+        return self._one_of(first, second) if known is None else second if known == 0 else first
+
+    def _one_of(self, first: Any, second: Any) -> Any:
+        """One of two values, as a condition decides."""
+        if first == second:
+            return first
         if not isinstance(first, Sum) or not isinstance(second, Sum):
             return None
         either = self._unread(first, second)
@@ -162,6 +170,8 @@ class Values(Guards, ABC):
 
     def _of_assign(self, _: str, parts: Any, bound: bool) -> Any:
         sign, left, right = parts
+        if sign == "=" and left[0] == "name" and right[0] in ("+", "-") and right[1] == left:
+            sign, right = f"{right[0]}=", right[2]  # `i = i + n` steps it as `i += n` does
         value = self._of(right)
         root = left
         while root[0] in ("index", "member", "cast") or (root[0] == "unary" and root[1] in ("*", "&")):
@@ -308,6 +318,8 @@ class Values(Guards, ABC):
             return self._minimum([each for each in given if isinstance(each, Sum)])
         if name == "clamp" and len(given) == 3 and isinstance(given[2], Sum):
             return self._minimum([given[2]])
+        if name == "select" and len(given) == 3:
+            return self._one_of(*given[:2])
         if name == "max" and len(given) == 2:
             sums = [each for each in given if isinstance(each, Sum) and each.number is None]
             return sums[0] if len(sums) == 1 else None

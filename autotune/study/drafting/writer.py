@@ -11,10 +11,11 @@ from autotune.devices import KernelArgument
 from autotune.study.drafting.alternatives import alternatives, idle
 from autotune.study.drafting.branches import AROUND
 from autotune.study.drafting.divisors import zero_for_some
-from autotune.study.drafting.fixed import own_sizes, own_to_tune, some, unset
+from autotune.study.drafting.fixed import hints, own_to_tune
 from autotune.study.drafting.naming import nameable, told_apart
 from autotune.study.drafting.proposal import Proposal
 from autotune.study.drafting.scanning import candidates
+from autotune.study.drafting.shapes import product
 from autotune.study.drafting.sizes import Sizes
 from autotune.study.drafting.sketch import Sketch, launched_of
 from autotune.study.drafting.typedefs import spelt_out
@@ -153,23 +154,16 @@ class _Writer:
                     values = "32, 64, 128, 256" if default == 64 else "4, 8, 16, 32"
                     said = "work-items of a work-group"
             self._add("", f"[parameters.{name}]", f"values = [{values}]  # {_GUESS}: {said}", f"default = {stands}")
-        own = own_to_tune(of)
-        if not of.parameters and not of.extra and not self._alternatives:
+        tunable = bool(of.parameters or of.extra or self._alternatives)
+        if not tunable:
             what = "the kernel asks for no macro with a default: #ifndef WPT, #define WPT 1, #endif make one"
-            if own:
+            if own := own_to_tune(of):
                 what = f"write #ifndef {own[0]} before the kernel's #define, #endif after it"
             self._add("")
             self._gap(f"[parameters.{GAP}]", f"what to tune: {what}")
             self._add("values = []")
-        elif own:
-            cure = f"#ifndef {own[0]} before its #define, #endif after it, make one tunable, or a size"
-            self._hint(f"the kernel fixes {some(own)}: {cure}")
-        if sizes := own_sizes(of):
-            cure = f"#ifndef {sizes[0]} before its #define, #endif after it, make one a size"
-            self._hint(f"the kernel fixes {some(sizes)}: {cure}")
-        if names := unset(of):
-            what = f"an #if asks for {some(names)}, which nothing defines, so 0"
-            self._hint(f"{what}: autotune new ... -D {names[0]}=0 makes it tunable")
+        for told in hints(of, tunable=tunable):
+            self._hint(told)
 
     def _constraint_tables(self) -> None:
         of = self._of
@@ -218,10 +212,12 @@ class _Writer:
             count = self._shapes.get(one.name)
             if not self._is_known(kind):
                 self._gap(f'{one.name} = {{ type = "{GAP}", local = "{GAP}" }}', _typeless(kind))
-            elif count is None or len(count) != 1:
+            elif count is None:
                 self._gap(f'{one.name} = {{ type = "{kind}", local = "{GAP}" }}', "how many elements")
             else:
-                self._told(f'{one.name} = {{ type = "{kind}", local = "{count[0]}" }}', self._doubt(one, "how many"))
+                self._told(
+                    f'{one.name} = {{ type = "{kind}", local = "{product(count)}" }}', self._doubt(one, "how many")
+                )
         elif not self._is_known(kind):
             self._untyped(one, kind)
         elif one.address == "private":
