@@ -8,6 +8,7 @@ import sqlite3
 import sys
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -276,8 +277,7 @@ def test_a_table_of_another_tool_is_told_what_can_be_read() -> None:
 
 
 def test_a_sampler_that_lacks_its_package_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(SAMPLERS, "gp", raising=False)
-    assert "no sampler named 'gp'; pip install torch, which it needs" in one_error(
-        run("search", "--sampler=gp", code=2)
-    )
+    monkeypatch.setitem(SAMPLERS, "gp", replace(SAMPLERS["gp"], needs="no_such_torch"))
+    said = one_error(run("search", "--sampler=gp", code=3))
+    assert said == "error: --sampler: gp takes no_such_torch; pip install no_such_torch"
     assert "no sampler named 'annealing'; known: bayes" in one_error(run("search", "--sampler=annealing", code=2))

@@ -557,6 +557,12 @@ def test_the_commands_ask_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
         assert re.search("driver 1\n    WG=64\n.*imported from ktt\n    WG=64\n$", told.stdout)
     refused = runner.invoke(app, ["best", "--server", fake.url, "--db", "x.db"])
     assert refused.exit_code == 2
+    with server((503, {}, {"error": "gp takes torch", "where": "sampler", "hint": "pip install torch"})) as fake:
+        lacking = runner.invoke(app, ["best", "blur", "--server", fake.url])
+        assert (lacking.exit_code, lacking.stderr) == (
+            3,
+            f"error: {fake.url}: sampler: gp takes torch; pip install torch\n",
+        )
     away = runner.invoke(app, ["best", "other", "--server", fake.url])
     assert away.exit_code == 3
     assert "does not answer" in away.stderr

@@ -8,12 +8,14 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from autotune.errors import StoreError
+from autotune.samplers import SAMPLERS
 from autotune.study import Study, find_study, problem_key, space_hash
 from autotune.text import in_quotes
 from tests.serving import SMALL, TOLD, UPLOAD, Client, serving
@@ -757,6 +759,19 @@ def test_an_error_of_the_database_does_not_tell_where_that_is(
         assert "the server&#39;s database" in told.text or told.json()["where"] == "the server's database"
         assert len(caplog.messages) == 1
         assert f"{where}: cannot be used: connection to server at" in caplog.messages[0]
+
+
+def test_a_sampler_whose_package_the_server_lacks_is_told_as_the_machines_fault(
+    shared: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SAMPLERS, "gp", replace(SAMPLERS["gp"], needs="no_such_torch"))
+    told = submit(shared, body={"sampler": "gp"})
+    assert (told.status_code, told.json()["where"], told.json()["hint"]) == (
+        503,
+        "sampler",
+        "pip install no_such_torch",
+    )
+    assert ">gp<" not in shared.ask("run", "GET", "/submit").text
 
 
 def test_an_error_nobody_expected_has_the_shape_of_all(shared: Client) -> None:

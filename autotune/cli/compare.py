@@ -18,7 +18,7 @@ from autotune.errors import AutotuneError, SetupError, WorkerError
 from autotune.model import DeviceInfo
 from autotune.pool import Settings
 from autotune.reports import baselines, charts, compare, end_to_end, trial_json
-from autotune.samplers import DEFAULT_SAMPLER
+from autotune.samplers import DEFAULT_SAMPLER, entry_of
 from autotune.store import Store
 from autotune.study import Problem, watched
 from autotune.text import parse_choices
@@ -137,6 +137,8 @@ def _read_of(selector: str | None, by: str, database: str | None) -> list[Device
 
 
 def _searcher(database: str | None, settings: Settings, sampler: str, seed: int | None) -> compare.Search:
+    entry_of(sampler, where="--sampler")
+
     def search(problem: Problem, trials: int) -> None:
         fixed = [f"{name}={values[0]}" for name, values in problem.values.items() if len(values) == 1]
         what = " ".join([problem.study.name, text.size(problem.size), *fixed])

@@ -18,7 +18,7 @@ from autotune.errors import AutotuneError, SpaceError, StudyError, UsageError, p
 from autotune.lookup import DEFAULT_STUDY
 from autotune.model import DeviceInfo, Outcome
 from autotune.reports import result_json
-from autotune.samplers import DEFAULT_SAMPLER, SAMPLERS
+from autotune.samplers import DEFAULT_SAMPLER, SAMPLERS, entry_of
 from autotune.store import shown
 from autotune.study import Problem, Study
 from autotune.text import parse_choices, parse_size, typed
@@ -125,6 +125,7 @@ def search(
 
         remote.search(server, database, study, asked, kept_here, as_json_)
         return
+    entry_of(sampler, where="--sampler")
     settings = options.settings_of(run_limit, allow_python, build_limit)
     tuned = [options.load_study(one) for one in studies]
     limits = {"--run-limit": run_limit, "--build-limit": build_limit}
