@@ -43,7 +43,13 @@ class SamplerEntry:
         return not self.needs or find_spec(self.needs) is not None
 
     def make(self, space: Space, seed: int, donors: Donors) -> RowSampler:
-        """Make it for a space and a seed."""
+        """Make it for a space and a seed. Raises SetupError where the package that it needs does not load."""
+        if self.needs:  # now, not in the middle of a search
+            try:
+                import_module(self.needs)
+            except Exception as error:
+                said = " ".join(str(error).split())
+                raise SetupError(f"{self.needs} does not load: {said}", hint=f"pip install {self.needs}") from None
         made: RowSampler = getattr(import_module(f"autotune.samplers.{self.file}"), self.name)(space, seed, donors)
         return made
 
