@@ -204,12 +204,12 @@ def _row(cell: compare.Cell, least: float, by: str) -> tuple[str, ...]:
     place = () if by == compare.BY_SIZE else (text.size(cell.size),)
     tried = f"{cell.trials}/{cell.valid}" if cell.valid else str(cell.trials)
     if cell.best is None or cell.problem is None:
-        return (*place, cell.value, "-", "-", "-", "-", tried, cell.reason)
+        return (*place, str(cell.value), "-", "-", "-", "-", tried, cell.reason)
     configuration, time_ns = cell.best.configuration, cell.best.time_ns
     rates = (_rate(amount(configuration), time_ns) for amount in (cell.problem.flops, cell.problem.bytes))
     chosen = {name: value for name, value in configuration.items() if name != by}
     share = text.share(least, time_ns)
-    return (*place, cell.value, text.time(time_ns), *rates, share, tried, text.pairs(chosen))
+    return (*place, str(cell.value), text.time(time_ns), *rates, share, tried, text.pairs(chosen))
 
 
 def _rate(amount: float | None, time_ns: float) -> str:
