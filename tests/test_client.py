@@ -586,12 +586,35 @@ def test_a_best_that_is_none_says_what_to_type(tmp_path: Path) -> None:
 
 def test_a_search_on_a_server_from_the_command_line() -> None:
     queued = {"id": "x", "study": "blur", "device": "d", "place": 1}
-    with server((202, {}, queued), (200, {}, EVENTS.replace(b'"done": 1', PROGRESS) + END)) as fake:
+    best = {"configuration": {"WG": 32}, "time_ns": 10.0, "interval_ns": [9.0, 11.0], "runs": 5, "gflops": 2.0}
+    failed = {"count": 2, "example": {"configuration": {"WG": 64}, "reason": "no\nroom", "unsteady": True}}
+    result = {"trials": 3, "elapsed_s": 60.0, "reason": "3 trials done", "reused": 2, "valid_configurations": 9}
+    result |= {
+        "best": {**best, "unverified": "y is not compared"},
+        "against_default": "20 ns:\nthe best is 2.00 x as fast",
+    }
+    result |= {"failures": {"crash": failed}, "usage_s": {"build": 3.0, "idle": 1.0}, "ties": [{"WG": 128}]}
+    end = END.replace(b"null", json.dumps(result).encode())
+    with server((202, {}, queued), (200, {}, EVENTS.replace(b'"done": 1', PROGRESS) + end)) as fake:
         words = ["search", "blur", "--server", fake.url, "--size", "N=64", "--trials", "3", "--fix", "WG=32,64"]
         words += ["--until-gain", "1%"]
         found = CliRunner().invoke(app, words)
         assert found.exit_code == 0, found.output
-        body = json.loads(fake.asked[0][3])
+    assert "warning: y is not compared\n" in found.stderr
+    told = [re.sub(" {2,}", ": ", row.strip()) for row in found.stdout.splitlines()]
+    assert told[0] == "search: 3 new trials and 2 stored in 1 min 00 s; ended: 3 trials done"
+    for row in (
+        "default: 20 ns: the best is 2.00 x as fast",
+        "tie: as fast within the intervals: WG=128",
+        "crash: 2 x; e.g. WG=64: no room",
+        "time spent: build 3 s (75 %), idle 1 s (25 %)",
+        "longer: 5 of 9 valid configurations are tried, 3.0 a minute: all would take 1 min 20 s",
+        f"autotune search blur --size N=64 --server {fake.url} --fix WG=32,64 --timeout 5m",
+        f"next: autotune best blur --size N=64 --server {fake.url} --format defines",
+    ):
+        assert row in told, found.stdout
+    assert "race: what is right at one time" in "\n".join(told)
+    body = json.loads(fake.asked[0][3])
     assert (body["study"], body["size"], body["fix"]) == ("blur", {"N": 64}, {"WG": [32, 64]})
     assert body["budget"] == {"trials": 3, "least_gain": 0.01}
 
