@@ -25,10 +25,7 @@ def result_json(result: Result) -> dict[str, Any]:
     """
     problem, gain = result.problem, result.gain
     return {
-        "study": problem.study.name,
-        "device": problem.device.fingerprint,
-        "size": problem.size,
-        "choices": problem.choices,
+        **problem_json(problem),
         "reason": result.reason,
         "trials": result.trials,
         "reused": result.reused,
@@ -53,6 +50,16 @@ def result_json(result: Result) -> dict[str, Any]:
         },
         "wrong_with": result.wrong_with,
         "usage_s": result.usage,
+    }
+
+
+def problem_json(problem: Problem) -> dict[str, Any]:
+    """What a search is of."""
+    return {
+        "study": problem.study.name,
+        "device": problem.device.fingerprint,
+        "size": problem.size,
+        "choices": problem.choices,
     }
 
 
