@@ -89,12 +89,8 @@ def status_of(error: AutotuneError) -> int:
 def problem_of(error: AutotuneError) -> dict[str, str]:
     """Return an error as JSON has it, as others are told it, of visible characters only."""
     error = for_others(error)
-    return {
-        "error": line(error.what),
-        "where": line(error.where),
-        "hint": line(error.hint),
-        "detail": lines(error.detail),
-    }
+    where, what, hint = map(line, error.parts())
+    return {"error": what, "where": where, "hint": hint, "detail": lines(error.detail)}
 
 
 def in_words(text: str) -> str:
