@@ -123,7 +123,9 @@ BAD_WORDS = {
     "compare ./saxpy.toml --by WG --chart a.pdf": "png or .svg",
     "compare ./saxpy.toml --by WG --chart no/a.png": "mkdir",
     "compare ./saxpy.toml --by WG --baselines": "no matrix product",
-    "import nowhere.jsonl": "cannot be opened",
+    "import nowhere.jsonl": "cannot be opened: .*; ls . lists what is there",
+    "import ./": "cannot be opened: .*; name a file in it: ls .",
+    "new nosuch.cl": "cannot be read: .*; ls . lists what is there",
     "history --db mysql://here/x": "mysql",
 }
 
