@@ -619,6 +619,15 @@ def test_a_search_on_a_server_from_the_command_line() -> None:
     assert body["budget"] == {"trials": 3, "least_gain": 0.01}
 
 
+def test_who_is_ended_but_by_ctrl_c_says_that_the_search_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autotune.cli.remote._listen", lambda _server, _name, news: news.put(KeyboardInterrupt()))
+    with server((202, {}, {"id": "x", "study": "blur", "device": "d", "place": None})) as fake:
+        found = CliRunner().invoke(app, ["search", "blur", "--server", fake.url])
+    assert found.exit_code == 130
+    told = f"search x goes on at the server: {fake.url}/searches/x stops it\ninterrupted\n"
+    assert found.stderr.endswith(told)
+
+
 def test_a_search_by_name_says_whose_text_it_is_of() -> None:
     study_from = {"asked_by": "bob\x1b[2J", "search": "f" * 32, "created": "2026-11-20T08:00:00+00:00"}
     queued = {"id": "x", "study": "blur", "device": "d", "place": None, "study_from": study_from}

@@ -118,27 +118,35 @@ def search(
 
 
 def _watched(server: Server, name: str) -> tuple[Mapping[str, Any], bool]:
-    """Return the search when it has ended, and whether it was stopped from here."""
+    """Return the search when it has ended, and whether it was stopped from here.
+
+    Ctrl-C stops it; another end of this command, as of a terminal that is closed, leaves it running there, and says so.
+    """
     news: queue.Queue[tuple[str, Mapping[str, Any]] | BaseException] = queue.Queue()
     threading.Thread(target=_listen, args=(server, name, news), daemon=True).start()
     stopped = False
-    with progress.show(stderr(), lambda _: None) as report, interrupt.stopping([signal.SIGINT]) as stop:
-        while True:
-            if stop.is_set() and not stopped:
-                _stop(server, name)
-                stopped = True
-            try:
-                told = news.get(timeout=_POLL_S)
-            except queue.Empty:
-                continue
-            if isinstance(told, BaseException):
-                raise told
-            if told[0] == "end":
-                return told[1], stopped
-            if told[0] == "progress" and not stopped:
-                with believed(server.url):
-                    done = _progress(told[1])
-                report(done)
+    try:
+        with progress.show(stderr(), lambda _: None) as report, interrupt.stopping([signal.SIGINT]) as stop:
+            while True:
+                if stop.is_set() and not stopped:
+                    _stop(server, name)
+                    stopped = True
+                try:
+                    told = news.get(timeout=_POLL_S)
+                except queue.Empty:
+                    continue
+                if isinstance(told, BaseException):
+                    raise told
+                if told[0] == "end":
+                    return told[1], stopped
+                if told[0] == "progress" and not stopped:
+                    with believed(server.url):
+                        done = _progress(told[1])
+                    report(done)
+    except KeyboardInterrupt:
+        if not stopped:
+            say(f"search {name} goes on at the server: {server.url}/searches/{name} stops it")
+        raise
 
 
 def _stop(server: Server, name: str) -> None:
