@@ -783,6 +783,8 @@ def test_an_error_nobody_expected_has_the_shape_of_all(shared: Client) -> None:
     for body in (b"{", b"[" * 5000, b"\xff"):
         answer = shared.ask("run", "POST", "/v1/searches", content=body, headers={"Content-Type": "application/json"})
         assert (answer.status_code in (400, 422), answer.json()["where"]) == (True, "body")
+    form = shared.ask("run", "POST", "/v1/searches", content=b"{}", headers={"Content-Type": "text/plain"})  # curl -d
+    assert (form.status_code, form.json()["hint"]) == (422, "send it with Content-Type: application/json")
     assert shared.ask(None, "PUT", "/v1/trials").status_code == 405
 
 
