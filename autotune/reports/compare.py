@@ -152,7 +152,7 @@ def _why_none(trials: Iterable[Trial], drivers: Iterable[str] = ()) -> str:
     if failed:
         outcome, count = Counter(trial.outcome for trial in failed).most_common(1)[0]
         example = next(trial for trial in failed if trial.outcome is outcome)
-        reasons.append(f"{outcome.value} in {count} of {len(latest)} trials: {' '.join(example.reason.split())}")
+        reasons.append(f"{outcome.value} in {count} of {len(latest)} trials: {' '.join(example.reason.split())[:600]}")
     return "; ".join(reasons) or "no trial passed"
 
 
