@@ -78,11 +78,11 @@ def main() -> None:
             print(f"error: {error}", file=sys.stderr)
         code = code or error.exit_code
     except KeyboardInterrupt:  # while a module is imported: the command line itself catches what comes later
-        code = 130
+        code = _told_of_interrupt()
     except Exception:
         if not _interrupted.is_set():
             raise
-        code = 130
+        code = _told_of_interrupt()
     # All is said and stored. Python, on its way out, would let an interrupt kill it as if it were not.
     for number in (signal.SIGINT, *_ENDINGS):
         signal.signal(number, signal.SIG_IGN)
@@ -95,6 +95,12 @@ def _interrupt(number: int, _: object) -> None:
     for other in _ENDINGS if number in _ENDINGS else ():
         signal.signal(other, signal.SIG_IGN)
     raise KeyboardInterrupt
+
+
+def _told_of_interrupt() -> int:
+    """Say that a command was interrupted, as the command line does, and return the exit code of that."""
+    print("interrupted", file=sys.stderr)
+    return 130
 
 
 def command() -> None:

@@ -25,6 +25,9 @@ from contextlib import contextmanager, suppress
 _MOST = {"where": 300, "what": 600, "hint": 3000}
 """Characters of each part of a line. A hint may be a command with many options, to be typed as it is."""
 
+_MOST_WORD = 100
+"""Characters of a word that says what is wrong, and is no path: it quotes what was given."""
+
 
 class AutotuneError(Exception):
     """Base of all errors of this package: `where: what; hint`, and `detail` (a log) below it."""
@@ -39,12 +42,18 @@ class AutotuneError(Exception):
         super().__init__(what)
 
     def __str__(self) -> str:
-        # A path may hold anything: what does not show in it, such as a line break, is spelt out.
-        where = self.where if self.where.isprintable() else repr(self.where)
-        told = {"where": where, "what": self.what, "hint": self.hint}
-        where, what, hint = (_shortened(text, _MOST[part]) for part, text in told.items())
+        where, what, hint = self.parts()
         line = f"{where}: {what}" if where else what
         return f"{line}; {hint}" if hint else line
+
+    def parts(self) -> tuple[str, str, str]:
+        """Return where, what and the hint as they can be read: none longer than a reader looks at."""
+        # A path may hold anything: what does not show in it, such as a line break, is spelt out.
+        where = self.where if self.where.isprintable() else repr(self.where)
+        what = " ".join(word if "/" in word else _cut(word, _MOST_WORD) for word in self.what.split(" "))
+        told = {"where": where, "what": what, "hint": self.hint}
+        where, what, hint = (_shortened(text, _MOST[part]) for part, text in told.items())
+        return where, what, hint
 
     def at(self, where: str) -> "AutotuneError":
         """Return this error, placed at `where` (outermost first: file, then key), where it does not say so already."""

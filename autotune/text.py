@@ -265,6 +265,15 @@ def _bytes(char: str) -> str:
     return "".join(f"\\x{byte:02x}" for byte in char.encode("utf-8", "surrogateescape" if undecoded else "replace"))
 
 
+def to_open(path: str, error: OSError) -> str:
+    """Return what to type where a path could not be opened as a file; "" where that cannot be said."""
+    if isinstance(error, FileNotFoundError):
+        return f"{typed(['ls', path.rpartition('/')[0] or '.'])} lists what is there"
+    if isinstance(error, IsADirectoryError):
+        return f"name a file in it: {typed(['ls', path])}"
+    return typed(["chmod", "u+r", path]) if isinstance(error, PermissionError) else ""
+
+
 def installing(extra: str) -> str:
     """Return the hint of how an extra of this package is installed."""
     return f"pip install '.[{extra}]' in a checkout, or pip install 'opencl-autotune[{extra}]'"

@@ -63,6 +63,7 @@ def test_bad_input_is_one_error(tmp_path: Path, arguments: dict[str, object]) ->
         ({"size": "N=20000"}, "size: 'N=20000' is no mapping of names to sizes"),
         ({"size": {1: 2}}, "size: 1 is no name of a size"),
         ({"size": {"N": 20000.0}}, "N: 20000.0 is no whole number of at least 1; write N=1024"),
+        ({"size": {"N": 2**31}}, "N: 2147483648 is no whole number from 1 to 2147483647; write N=1024"),
         ({"size": {"N": np.float64(2)}}, "N: np.float64(2.0) is no whole number"),
         ({"size": {"N": True}}, "N: True is no whole number"),
         ({"size": {"T": "int"}}, "write T=1024; a choice is choices={\"T\": 'int'}"),

@@ -64,7 +64,7 @@ kernel void product(int N, int K, global const float *A, global const float *B, 
 def test_compare_by_parameter_spends_equal_trials_and_draws() -> None:
     result = run("compare", "./saxpy.toml", "--by", "WG", "--trials", "2", "--chart", "wg.svg", "--json")
     cells = json.loads(result.stdout)["cells"]
-    assert [(cell["value"], cell["trials"]) for cell in cells] == [("32", 2), ("64", 2), ("8192", 0)]
+    assert [(cell["value"], cell["trials"]) for cell in cells] == [(32, 2), (64, 2), (8192, 0)]
     assert cells[0]["best"]["configuration"]["WG"] == 32
     assert "not possible" in cells[2]["reason"]
     picture = Path("wg.svg").read_text()
@@ -109,8 +109,8 @@ def test_what_is_stored_of_a_device_elsewhere_is_compared_and_covered() -> None:
     cells = json.loads(run("compare", "./saxpy.toml", "--by", "WG", *words).stdout)["cells"]
     assert {cell["device"] for cell in cells} == {DEVICE.fingerprint}
     times = {(cell["size"]["N"], cell["value"]): cell["best"] and cell["best"]["time_ns"] for cell in cells}
-    assert times == {(100, "32"): 1000, (100, "64"): 2000, (100, "8192"): None} | {
-        (1000, "32"): 2000, (1000, "64"): 1000, (1000, "8192"): None
+    assert times == {(100, 32): 1000, (100, 64): 2000, (100, 8192): None} | {
+        (1000, 32): 2000, (1000, 64): 1000, (1000, 8192): None
     }  # fmt: skip
     assert len(json.loads(run("cover", "./saxpy.toml", "-k", "2", *words).stdout)["configurations"]) == 2
     assert "H200" in one_error(run("compare", "./saxpy.toml", "--by", "WG", "-d", "H200", code=2))

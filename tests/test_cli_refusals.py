@@ -8,6 +8,7 @@ import sqlite3
 import sys
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -122,7 +123,9 @@ BAD_WORDS = {
     "compare ./saxpy.toml --by WG --chart a.pdf": "png or .svg",
     "compare ./saxpy.toml --by WG --chart no/a.png": "mkdir",
     "compare ./saxpy.toml --by WG --baselines": "no matrix product",
-    "import nowhere.jsonl": "cannot be opened",
+    "import nowhere.jsonl": "cannot be opened: .*; ls . lists what is there",
+    "import ./": "cannot be opened: .*; name a file in it: ls .",
+    "new nosuch.cl": "cannot be read: .*; ls . lists what is there",
     "history --db mysql://here/x": "mysql",
 }
 
@@ -276,8 +279,7 @@ def test_a_table_of_another_tool_is_told_what_can_be_read() -> None:
 
 
 def test_a_sampler_that_lacks_its_package_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(SAMPLERS, "gp", raising=False)
-    assert "no sampler named 'gp'; pip install torch, which it needs" in one_error(
-        run("search", "--sampler=gp", code=2)
-    )
+    monkeypatch.setitem(SAMPLERS, "gp", replace(SAMPLERS["gp"], needs="no_such_torch"))
+    said = one_error(run("search", "--sampler=gp", code=3))
+    assert said == "error: --sampler: gp takes no_such_torch; pip install no_such_torch"
     assert "no sampler named 'annealing'; known: bayes" in one_error(run("search", "--sampler=annealing", code=2))

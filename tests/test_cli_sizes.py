@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from autotune import tuner
+from autotune.cli import sizes
 from autotune.devices import find_device
 from autotune.model import Identity, Measurement, Outcome, Trial, identity
 from autotune.reports import verify as verifying
@@ -116,6 +117,9 @@ def test_several_studies_share_a_budget_and_one_that_fails_stops_no_other(replay
     assert "9 new trials in " in result.stdout
     assert "longer" in result.stdout
     assert "autotune search ./saxpy.toml ./never.toml ./twice.toml --sizes 100,1000\n" in result.stdout
+    told, one = sizes._json(problem(100), None), problem(100)
+    place = {"study": "saxpy", "device": one.device.fingerprint, "size": {"N": 100}, "choices": one.choices}
+    assert told == {**place, "reason": "not searched", "trials": 0, "best": None}
 
 
 def test_the_command_that_goes_on_has_what_the_search_had(replayed: None) -> None:

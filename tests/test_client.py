@@ -555,8 +555,16 @@ def test_the_commands_ask_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
     with server((200, {}, [ROW, ROW | {"origin": "ktt"}])) as fake:
         told = runner.invoke(app, ["history", "blur", "--server", fake.url])
         assert re.search("driver 1\n    WG=64\n.*imported from ktt\n    WG=64\n$", told.stdout)
+    with server((200, {}, [ROW | {"outcome": "crash", "reason": "no " * 5000, "samples_ns": []}])) as fake:
+        assert runner.invoke(app, ["history", "blur", "--server", fake.url]).stdout.endswith(f"    {'no ' * 200}\n")
     refused = runner.invoke(app, ["best", "--server", fake.url, "--db", "x.db"])
     assert refused.exit_code == 2
+    with server((503, {}, {"error": "gp takes torch", "where": "sampler", "hint": "pip install torch"})) as fake:
+        lacking = runner.invoke(app, ["best", "blur", "--server", fake.url])
+        assert (lacking.exit_code, lacking.stderr) == (
+            3,
+            f"error: {fake.url}: sampler: gp takes torch; pip install torch\n",
+        )
     away = runner.invoke(app, ["best", "other", "--server", fake.url])
     assert away.exit_code == 3
     assert "does not answer" in away.stderr
@@ -580,14 +588,46 @@ def test_a_best_that_is_none_says_what_to_type(tmp_path: Path) -> None:
 
 def test_a_search_on_a_server_from_the_command_line() -> None:
     queued = {"id": "x", "study": "blur", "device": "d", "place": 1}
-    with server((202, {}, queued), (200, {}, EVENTS.replace(b'"done": 1', PROGRESS) + END)) as fake:
+    best = {"configuration": {"WG": 32}, "time_ns": 10.0, "interval_ns": [9.0, 11.0], "runs": 5, "gflops": 2.0}
+    failed = {"count": 2, "example": {"configuration": {"WG": 64}, "reason": "no\nroom", "unsteady": True}}
+    result = {"trials": 3, "elapsed_s": 60.0, "reason": "3 trials done", "reused": 2, "valid_configurations": 9}
+    result |= {
+        "best": {**best, "unverified": "y is not compared"},
+        "against_default": "20 ns:\nthe best is 2.00 x as fast",
+    }
+    result |= {"failures": {"crash": failed}, "usage_s": {"build": 3.0, "idle": 1.0}, "ties": [{"WG": 128}]}
+    end = END.replace(b"null", json.dumps(result).encode())
+    with server((202, {}, queued), (200, {}, EVENTS.replace(b'"done": 1', PROGRESS) + end)) as fake:
         words = ["search", "blur", "--server", fake.url, "--size", "N=64", "--trials", "3", "--fix", "WG=32,64"]
         words += ["--until-gain", "1%"]
         found = CliRunner().invoke(app, words)
         assert found.exit_code == 0, found.output
-        body = json.loads(fake.asked[0][3])
+    assert "warning: y is not compared\n" in found.stderr
+    told = [re.sub(" {2,}", ": ", row.strip()) for row in found.stdout.splitlines()]
+    assert told[0] == "search: 3 new trials and 2 stored in 1 min 00 s; ended: 3 trials done"
+    for row in (
+        "default: 20 ns: the best is 2.00 x as fast",
+        "tie: as fast within the intervals: WG=128",
+        "crash: 2 x; e.g. WG=64: no room",
+        "time spent: build 3 s (75 %), idle 1 s (25 %)",
+        "longer: 5 of 9 valid configurations are tried, 3.0 a minute: all would take 1 min 20 s",
+        f"autotune search blur --size N=64 --server {fake.url} --fix WG=32,64 --timeout 5m",
+        f"next: autotune best blur --size N=64 --server {fake.url} --format defines",
+    ):
+        assert row in told, found.stdout
+    assert "race: what is right at one time" in "\n".join(told)
+    body = json.loads(fake.asked[0][3])
     assert (body["study"], body["size"], body["fix"]) == ("blur", {"N": 64}, {"WG": [32, 64]})
     assert body["budget"] == {"trials": 3, "least_gain": 0.01}
+
+
+def test_who_is_ended_but_by_ctrl_c_says_that_the_search_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autotune.cli.remote._listen", lambda _server, _name, news: news.put(KeyboardInterrupt()))
+    with server((202, {}, {"id": "x", "study": "blur", "device": "d", "place": None})) as fake:
+        found = CliRunner().invoke(app, ["search", "blur", "--server", fake.url])
+    assert found.exit_code == 130
+    told = f"search x goes on at the server: {fake.url}/searches/x stops it\ninterrupted\n"
+    assert found.stderr.endswith(told)
 
 
 def test_a_search_by_name_says_whose_text_it_is_of() -> None:

@@ -120,10 +120,13 @@ def test_the_tables_of_another_program(tmp_path: Path) -> None:
 
 def test_a_locked_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "BUSY_S", 0.01)
-    put_in(tmp_path / "x.db", [])
+    put_in(tmp_path / "x.db", [ok({"A": 1}, 5)])
     connection = sqlite3.connect(tmp_path / "x.db", isolation_level=None)
     connection.execute("BEGIN IMMEDIATE")
     assert "is locked by another process" in refusal(tmp_path / "x.db")
+    connection.execute("DELETE FROM trials")
+    with Store.to_read(str(tmp_path / "x.db")) as store:  # as it was before that
+        assert len(store.history(None, 9)) == 1
     connection.close()
 
 

@@ -28,6 +28,10 @@ def test_a_message_is_a_line_that_can_be_read_whatever_it_quotes() -> None:
     assert "xxx' here; choices: xxx" in told
     assert told.endswith("T, float")
     assert long in error.what
+    word, path = "y" * 150, "/tmp/" + "z" * 150
+    assert str(AutotuneError(f"no size named {word!r}")).endswith("yyy'")
+    assert len(str(AutotuneError(f"no size named {word!r}"))) < 110
+    assert path in str(AutotuneError(f"is not {path}", where=path, hint=f"autotune check {path}/{word}"))
 
 
 def test_exit_codes_are_those_of_the_readme() -> None:

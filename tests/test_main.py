@@ -113,10 +113,10 @@ def test_a_reader_that_left_is_no_error(place: str) -> None:
 @pytest.mark.parametrize(
     ("command", "module", "step", "code", "said"),
     [
-        ("devices", "autotune.cli", "signal.raise_signal(signal.SIGINT)", 130, ""),
-        ("best", "autotune.lookup.asking", "signal.raise_signal(signal.SIGTERM)", 130, ""),
-        ("studies", "typer", "signal.raise_signal(signal.SIGHUP)", 130, ""),
-        ("history", "typer", "exec('try: signal.raise_signal(2)\\nfinally: raise ValueError')", 130, ""),
+        ("devices", "autotune.cli", "signal.raise_signal(signal.SIGINT)", 130, "interrupted\n"),
+        ("best", "autotune.lookup.asking", "signal.raise_signal(signal.SIGTERM)", 130, "interrupted\n"),
+        ("studies", "typer", "signal.raise_signal(signal.SIGHUP)", 130, "interrupted\n"),
+        ("history", "typer", "exec('try: signal.raise_signal(2)\\nfinally: raise ValueError')", 130, "interrupted\n"),
         ("search", "numpy", "raise MemoryError", 3, "error: there is no memory left; "),
     ],
 )

@@ -182,7 +182,10 @@ def test_what_is_no_kernel_is_told_in_one_line(tmp_path: Path, monkeypatch: pyte
     monkeypatch.chdir(tmp_path)
     for folder in (".", "..", "/"):
         result = CliRunner().invoke(app, ["new", folder])
-        assert (result.exit_code, result.output) == (2, f"error: {folder}: cannot be read: Is a directory\n")
+        assert (result.exit_code, result.output) == (
+            2,
+            f"error: {folder}: cannot be read: Is a directory; name a file in it: ls {folder}\n",
+        )
     Path("a.toml").write_text("mine")
     result = CliRunner().invoke(app, ["new", "a.toml"])
     assert result.exit_code == 2

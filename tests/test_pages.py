@@ -8,10 +8,13 @@ import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from autotune.cli import app
 from autotune.errors import AutotuneError
 from autotune.lookup import best_alone
 from autotune.lookup.formats import FORMATS
@@ -32,6 +35,7 @@ from tests.stored import DEVICE, KEY, SMALL, ok, put, put_in, put_moved
 
 from autotune.service import Limits  # isort: skip  after tests.serving, which skips without FastAPI
 from autotune.service.pages.submit import line_of  # isort: skip
+from autotune.service.state import opened  # isort: skip
 
 OWN = str(UPLOAD["study"])
 NASTY = "<script>alert(1)</script> \x1b[31m \u202e </pre> ' onload='x"
@@ -54,6 +58,22 @@ PAGES = {
     "/submit/study?study=matmul": "read",
     "/admin": "admin",
 }
+
+
+def test_a_dashboard_of_nothing_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def served(config: Any, begun: Any) -> None:
+        with opened(config) as store:
+            begun("URL", SimpleNamespace(store=store))
+
+    monkeypatch.setattr("autotune.service.serve", served)
+    typo, full = (str(tmp_path / name) for name in ("TYPO.db", "full.db"))
+    with Store.open(full) as store:
+        put(store, [ok({"A": 1}, 5)])
+    runner = CliRunner()
+    assert runner.invoke(app, ["dashboard", "--db", typo]).stderr == (
+        f"{typo} is shown at URL\nno trial is stored there; autotune search STUDY --db {typo} makes some\n"
+    )
+    assert runner.invoke(app, ["dashboard", "--db", full]).stderr == f"{full} is shown at URL\n"
 
 
 def test_below_a_path_of_another_site_all_addresses_are_below_it(tmp_path: Path) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from autotune.errors import SpaceError, UsageError
+from autotune.errors import SetupError, SpaceError, UsageError
 from autotune.expression import Expression
 from autotune.model import Configuration, Measurement, Outcome, Trial
 from autotune.samplers import SAMPLERS, Proposer
@@ -66,7 +68,7 @@ def keys(trials: list[Trial]) -> list[tuple]:
     return [key(trial.configuration) for trial in trials]
 
 
-pytestmark = pytest.mark.parametrize("sampler", list(SAMPLERS))
+pytestmark = pytest.mark.parametrize("sampler", [name for name, entry in SAMPLERS.items() if entry.is_here])
 
 
 @pytest.mark.parametrize(
@@ -210,3 +212,13 @@ def test_a_bound_of_nothing_is_no_bound(sampler: str, small: Space) -> None:
 def test_unknown_sampler_names_the_known(sampler: str, small: Space) -> None:
     with pytest.raises(UsageError, match=sampler):
         Proposer(small, "annealing", seed=0)
+
+
+def test_a_package_that_does_not_load_is_told_before_a_search(
+    sampler: str, small: Space, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "half_a_torch.py").write_text("raise ImportError('no libcudart\\nis here')")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(SetupError) as error:
+        replace(SAMPLERS[sampler], needs="half_a_torch").make(small, 0, ())
+    assert str(error.value) == "half_a_torch does not load: no libcudart is here; pip install half_a_torch"

@@ -306,7 +306,7 @@ def test_every_answer_carries_the_headers_of_safety(client: Client, proxied: Cli
         (
             Config(certificate=Path("nothing.pem"), key=Path("nothing.pem")),
             True,
-            "--tls-cert nothing.pem: cannot be read",
+            "--tls-cert nothing.pem: cannot be read: No such file or directory; ls . lists what is there",
         ),
         (Config(certificate=Path(__file__), key=Path("nothing.pem")), True, "--tls-key nothing.pem: cannot be read"),
         (Config(certificate=Path(__file__), key=Path(__file__)), True, "cannot be used together"),

@@ -8,12 +8,14 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from autotune.errors import StoreError
+from autotune.samplers import SAMPLERS
 from autotune.study import Study, StudyText, find_study, problem_key, space_hash
 from autotune.text import in_quotes
 from tests.serving import SMALL, TOLD, UPLOAD, Client, serving
@@ -776,6 +778,19 @@ def test_an_error_of_the_database_does_not_tell_where_that_is(
         assert f"{where}: cannot be used: connection to server at" in caplog.messages[0]
 
 
+def test_a_sampler_whose_package_the_server_lacks_is_told_as_the_machines_fault(
+    shared: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SAMPLERS, "gp", replace(SAMPLERS["gp"], needs="no_such_torch"))
+    told = submit(shared, body={"sampler": "gp"})
+    assert (told.status_code, told.json()["where"], told.json()["hint"]) == (
+        503,
+        "sampler",
+        "pip install no_such_torch",
+    )
+    assert ">gp<" not in shared.ask("run", "GET", "/submit").text
+
+
 def test_an_error_nobody_expected_has_the_shape_of_all(shared: Client) -> None:
     for path, status in (("/v1/nothing", 404), ("/v1/trials/x", 404), ("/v1/trials?limit=0", 422)):
         answer = shared.ask(None, "GET", path)
@@ -785,6 +800,8 @@ def test_an_error_nobody_expected_has_the_shape_of_all(shared: Client) -> None:
     for body in (b"{", b"[" * 5000, b"\xff"):
         answer = shared.ask("run", "POST", "/v1/searches", content=body, headers={"Content-Type": "application/json"})
         assert (answer.status_code in (400, 422), answer.json()["where"]) == (True, "body")
+    form = shared.ask("run", "POST", "/v1/searches", content=b"{}", headers={"Content-Type": "text/plain"})  # curl -d
+    assert (form.status_code, form.json()["hint"]) == (422, "send it with Content-Type: application/json")
     assert shared.ask(None, "PUT", "/v1/trials").status_code == 405
 
 

@@ -58,7 +58,7 @@ def test_by_device_at_every_size(filled: Store) -> None:
 
 def test_by_the_values_of_a_parameter(filled: Store) -> None:
     cells = cells_of(filled, "scale", "A", sizes=SIZES[:1], device="a-1cu")
-    assert [cell["value"] for cell in cells] == ["1", "2", "3"]
+    assert [cell["value"] for cell in cells] == [1, 2, 3]
     assert [cell["best"] and cell["best"]["time_ns"] for cell in cells] == [16_000, 8000, None]
     assert cells[2]["reason"] == "1 trial failed: 1 crash"
 

@@ -13,7 +13,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from autotune.errors import AutotuneError, UsageError
-from autotune.text import line
+from autotune.text import LARGEST_SIZE, line
 
 if TYPE_CHECKING:
     from autotune.tuner import Budget
@@ -218,8 +218,9 @@ def _whole(name: str, value: object) -> int:
         found = 0 if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
     except TypeError:
         found = 0
-    if found < 1:
-        what = line(f"{value!r:.40} is no whole number of at least 1")
+    if not 1 <= found <= LARGEST_SIZE:
+        bounds = "of at least 1" if found < 1 else f"from 1 to {LARGEST_SIZE}"
+        what = line(f"{value!r:.40} is no whole number {bounds}")
         choice = f'; a choice is choices={{"{name}": {value!r:.40}}}' if isinstance(value, str) else ""
         raise UsageError(what, where=name, hint=line(f"write {name}=1024{choice}"))
     return found

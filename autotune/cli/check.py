@@ -168,11 +168,12 @@ def _build(
         evaluator.submit(configuration)
         trial = evaluator.collect()
     saved = [] if save is None else save_build(problem.plan(configuration), problem.device, save)
+    shown_trial = trial_json(problem, trial) or {}
     warn_of_unverified(trial)
     warn_of_unsteady(problem, trial)
     if not quiet:
         print()
-        facts(_built_rows(problem, trial, saved))
+        facts(_built_rows(trial, shown_trial, saved))
     if trial.outcome is Outcome.COMPILE_ERROR:
         # What no compiler says is between the study and the kernel.
         where = str(problem.study.text.kernel_path if trial.build_log else problem.study.path)
@@ -180,7 +181,6 @@ def _build(
         parts = ("does not build", hint_of_undefined(problem, trial.build_log), "its log:")
         what = "; ".join(filter(None, parts)) if logged else trial.reason
         raise StudyError(what, where=where, detail=trial.build_log)
-    shown_trial = trial_json(problem, trial) or {}
     return {
         **shown_trial,
         "max_error": trial.max_error,
@@ -191,15 +191,15 @@ def _build(
     }
 
 
-def _built_rows(problem: Problem, trial: Trial, saved: Sequence[Path]) -> list[tuple[str, str]]:
+def _built_rows(trial: Trial, shown: Mapping[str, Any], saved: Sequence[Path]) -> list[tuple[str, str]]:
     passed = trial.outcome is Outcome.OK
     error = f", largest error {text.number(trial.max_error, 2)} x the tolerance" if trial.max_error else ""
     told = {name: str(value) for name, value in trial.environment.items() if name != UNVERIFIED}
     return [
         ("configuration", text.pairs(trial.configuration)),
         ("outcome", f"ok: verified against the reference{error}" if passed else trial.outcome.value),
-        ("time", timing_text(trial) if passed else ""),
-        ("rate", rates_text(problem, trial) if passed else ""),
+        ("time", timing_text(shown) if passed else ""),
+        ("rate", rates_text(shown) if passed else ""),
         ("build", text.duration(trial.build_s)),
         ("environment", ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in told.items())),
         ("build log", "" if trial.outcome is Outcome.COMPILE_ERROR else trial.build_log.strip() or "empty"),

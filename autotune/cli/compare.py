@@ -18,7 +18,7 @@ from autotune.errors import AutotuneError, SetupError, WorkerError
 from autotune.model import DeviceInfo
 from autotune.pool import Settings
 from autotune.reports import baselines, charts, compare, end_to_end, trial_json
-from autotune.samplers import DEFAULT_SAMPLER
+from autotune.samplers import DEFAULT_SAMPLER, entry_of
 from autotune.store import Store
 from autotune.study import Problem, watched
 from autotune.text import parse_choices
@@ -137,6 +137,8 @@ def _read_of(selector: str | None, by: str, database: str | None) -> list[Device
 
 
 def _searcher(database: str | None, settings: Settings, sampler: str, seed: int | None) -> compare.Search:
+    entry_of(sampler, where="--sampler")
+
     def search(problem: Problem, trials: int) -> None:
         fixed = [f"{name}={values[0]}" for name, values in problem.values.items() if len(values) == 1]
         what = " ".join([problem.study.name, text.size(problem.size), *fixed])
@@ -202,12 +204,12 @@ def _row(cell: compare.Cell, least: float, by: str) -> tuple[str, ...]:
     place = () if by == compare.BY_SIZE else (text.size(cell.size),)
     tried = f"{cell.trials}/{cell.valid}" if cell.valid else str(cell.trials)
     if cell.best is None or cell.problem is None:
-        return (*place, cell.value, "-", "-", "-", "-", tried, cell.reason)
+        return (*place, str(cell.value), "-", "-", "-", "-", tried, cell.reason)
     configuration, time_ns = cell.best.configuration, cell.best.time_ns
     rates = (_rate(amount(configuration), time_ns) for amount in (cell.problem.flops, cell.problem.bytes))
     chosen = {name: value for name, value in configuration.items() if name != by}
     share = text.share(least, time_ns)
-    return (*place, cell.value, text.time(time_ns), *rates, share, tried, text.pairs(chosen))
+    return (*place, str(cell.value), text.time(time_ns), *rates, share, tried, text.pairs(chosen))
 
 
 def _rate(amount: float | None, time_ns: float) -> str:

@@ -9,7 +9,7 @@ import typer
 from autotune.cli.options import DatabaseOption
 from autotune.cli.output import say
 from autotune.errors import SetupError
-from autotune.text import installing
+from autotune.text import command, installing
 
 
 def dashboard(
@@ -33,5 +33,7 @@ def dashboard(
 
     def begun(url: str, service: Service) -> None:
         say(f"{service.store.where} is shown at {url}")
+        if not service.store.counts():  # a name that is mistyped is a new file
+            say(f"no trial is stored there; {command('search', 'STUDY', database=service.store.where)} makes some")
 
     serve(Config(database, port=port, read_only=True), begun)

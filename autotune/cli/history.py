@@ -71,7 +71,11 @@ def history(
         write("  ".join(cell.ljust(width) for cell, width in zip(head, widths, strict=True)).rstrip())
         write(f"    {text.pairs(row.trial.configuration)}")
         if row.trial.outcome.failed:
-            write(f"    {line(' '.join(row.trial.reason.split()))}")
+            write(f"    {line(' '.join(row.trial.reason.split()))[:_MOST_REASON]}")
+
+
+_MOST_REASON = 600
+"""Characters of a reason that are shown, since an import may bring any; --json has all."""
 
 
 def _stored(

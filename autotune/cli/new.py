@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -52,7 +53,7 @@ def new_study(
       autotune new kernels/sgemm.cl mine.toml --entry sgemm
     """
     folders = _folders(include or [])
-    source = inline(kernel, folders)  # what cannot be read, a folder too, is told before a name is made of its name
+    source = _source(kernel, folders)  # what cannot be read, a folder too, is told before a name is made of its name
     path = file or kernel.with_suffix(".toml")
     if path == kernel:
         what, hint = "is the kernel itself, and a study beside it has this name", "give the .cl file"
@@ -118,6 +119,16 @@ def _defined(given: list[str]) -> dict[str, str]:
             raise UsageError(f"{each!r} is no definition", where="--define", hint=hint)
         found[parts[1]] = "1" if parts[2] is None else parts[2]
     return found
+
+
+def _source(kernel: Path, folders: Sequence[str]) -> str:
+    """Return the text of a kernel with its includes. Raises StudyError, which says what to type where it is no file."""
+    try:
+        return inline(kernel, folders)
+    except StudyError as error:
+        if isinstance(error.__cause__, OSError) and error.where == str(kernel):
+            error.hint = text.to_open(str(kernel), error.__cause__)
+        raise
 
 
 def _name(path: Path) -> str:

@@ -15,7 +15,7 @@ from autotune import text as words
 from autotune.bench import BUILD_S, FIRST_S
 from autotune.cli.output import say, warn
 from autotune.errors import DeviceError, SetupError, UsageError
-from autotune.samplers import SAMPLERS, entry_of
+from autotune.samplers import SAMPLERS
 from autotune.store import shown
 from autotune.text import is_value, parse_duration, parse_size, require_known, split_items
 
@@ -81,7 +81,7 @@ FixOption = Annotated[
 
 
 def _known_sampler(name: str) -> str:
-    entry_of(name, where="--sampler")
+    require_known("sampler", [name], SAMPLERS, where="--sampler")  # whether it can be had is told by what runs it
     return name
 
 

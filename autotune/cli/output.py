@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from autotune.errors import UsageError
-from autotune.text import in_quotes, line, lines, plain
+from autotune.text import in_quotes, line, lines, plain, to_open
 from autotune.text import say as say
 
 if TYPE_CHECKING:  # Rich is imported by what lays something out
@@ -76,7 +76,8 @@ def opened_bytes(file: Path | None) -> AbstractContextManager[IO[bytes]]:
     try:
         return file.open("rb")
     except OSError as error:
-        raise UsageError(f"cannot be opened: {error.strerror}", where=str(file)) from error
+        hint = to_open(str(file), error)
+        raise UsageError(f"cannot be opened: {error.strerror}", where=str(file), hint=hint) from error
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()) -> None:

@@ -15,13 +15,12 @@ import typer
 from autotune import text
 from autotune.cli import interrupt, progress
 from autotune.cli.options import assignments
-from autotune.cli.output import announce, facts, say, stderr, write, write_json
-from autotune.cli.result import warn_of_throttling
+from autotune.cli.output import announce, facts, say, stderr, warn, write, write_json
+from autotune.cli.result import printing, told_rows, warn_of_throttling, what_next
 from autotune.errors import AutotuneError, UsageError
 from autotune.identity import ProblemKey
 from autotune.lookup import FORMATS, Match, flags, render
 from autotune.model import Measurement, Outcome, Trial
-from autotune.ranking import confidence
 from autotune.service import MOST_TRIALS as MOST_TRIALS
 from autotune.service import Server, ServerAway, believed, search_id, sent_text
 from autotune.store import StoredTrial
@@ -72,11 +71,13 @@ def search(
     typed: Mapping[str, Any],
     kept_here: Mapping[str, object],
     as_json: bool,
+    again: str,
 ) -> None:
     """Have a server search, show how it goes and print what it found. Ctrl-C stops the search there, in order.
 
-    `typed` is what is asked, as a server takes it but for size, choices and values, which are texts. Raises UsageError
-    where an option of `kept_here` is given: those are for searches here.
+    `typed` is what is asked, as a server takes it but for size, choices and values, which are texts; `again` are the
+    options that a search which goes on needs. Raises UsageError where an option of `kept_here` is given: those are for
+    searches here.
     """
     for option in (name for name, given in kept_here.items() if given):
         raise UsageError(f"--server and {option} exclude each other", hint=_INSTEAD[option])
@@ -100,9 +101,12 @@ def search(
     ended, stopped = _watched(server, name)
     with believed(server.url):
         best = (ended.get("result") or {}).get("best") or {}
-        throttled = str(best.get("throttled") or "")  # an older server does not tell
-        state, reason, rows = ended["state"], line(str(ended["reason"])), _facts(ended)
+        throttled, unverified = (str(best.get(what) or "") for what in ("throttled", "unverified"))
+        state, reason = ended["state"], line(str(ended["reason"]))
+        rows = _facts(ended, *_commands(server, study, typed, asked, again))
     warn_of_throttling(throttled)
+    if unverified:
+        warn(unverified)
     if as_json:
         write_json(ended)
     else:
@@ -114,27 +118,35 @@ def search(
 
 
 def _watched(server: Server, name: str) -> tuple[Mapping[str, Any], bool]:
-    """Return the search when it has ended, and whether it was stopped from here."""
+    """Return the search when it has ended, and whether it was stopped from here.
+
+    Ctrl-C stops it; another end of this command, as of a terminal that is closed, leaves it running there, and says so.
+    """
     news: queue.Queue[tuple[str, Mapping[str, Any]] | BaseException] = queue.Queue()
     threading.Thread(target=_listen, args=(server, name, news), daemon=True).start()
     stopped = False
-    with progress.show(stderr(), lambda _: None) as report, interrupt.stopping([signal.SIGINT]) as stop:
-        while True:
-            if stop.is_set() and not stopped:
-                _stop(server, name)
-                stopped = True
-            try:
-                told = news.get(timeout=_POLL_S)
-            except queue.Empty:
-                continue
-            if isinstance(told, BaseException):
-                raise told
-            if told[0] == "end":
-                return told[1], stopped
-            if told[0] == "progress" and not stopped:
-                with believed(server.url):
-                    done = _progress(told[1])
-                report(done)
+    try:
+        with progress.show(stderr(), lambda _: None) as report, interrupt.stopping([signal.SIGINT]) as stop:
+            while True:
+                if stop.is_set() and not stopped:
+                    _stop(server, name)
+                    stopped = True
+                try:
+                    told = news.get(timeout=_POLL_S)
+                except queue.Empty:
+                    continue
+                if isinstance(told, BaseException):
+                    raise told
+                if told[0] == "end":
+                    return told[1], stopped
+                if told[0] == "progress" and not stopped:
+                    with believed(server.url):
+                        done = _progress(told[1])
+                    report(done)
+    except KeyboardInterrupt:
+        if not stopped:
+            say(f"search {name} goes on at the server: {server.url}/searches/{name} stops it")
+        raise
 
 
 def _stop(server: Server, name: str) -> None:
@@ -181,25 +193,23 @@ def _finite(told: Any) -> float:
     return found
 
 
-def _facts(ended: Mapping[str, Any]) -> list[tuple[str, str]]:
-    result = ended.get("result") or {}
-    rows = [("search", f"{ended['state']}: {ended['reason']}")]
-    if result:
-        counted = text.count(result["trials"], "new trial")
-        rows[0] = ("search", f"{counted} in {text.duration(result['elapsed_s'])}; ended: {result['reason']}")
-    best, default = result.get("best"), result.get("default")
-    if best:
-        interval = " to ".join(text.time(bound) for bound in best["interval_ns"])
-        known = f"{confidence(best['runs'])} % interval {interval}; {best['runs']} runs"
-        rows += [
-            ("best", text.pairs(best["configuration"])),
-            ("time", f"{text.time(best['time_ns'])} (median; {known})"),
-            ("rate", f"{text.number(best['gflops'])} GFLOPS" if best["gflops"] else ""),
-        ]
-    if default and default["time_ns"] is not None:
-        rows.append(("default", text.time(default["time_ns"])))
-    rows += [(name, f"{entry['count']} x") for name, entry in (result.get("failures") or {}).items()]
-    return [(name, line(str(told))) for name, told in rows]
+def _commands(
+    server: Server, study: str, typed: Mapping[str, Any], asked: Mapping[str, Any], again: str
+) -> tuple[str, str]:
+    """Return the commands that go on with a search, and that print its best."""
+
+    def command(name: str) -> str:
+        size, choices = asked["size"], asked["choices"]
+        return text.command(name, study, device=typed["device"], size=size, choices=choices, server=server.url)
+
+    return command("search") + again, printing(command("best"), bool(asked["fix"]))
+
+
+def _facts(ended: Mapping[str, Any], again: str, best: str) -> list[tuple[str, str]]:
+    result = ended.get("result")
+    if not result:
+        return [("search", line(f"{ended['state']}: {ended['reason']}"))]
+    return [*told_rows(result), *what_next(result, again, best)]
 
 
 def history(server: Server, told: Sequence[Mapping[str, Any]]) -> list[StoredTrial]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import starmap
+from typing import Any
 
 from autotune import text
 from autotune.bench import undeclared
@@ -11,7 +12,8 @@ from autotune.cli.options import command
 from autotune.cli.output import MOST_VALUES, facts, warn
 from autotune.identity import Value
 from autotune.model import BUSY_CORES, Outcome, Trial
-from autotune.ranking import confidence, median_interval
+from autotune.ranking import confidence
+from autotune.reports import result_json
 from autotune.study import Problem
 from autotune.tuner import Result
 
@@ -55,52 +57,60 @@ def hint_of_undefined(problem: Problem, log: str) -> str:
 def print_result(result: Result, study: str, database: str | None, on: str) -> None:
     """Print the best, how it compares, what failed, where the time went, and what to type next (a search with `on`)."""
     warn_of_unsteady(result.problem, result.default)
-    counted = text.count(result.trials, "new trial") + (f" and {result.reused:,} stored" if result.reused else "")
-    rows = [("search", f"{counted} in {text.duration(result.elapsed_s)}; ended: {result.reason}")]
-    if result.best is not None:
-        rows += _best_rows(result, result.best)
-    rows += _failure_rows(result)
-    rows += [("time spent", usage_text(result)), ("longer", _longer(result, study, database, on))]
-    if result.best is not None:
-        rows.append(("next", next_command(result, study, database)))
-    facts(rows)
+    told = result_json(result)
+    again = _command("search", result, study, database) + on
+    facts([*told_rows(told), *what_next(told, again, next_command(result, study, database))])
 
 
-def _best_rows(result: Result, best: Trial) -> list[tuple[str, str]]:
-    tied = [text.pairs(trial.configuration) for trial in result.ties]
+def told_rows(told: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return what `result_json` tells of a search as names and values; a server of an older version tells less."""
+    counted = text.count(told["trials"], "new trial")
+    counted += f" and {told['reused']:,} stored" if told.get("reused") else ""
+    rows = [("search", f"{counted} in {text.duration(told['elapsed_s'])}; ended: {text.line(str(told['reason']))}")]
+    if (best := told.get("best")) is not None:
+        rows += _best_rows(told, best)
+    return [*rows, *_failure_rows(told), ("time spent", _usage_text(told.get("usage_s") or {}))]
+
+
+def what_next(told: Mapping[str, Any], again: str, best: str) -> list[tuple[str, str]]:
+    """Return what searching longer would take, by the command `again`, and the command that prints the best."""
+    rows = [("longer", _longer(told, again))] if "valid_configurations" in told else []
+    return [*rows, ("next", best if told.get("best") is not None else "")]
+
+
+def _best_rows(told: Mapping[str, Any], best: Mapping[str, Any]) -> list[tuple[str, str]]:
+    tied = [*map(text.pairs, told.get("ties") or ())]
     more = f"\nand {len(tied) - 3} more" if len(tied) > 3 else ""
     return [
-        ("best", text.pairs(best.configuration)),
+        ("best", text.pairs(best["configuration"])),
         ("time", timing_text(best)),
-        ("rate", rates_text(result.problem, best)),
-        ("default", result.against_default),
-        ("noise", "" if result.is_ranked else _noise(result)),
+        ("rate", rates_text(best)),
+        ("default", text.line(str(told.get("against_default") or ""))),
+        ("noise", "" if told.get("ranked", True) else _noise(told["noise"])),
         ("tie", "as fast within the intervals: " + "\n".join(tied[:3]) + more if tied else ""),
     ]
 
 
-def timing_text(trial: Trial) -> str:
-    """Median, its interval, number of runs, cache: `1.234 ms (1.230 ms to 1.240 ms, 32 runs, warm cache)`."""
-    measurement = trial.latest
-    low, high = median_interval(measurement.samples_ns)
-    runs = len(measurement.samples_ns)
+def timing_text(told: Mapping[str, Any]) -> str:
+    """Median, interval, runs, cache, as `trial_json` tells: `1.234 ms (1.230 ms to 1.240 ms, 32 runs, warm cache)`."""
+    runs = told["runs"]
+    low, high = told["interval_ns"]
+    cache = f", {text.line(str(told['cache']))} cache" if told.get("cache") else ""
+    verified = f", verified in {text.count(told['verified_runs'], 'run')}" if told.get("verified_runs") else ""
     return (
-        f"{text.time(measurement.median_ns)} (median; "
-        f"{confidence(runs)} % interval {text.time(low)} to {text.time(high)}; "
-        f"{text.count(runs, 'run')}, {measurement.cache} cache)"
-        + (f", verified in {text.count(trial.verified_runs, 'run')}" if trial.verified_runs else "")
+        f"{text.time(told['time_ns'])} (median; {confidence(runs)} % interval {text.time(low)} to {text.time(high)}; "
+        f"{text.count(runs, 'run')}{cache}){verified}"
     )
 
 
-def rates_text(problem: Problem, trial: Trial) -> str:
-    """`1750 GFLOPS, 12.3 GB/s`, what the study tells of it."""
-    flops = text.rate(problem.flops(trial.configuration), trial.time_ns, "GFLOPS")
-    moved = text.rate(problem.bytes(trial.configuration), trial.time_ns, "GB/s")
-    return ", ".join(part for part in (flops, moved) if part)
+def rates_text(told: Mapping[str, Any]) -> str:
+    """`1750 GFLOPS, 12.3 GB/s`, what the study tells of it, as `trial_json` does."""
+    rates = (("gflops", "GFLOPS"), ("gbytes_per_s", "GB/s"))
+    return ", ".join(f"{text.number(told[name])} {unit}" for name, unit in rates if told.get(name))
 
 
-def _noise(result: Result) -> str:
-    wide = text.share(result.noise, 1)
+def _noise(noise: float) -> str:
+    wide = text.share(noise, 1)
     return (
         f"the machine was too noisy to rank the fastest: the interval of the winner's time is {wide} of it wide. End "
         "what else runs here, and search again: the finalists of what is stored are timed anew"
@@ -113,16 +123,16 @@ _RACE = (
 )
 
 
-def _failure_rows(result: Result) -> list[tuple[str, str]]:
+def _failure_rows(told: Mapping[str, Any]) -> list[tuple[str, str]]:
     rows = []
-    for outcome, count in result.failures.items():
-        example = result.examples.get(outcome)
-        reason = " ".join(example.reason.split())[:300] if example else ""
-        shown = f"; e.g. {text.pairs(example.configuration)}: {reason}" if example else ""
-        rows.append((outcome.value, f"{count} x{shown}"))
-        if example and example.unsteady:
+    for outcome, failed in (told.get("failures") or {}).items():
+        example = failed.get("example")
+        reason = " ".join(str(example["reason"]).split())[:300] if example else ""
+        shown = f"; e.g. {text.pairs(example['configuration'])}: {reason}" if example else ""
+        rows.append((outcome, f"{failed['count']} x{shown}"))
+        if example and example.get("unsteady"):
             rows.append(("race", _RACE))
-    return [*rows, ("wrong with", "\n".join(starmap(_wrong_with, result.wrong_with.items())))]
+    return [*rows, ("wrong with", "\n".join(starmap(_wrong_with, (told.get("wrong_with") or {}).items())))]
 
 
 def _wrong_with(name: str, values: Sequence[Value]) -> str:
@@ -134,38 +144,42 @@ def _wrong_with(name: str, values: Sequence[Value]) -> str:
     )
 
 
-def usage_text(result: Result) -> str:
+def _usage_text(usage: Mapping[str, float]) -> str:
     """Where the wall time of the device workers went, and the share in which kernels executed."""
-    steps = {name: result.usage.get(name, 0.0) for name in ("build", "verify", "time", "idle")}
+    steps = {name: usage.get(name, 0.0) for name in ("build", "verify", "time", "idle")}
     whole = sum(steps.values())
     parts = [f"{name} {text.duration(s)} ({text.share(s, whole)})" for name, s in steps.items() if s > 0]
-    busy = result.usage.get("device", 0.0)
+    busy = usage.get("device", 0.0)
     parts += [f"device busy {text.share(busy, whole)}"] if busy else []
-    ahead = result.usage.get("built_ahead", 0.0)
+    ahead = usage.get("built_ahead", 0.0)
     parts += [f"built ahead {text.duration(ahead)}"] if ahead else []
     return ", ".join(parts)
 
 
-def _longer(result: Result, study: str, database: str | None, on: str) -> str:
+def _longer(told: Mapping[str, Any], again: str) -> str:
     """What searching longer would take, and the command that goes on from here."""
-    space, tried = len(result.problem.space), result.trials + result.reused
+    space, tried = told["valid_configurations"], told["trials"] + told["reused"]
     if tried >= space:
-        wrong = result.reused_wrong
+        wrong = told["reused_wrong"]
         apart = f"; stored wrong results ({wrong:,}) only --fresh tries again" if wrong else ""
         return f"nothing left: all {space:,} valid configurations are tried{apart}"
     said = f"{tried:,} of {space:,} valid configurations are tried"
-    if result.trials:
-        rate = result.trials / result.elapsed_s
+    if told["trials"]:
+        rate = told["trials"] / told["elapsed_s"]
         said += f", {text.number(60 * rate, 2)} a minute: all would take {text.duration((space - tried) / rate)}"
-    return f"{said}\n{_command('search', result, study, database)}{on} --timeout 5m"
+    return f"{said}\n{again} --timeout 5m"
 
 
 def next_command(result: Result, study: str, database: str | None) -> str:
     """The command that prints the winner as `-D` options; below it, where that is not sure, why."""
     problem = result.problem
     fixed = any(len(problem.values[name]) < len(one.values) for name, one in problem.study.parameters.items())
-    beyond = "\nwhich answers of all values: what --fix leaves out may be faster" if fixed else ""
-    return _command("best", result, study, database) + " --format defines" + beyond
+    return printing(_command("best", result, study, database), fixed)
+
+
+def printing(best: str, fixed: bool) -> str:
+    """Return a command that looks a best up so that it prints `-D` options; below it what values it answers of."""
+    return f"{best} --format defines" + "\nwhich answers of all values: what --fix leaves out may be faster" * fixed
 
 
 def _command(name: str, result: Result, study: str, database: str | None) -> str:

@@ -18,7 +18,7 @@ from autotune.errors import AutotuneError, SpaceError, StudyError, UsageError, p
 from autotune.lookup import DEFAULT_STUDY
 from autotune.model import DeviceInfo, Outcome
 from autotune.reports import result_json
-from autotune.samplers import DEFAULT_SAMPLER, SAMPLERS
+from autotune.samplers import DEFAULT_SAMPLER, SAMPLERS, entry_of
 from autotune.store import shown
 from autotune.study import Problem, Study
 from autotune.text import parse_choices, parse_size, typed
@@ -102,6 +102,11 @@ def search(
     budget = asked_budget = Budget(trials, seconds, until_stale, _gain(until_gain, sampler))
     if asked_budget == Budget():
         budget = Budget(seconds=DEFAULT_SECONDS)
+    limits = {"--run-limit": run_limit, "--build-limit": build_limit}
+    as_here = options.kept(
+        {"--fix": fix, "--sampler": sampler, "--cold": cold, **limits, "--allow-python": allow_python},
+        {"--sampler": DEFAULT_SAMPLER, "--run-limit": options.RUN_LIMIT, "--build-limit": options.BUILD_LIMIT},
+    )
     if server is not None:
         if len(studies) > 1:
             raise UsageError("a server takes one study at a time", where="STUDY", hint=f"search {study} first")
@@ -123,15 +128,11 @@ def search(
         }
         from autotune.cli import remote
 
-        remote.search(server, database, study, asked, kept_here, as_json_)
+        remote.search(server, database, study, asked, kept_here, as_json_, as_here)
         return
+    entry_of(sampler, where="--sampler")
     settings = options.settings_of(run_limit, allow_python, build_limit)
     tuned = [options.load_study(one) for one in studies]
-    limits = {"--run-limit": run_limit, "--build-limit": build_limit}
-    as_here = options.kept(
-        {"--fix": fix, "--sampler": sampler, "--cold": cold, **limits, "--allow-python": allow_python},
-        {"--sampler": DEFAULT_SAMPLER, "--run-limit": options.RUN_LIMIT, "--build-limit": options.BUILD_LIMIT},
-    )
     run: Callable[..., Result] = tuner.run
     if on is None:
         if at_most is not None:

@@ -17,7 +17,7 @@ from autotune.cli.output import announce, facts, say, stderr, table, write_json
 from autotune.cli.result import warn_of_throttling, warn_of_unverified
 from autotune.errors import AutotuneError
 from autotune.model import DeviceInfo
-from autotune.reports import result_json
+from autotune.reports import problem_json, result_json
 from autotune.study import Problem
 from autotune.tuner import Budget, ProgressCallback, Request, Result, Turn, require_enough, run_sizes
 
@@ -246,5 +246,5 @@ def _gain(result: Result) -> str:
 
 def _json(problem: Problem, result: Result | None) -> object:
     if result is None:
-        return {"study": problem.study.name, "size": problem.size, "reason": "not searched", "best": None}
+        return {**problem_json(problem), "reason": "not searched", "trials": 0, "best": None}
     return result_json(result)

@@ -88,8 +88,8 @@ def _rows(found: verifying.Verified) -> list[tuple[str, str]]:
         ("best", text.pairs(found.configuration)),
         ("match", "\n".join([best.match.value, *best.notes]) if found.imported is None else "imported"),
         ("stored", _stored(found)),
-        ("here", _told(found.trial)),
-        ("default", _told(found.default) if not found.is_default else "is the best itself"),
+        ("here", _told(found, found.trial)),
+        ("default", _told(found, found.default) if not found.is_default else "is the best itself"),
         ("compared", _compared(found)),
     ]
 
@@ -107,12 +107,11 @@ def _stored(found: verifying.Verified) -> str:
     return f"{text.time(best.time_ns)}, measured{where} {best.measured[:10]} with driver {best.driver}"
 
 
-def _told(trial: Trial | None) -> str:
-    if trial is None:
+def _told(found: verifying.Verified, trial: Trial | None) -> str:
+    told = trial_json(found.problem, trial)
+    if told is None or trial is None:
         return "not measured"
-    return (
-        timing_text(trial) if not trial.outcome.failed else f"{trial.outcome.value}: {' '.join(trial.reason.split())}"
-    )
+    return timing_text(told) if not trial.outcome.failed else f"{trial.outcome.value}: {' '.join(trial.reason.split())}"
 
 
 def _compared(found: verifying.Verified) -> str:

@@ -18,9 +18,12 @@ from autotune import lazily
 
 if TYPE_CHECKING:
     from autotune.reports.fresh import BUILD_FILES, Inspector, end_to_end, save_build
-    from autotune.reports.told import result_json, row_json, trial_json
+    from autotune.reports.told import problem_json, result_json, row_json, trial_json
 else:
     __getattr__ = lazily(
         __name__,
-        {"fresh": "BUILD_FILES Inspector end_to_end save_build", "told": "result_json row_json trial_json"},
+        {
+            "fresh": "BUILD_FILES Inspector end_to_end save_build",
+            "told": "problem_json result_json row_json trial_json",
+        },
     )

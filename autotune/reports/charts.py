@@ -64,7 +64,7 @@ def _work(cell: Cell, kind: str) -> float | None:
 
 def _panel(size: Size, cells: Sequence[Cell], extras: Sequence[Extra], scale: Scale) -> Panel:
     here = [cell for cell in cells if cell.size == size]
-    bars = [Bar(cell.value, scale(cell, cell.best.time_ns) if cell.best else None, cell.reason) for cell in here]
+    bars = [Bar(str(cell.value), scale(cell, cell.best.time_ns) if cell.best else None, cell.reason) for cell in here]
     known = next((cell for cell in here if cell.problem is not None), here[0])
     more = [Bar(extra.label, scale(known, extra.time_ns)) for extra in extras if extra.size == size]
     return Panel(text.size(size), (*bars, *more))

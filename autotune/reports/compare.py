@@ -24,10 +24,10 @@ Search = Callable[[Problem, int], None]
 class Cell:
     """One value at one size on one device. `best` is None where there is none, and `reason` says why.
 
-    `trials` counts the configurations tried, `valid` those that could be.
+    By size or device `value` is its name. `trials` counts the configurations tried, `valid` those that could be.
     """
 
-    value: str
+    value: Value
     size: Mapping[str, int]
     device: str
     problem: Problem | None
@@ -69,8 +69,8 @@ def compare(
     cells: list[Cell] = []
     for size in sizes:
         for device in devices:
-            for label, one in _values(study, by, size, device):
-                cells.append(_cell(study, label, size, choices, device, {**(fix or {}), **one}, store, trials, search))
+            for value, one in _values(study, by, size, device):
+                cells.append(_cell(study, value, size, choices, device, {**(fix or {}), **one}, store, trials, search))
         if by == BY_DEVICE:
             cells += _elsewhere(study, size, choices, devices, store)
     return cells
@@ -78,19 +78,19 @@ def compare(
 
 def _values(
     study: Study, by: str, size: Size, device: DeviceInfo
-) -> Iterator[tuple[str, Mapping[str, Sequence[Value]]]]:
+) -> Iterator[tuple[Value, Mapping[str, Sequence[Value]]]]:
     if by == BY_DEVICE:
         yield device.fingerprint, {}
     elif by == BY_SIZE:
         yield text.size(size), {}
     else:
         for value in study.parameters[by].values:
-            yield str(value), {by: [value]}
+            yield value, {by: [value]}
 
 
 def _cell(
     study: Study,
-    label: str,
+    value: Value,
     size: Size,
     choices: Choices,
     device: DeviceInfo,
@@ -104,7 +104,7 @@ def _cell(
         valid = len(problem.space)
     except (SpaceError, DeviceError) as error:
         why = error.what.removeprefix("no configuration is valid: ")
-        return Cell(label, size, device.fingerprint, None, None, 0, 0, f"not possible: {why}")
+        return Cell(value, size, device.fingerprint, None, None, 0, 0, f"not possible: {why}")
     if search is not None:
         missing = min(trials, valid) - len(recall(problem, store.trials(problem.key)))
         if missing > 0:
@@ -114,7 +114,7 @@ def _cell(
     best = fastest(own, problem.device.driver)
     drivers = {trial.driver for trial in stored if trial.configuration in problem.space}
     reason = "" if best is not None else _why_none(own, drivers)
-    return Cell(label, size, device.fingerprint, problem, best, _count(own), valid, reason)
+    return Cell(value, size, device.fingerprint, problem, best, _count(own), valid, reason)
 
 
 def _elsewhere(
@@ -152,7 +152,7 @@ def _why_none(trials: Iterable[Trial], drivers: Iterable[str] = ()) -> str:
     if failed:
         outcome, count = Counter(trial.outcome for trial in failed).most_common(1)[0]
         example = next(trial for trial in failed if trial.outcome is outcome)
-        reasons.append(f"{outcome.value} in {count} of {len(latest)} trials: {' '.join(example.reason.split())}")
+        reasons.append(f"{outcome.value} in {count} of {len(latest)} trials: {' '.join(example.reason.split())[:600]}")
     return "; ".join(reasons) or "no trial passed"
 
 

@@ -120,7 +120,8 @@ def _write(folder: Path, files: dict[str, bytes]) -> None:
         for name, content in files.items():
             (folder / name).write_bytes(content)
     except OSError as error:
-        raise UsageError(f"cannot be written: {error.strerror}", where=str(folder)) from error
+        hint = "name a folder that may be written"
+        raise UsageError(f"cannot be written: {error.strerror}", where=str(folder), hint=hint) from error
 
 
 def _ask(message: Use | Keep, device: DeviceInfo, where: str) -> Any:

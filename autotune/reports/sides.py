@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from autotune import text
-from autotune.identity import Choices, Size, in_order, size_order
+from autotune.identity import Choices, Size, Value, in_order, size_order
 from autotune.lookup import records
 from autotune.model import Outcome
 from autotune.reports import learned
@@ -36,9 +36,9 @@ def sides(
 ) -> tuple[list[dict[str, Any]], int]:
     """Return a cell per value, and how many stored sizes smaller than theirs are left out.
 
-    A cell has `value`, `size`, `device`, `problem` (its number), `trials`, `reason` and `best`, which has what
-    `learned.summary` tells, None where `reason` says why. By default the sizes that are stored, the largest of them;
-    the choices of what was stored last; the device that was searched last.
+    A cell has `value` (by size or device its name), `size`, `device`, `problem` (its number), `trials`, `reason` and
+    `best`, which has what `learned.summary` tells, None where `reason` says why. By default the sizes that are
+    stored, the largest of them; the choices of what was stored last; the device that was searched last.
     `order` has the names of a size as the study orders them, where it is known.
     """
     stored = [
@@ -100,7 +100,7 @@ def _cells(store: Store, problem: listing.Problem, by: str) -> list[dict[str, An
     for one in learned.per_value(known, {by: parameters[by]})[by]:
         value, best = one["value"], learned.summary(store, one["trial"])
         told = Counter(row.outcome for row in known.others if row.configuration.get(by) == value)
-        cells.append(_cell(problem, key.size, key.device, str(value), best, one["tried"], told))
+        cells.append(_cell(problem, key.size, key.device, value, best, one["tried"], told))
     return cells
 
 
@@ -108,7 +108,7 @@ def _cell(
     problem: listing.Problem | None,
     size: Size,
     device: str,
-    value: str,
+    value: Value,
     best: dict[str, Any] | None,
     trials: int,
     told: Counter[Outcome],

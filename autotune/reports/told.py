@@ -18,16 +18,14 @@ def result_json(result: Result) -> dict[str, Any]:
     """The result as one JSON object; times in nanoseconds, spent time in seconds.
 
     `speedup` is how many times as fast as the default the best is, with its interval and the per cent of cases in which
-    that holds the truth; null where they were not timed in turns. `default_moved` tells, by parameter, the study's own
+    that holds the truth; null where they were not timed in turns. `against_default` says it for people, `noise` is the
+    width of the best's interval as a share of its median. `default_moved` tells, by parameter, the study's own
     value and the one that stands in where the former is not valid. An example of failures is `unsteady` where it was
     right at another time. `wrong_with` are the values, by parameter, with which results were wrong, all and only so.
     """
     problem, gain = result.problem, result.gain
     return {
-        "study": problem.study.name,
-        "device": problem.device.fingerprint,
-        "size": problem.size,
-        "choices": problem.choices,
+        **problem_json(problem),
         "reason": result.reason,
         "trials": result.trials,
         "reused": result.reused,
@@ -42,6 +40,8 @@ def result_json(result: Result) -> dict[str, Any]:
         "speedup": gain and gain[0],
         "speedup_interval": gain and gain[1:],
         "speedup_confidence": gain and result.confidence,
+        "against_default": result.against_default,
+        "noise": result.noise,
         "ranked": result.is_ranked,
         "ties": [trial.configuration for trial in result.ties],
         "failures": {
@@ -50,6 +50,16 @@ def result_json(result: Result) -> dict[str, Any]:
         },
         "wrong_with": result.wrong_with,
         "usage_s": result.usage,
+    }
+
+
+def problem_json(problem: Problem) -> dict[str, Any]:
+    """What a search is of."""
+    return {
+        "study": problem.study.name,
+        "device": problem.device.fingerprint,
+        "size": problem.size,
+        "choices": problem.choices,
     }
 
 
@@ -75,6 +85,7 @@ def trial_json(problem: Problem, trial: Trial | None) -> dict[str, Any] | None:
         "cache": measurement.cache,
         "verified_runs": trial.verified_runs,
         "throttled": trial.throttled,
+        "unverified": trial.unverified,
         "gflops": text.giga_rate(problem.flops(trial.configuration), trial.time_ns),
         "gbytes_per_s": text.giga_rate(problem.bytes(trial.configuration), trial.time_ns),
     }

@@ -11,6 +11,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from autotune.errors import SetupError
 from autotune.model import Trial
 from autotune.text import require_known
 
@@ -27,16 +28,28 @@ class SamplerEntry:
     """One way to search: the class of a sampler, and its file here.
 
     One that `has_model` learns from donors, and estimates what further trials would gain. One that `learns` proposes
-    better the more trials have ended.
+    better the more trials have ended. `needs` is a package that this one does not bring along.
     """
 
     file: str
     name: str
     has_model: bool = False
     learns: bool = True
+    needs: str = ""
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the package that it needs is installed."""
+        return not self.needs or find_spec(self.needs) is not None
 
     def make(self, space: Space, seed: int, donors: Donors) -> RowSampler:
-        """Make it for a space and a seed."""
+        """Make it for a space and a seed. Raises SetupError where the package that it needs does not load."""
+        if self.needs:  # now, not in the middle of a search
+            try:
+                import_module(self.needs)
+            except Exception as error:
+                said = " ".join(str(error).split())
+                raise SetupError(f"{self.needs} does not load: {said}", hint=f"pip install {self.needs}") from None
         made: RowSampler = getattr(import_module(f"autotune.samplers.{self.file}"), self.name)(space, seed, donors)
         return made
 
@@ -46,14 +59,16 @@ SAMPLERS: dict[str, SamplerEntry] = {
     "tpe": SamplerEntry("plain", "TPE"),
     "random": SamplerEntry("plain", "RandomSampler", learns=False),
     "grid": SamplerEntry("plain", "GridSampler", learns=False),
+    "gp": SamplerEntry("plain", "GP", needs="torch"),
 }
-if find_spec("torch"):
-    SAMPLERS["gp"] = SamplerEntry("plain", "GP")
 
 DEFAULT_SAMPLER = "bayes"
 
 
 def entry_of(name: str, where: str = "") -> SamplerEntry:
-    """Return the sampler of a name, given `where`. Raises UsageError."""
-    require_known("sampler", [name], SAMPLERS, where=where, hint="pip install torch, which it needs" * (name == "gp"))
-    return SAMPLERS[name]
+    """Return the sampler of a name, given `where`. Raises UsageError, SetupError where the package it needs lacks."""
+    require_known("sampler", [name], SAMPLERS, where=where)
+    entry = SAMPLERS[name]
+    if not entry.is_here:
+        raise SetupError(f"{name} takes {entry.needs}", where=where, hint=f"pip install {entry.needs}")
+    return entry

@@ -51,6 +51,8 @@ _LOGGED = "what the server says on stderr tells more"
 
 _HINT = "GET /v1/openapi.json tells what may stand there"
 
+_AS_JSON = "send it with Content-Type: application/json"
+
 _HINTS = {400: _HINT, 404: _HINT, 405: _HINT, 408: "send it again, without pauses; an import may go in parts"}
 """What to do where FastAPI, or what reads a body for it, refuses a request."""
 
@@ -89,12 +91,8 @@ def status_of(error: AutotuneError) -> int:
 def problem_of(error: AutotuneError) -> dict[str, str]:
     """Return an error as JSON has it, as others are told it, of visible characters only."""
     error = for_others(error)
-    return {
-        "error": line(error.what),
-        "where": line(error.where),
-        "hint": line(error.hint),
-        "detail": lines(error.detail),
-    }
+    where, what, hint = map(line, error.parts())
+    return {"error": what, "where": where, "hint": hint, "detail": lines(error.detail)}
 
 
 def in_words(text: str) -> str:
@@ -140,11 +138,13 @@ def install(app: FastAPI) -> None:
         assert isinstance(error, AutotuneError)
         return answer(error)
 
-    async def invalid(_request: Request, error: Exception) -> Response:
+    async def invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
         first = error.errors()[0]
         if (unknown := unknown_of(error)) is not None:
             return answer(unknown)
+        if first["loc"] == ("body",) and "json" not in request.headers.get("content-type", ""):
+            return answer(Refused(422, "is not sent as JSON", where="body", hint=_AS_JSON))
         place = ".".join(str(part) for part in first["loc"] if part != "body")
         where = "body" if first["type"] == "json_invalid" else place
         return answer(Refused(422, str(first["msg"]), where=where, hint=_HINT))

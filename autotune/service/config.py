@@ -11,6 +11,7 @@ from pathlib import Path
 
 from autotune.errors import UsageError
 from autotune.service.transport import is_loopback
+from autotune.text import to_open
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,8 @@ def _require_pair(certificate: Path, key: Path) -> None:
         try:
             path.open("rb").close()
         except OSError as error:
-            raise UsageError(f"cannot be read: {error.strerror}", where=f"{option} {path}") from None
+            hint = to_open(str(path), error)
+            raise UsageError(f"cannot be read: {error.strerror}", where=f"{option} {path}", hint=hint) from None
 
     def phrase() -> str:
         hint = f"take it off: openssl pkey -in {shlex.quote(str(key))} -out FILE"

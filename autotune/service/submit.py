@@ -14,7 +14,7 @@ from fastapi import Request
 from autotune.errors import StoreError
 from autotune.identity import Configuration, ProblemKey
 from autotune.model import DeviceInfo
-from autotune.samplers import SAMPLERS
+from autotune.samplers import entry_of
 from autotune.service import uploads, views
 from autotune.service.answers import Refused
 from autotune.service.asked import outline_of
@@ -183,9 +183,9 @@ def _completed(
 
 
 def _bounded(service: Service, asked: Submit) -> views.Json:
-    """Return the budget with the server's limits. Raises Refused for one beyond them."""
-    budget, limits = asked.budget.model_dump(), service.config.limits
-    if budget["least_gain"] is not None and not SAMPLERS[asked.sampler].has_model:
+    """Return the budget with the server's limits. Raises Refused for one beyond them, SetupError as `entry_of`."""
+    budget, limits, sampler = asked.budget.model_dump(), service.config.limits, entry_of(asked.sampler, "sampler")
+    if budget["least_gain"] is not None and not sampler.has_model:
         hint = "leave the sampler or the gain out"
         raise Refused(422, f"{asked.sampler} estimates no gain", where="budget.least_gain", hint=hint)
     for name, most in (("trials", limits.trials), ("seconds", limits.seconds)):

@@ -13,6 +13,7 @@ import ssl
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from http import HTTPStatus
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -44,11 +45,13 @@ class ServerAway(SetupError):
 
 
 class ServerRefuses(UsageError):
-    """The server answers that it will not. `status` is that of HTTP."""
+    """The server answers that it will not. `status` is that of HTTP: from 500 on, the server's machine is at fault."""
 
     def __init__(self, status: int, what: str, *, where: str = "", hint: str = "", detail: str = "") -> None:
         super().__init__(what, where=where, hint=hint, detail=detail)
         self.status = status
+        if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            self.exit_code = SetupError.exit_code
 
 
 class Reply(NamedTuple):

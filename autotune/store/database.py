@@ -97,6 +97,11 @@ def open_as_it_is(location: Location, *, alone: bool) -> Engine:
     return engine
 
 
+def is_busy(error: object) -> bool:
+    """Say whether SQLite's error is that another process writes, beside which a file in WAL mode may be read."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
+
+
 def holds_nothing(path: str) -> bool:
     """Say whether no file is there, or one without a byte that nobody is about to fill."""
     return not os.path.exists(path) or not (Path(path).stat().st_size or os.path.exists(log_of(path)))

@@ -37,7 +37,7 @@ from autotune.identity import key_columns
 from autotune.model import DeviceInfo, Outcome, ProblemKey, Trial
 from autotune.store import presence, queries
 from autotune.store.attempts import Attempts
-from autotune.store.database import clear_values, holds_nothing, open_as_it_is, open_engine, open_in_memory
+from autotune.store.database import clear_values, holds_nothing, is_busy, open_as_it_is, open_engine, open_in_memory
 from autotune.store.location import IMPORTED, Location, is_for_reading, locate, may_not_be_written
 from autotune.store.migrations import is_current, migrate
 from autotune.store.mounts import lacks_room, require_place
@@ -74,11 +74,12 @@ class Store(Attempts, Moving):
     @classmethod
     def to_read(cls, database: str | None = None, *, make: bool = False) -> Self:
         """Open what is only read: also a file that may not be written, as it is, or on a disk that is full. One that is
-        not there, or has no byte, is empty, and stays so; `make`: it is made, as `open` does, for others to fill.
+        not there, or has no byte, is empty, and stays so; `make`: it is made, as `open` does, for others to fill. Where
+        another process writes for longer than is waited, as an import may, it is read as it was before that.
 
         Raises StoreError as `open` does, and for such a file of another version.
         """
-        location, alone = locate(database), False
+        location, alone, busy = locate(database), False, False
         if not location.url:
             require_place(location)
             if holds_nothing(location.path):
@@ -88,10 +89,10 @@ class Store(Attempts, Moving):
                 return cls.open(database)
             except StoreError as error:
                 said = getattr(error.__cause__, "orig", error.__cause__)
-                alone = not location.url and lacks_room(said)
-                if location.url or not (alone or may_not_be_written(location.path, said)):
+                alone, busy = not location.url and lacks_room(said), is_busy(said)
+                if location.url or not (alone or busy or may_not_be_written(location.path, said)):
                     raise
-        store = cls(open_as_it_is(location, alone=alone), location)
+        store = cls(open_engine(location) if busy else open_as_it_is(location, alone=alone), location)
         try:
             with store._reading() as connection:
                 if is_current(connection, store.where):

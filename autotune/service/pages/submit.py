@@ -162,9 +162,10 @@ def _answer(
 def _show(
     request: Request, service: Service, given: Form, *, status: int = 200, checked: Any = None, error: Any = None
 ) -> Response:
+    samplers = [name for name, entry in SAMPLERS.items() if entry.is_here]
     data = {
         "studies": service.studies.names(), "devices": views.devices(service)["here"],
-        "one": _study(service, given.get("study", "")), "checked": checked, "error": error, "samplers": list(SAMPLERS),
+        "one": _study(service, given.get("study", "")), "checked": checked, "error": error, "samplers": samplers,
     }  # fmt: skip
     return show(request, "submit.html", data, status, given=_Given(given), own=OWN)
 
