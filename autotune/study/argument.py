@@ -91,6 +91,8 @@ class Argument(ABC):
     """The key of its table that only this kind has."""
     kind: ClassVar[str]
     """What messages call it."""
+    local_bytes: ClassVar[int] = 0
+    """Bytes of `__local` memory that it takes in a plan."""
 
     @property
     def reads(self) -> bool:
@@ -101,11 +103,6 @@ class Argument(ABC):
     def writes(self) -> bool:
         """Whether it is an output, which is compared."""
         return False
-
-    @property
-    def local_bytes(self) -> int:
-        """Bytes of `__local` memory that it takes in a plan."""
-        return 0
 
     @property
     def effect(self) -> str:
