@@ -43,7 +43,7 @@ STUDY, SIZE = "matmul", 32
 UNTRACED = 7
 """Trials before the first that counts: from there on the default sampler's model proposes."""
 
-TRACED = 20
+TRACED = 12
 """Trials of a path that count, where it is not said otherwise."""
 
 ROOT = str(Path(autotune.__file__).parent)
