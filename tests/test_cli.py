@@ -342,6 +342,7 @@ def test_commands_are_listed_without_being_loaded_as_they_say(
     monkeypatch.setattr(cli, "_app", cli._app.__wrapped__)
     monkeypatch.setattr(cli, "import_module", Mock(side_effect=AssertionError("is loaded")))
     monkeypatch.setattr(sys, "argv", ["root"])  # as the runner calls it
+    monkeypatch.setattr(sys.modules["__main__"], "__package__", None)  # `python -m pytest` sets it
     with pytest.raises(SystemExit) as ended:
         cli.run(words)
     assert ended.value.code == said.exit_code
