@@ -67,6 +67,7 @@ def compiled(kernel: Path, source: str, names: Sequence[str], compiler: Compiler
 _PORTING = {
     "CUDA": "write kernel void, global and local pointers, get_global_id(0) and barrier(CLK_LOCAL_MEM_FENCE)",
     "C++": "write a kernel for each type",
+    "one vendor's assembly": "draft it with -d on a device of that vendor, or write the same in OpenCL C",
 }
 
 

@@ -28,6 +28,7 @@ _UNLINKED = re.compile(r"Symbols not found: \[ ([\w, ]+) \]")
 _FOREIGN = {
     "CUDA": {"__global__", "__device__", "__shared__", "__syncthreads", "threadIdx", "blockIdx", "blockDim", "gridDim"},
     "C++": {"template", "typename", "class", "namespace", "operator", "virtual", "constexpr", "nullptr"},
+    "one vendor's assembly": {"asm", "__asm", "__asm__"},
 }
 """Words of other languages that a compiler of OpenCL C takes for names."""
 _OF_OPENCL = re.compile(
