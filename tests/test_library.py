@@ -14,6 +14,7 @@ from autotune.study import (
     default_size,
     find_study,
     offered_choices,
+    parameter_values,
     study_paths,
 )
 from autotune.study.library import line_mark, read_table
@@ -68,6 +69,14 @@ def test_a_study_is_found_by_what_it_calls_itself_where_no_file_is_named_so(fold
         find_study("inside")
     with pytest.raises(StudyError, match="no study named 'insid'"):
         find_study("insid")
+
+
+@pytest.mark.parametrize("listed", ["", "A = []", "A = 7", "A.about = 'no values'"])
+def test_a_parameter_without_values_is_named(folder: Path, listed: str) -> None:
+    text = MINIMAL.format(name="own").replace("[parameters.A]\nvalues = [1, 2]", f"[parameters]\n{listed}")
+    (folder / "studies" / "own.toml").write_text(text)
+    with pytest.raises(StudyError, match=rf"own.toml: parameters{listed and '.A'}: needs values"):
+        parameter_values(find_study("own"))
 
 
 def test_an_own_study_shadows_a_bundled_one_and_says_so(folder: Path) -> None:

@@ -348,13 +348,13 @@ def default_configuration(text: StudyText) -> dict[str, Value]:
 def parameter_values(text: StudyText) -> dict[str, Sequence[Value]]:
     """Return the listed values of each parameter of a study."""
     parameters, where = text.table.get("parameters"), f"{text.file}: parameters"
-    tables = parameters if isinstance(parameters, Mapping) else {"": None}
-    values: dict[str, Any] = {
-        name: entry.get("values") if isinstance(entry, Mapping) else entry for name, entry in tables.items()
-    }
-    if not values or not all(isinstance(listed, list | tuple) and listed for listed in values.values()):
+    if not isinstance(parameters, Mapping) or not parameters:
         raise StudyError("needs values", where=where, hint="write values = [8, 16]")
-    require_names(values, where)
-    for name, listed in values.items():
+    require_names(parameters, where)
+    values: dict[str, Any] = {}
+    for name, one in parameters.items():
+        listed = values[name] = one.get("values") if isinstance(one, Mapping) else one
+        if not isinstance(listed, list | tuple) or not listed:
+            raise StudyError("needs values", where=f"{where}.{name}", hint="write values = [8, 16]")
         require_values(listed, f"{where}.{name}")
     return values
