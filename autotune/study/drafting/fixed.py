@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from autotune.study.drafting.branches import asking, flags, undefined
@@ -35,17 +35,17 @@ def own_sizes(of: Proposal) -> list[str]:
 
 def unset(of: Proposal) -> list[str]:
     """Return the macros that an #if asks for and nothing defines, but where another branch is taken before it asks."""
-    names = [name for name in undefined(of.sketch.source) if name not in of.given]
-    try:
-        of.code.tokens()
-    except NotRead:
-        return names
-    return [name for name in names if name in of.code.asked]
+    return _asked(of, undefined(of.sketch.source))
 
 
 def flags_unset(of: Proposal) -> list[str]:
     """Return the macros of which a kernel asks whether they are defined, and nothing defines them."""
-    names = [name for name in flags(of.sketch.source) if name not in of.given]
+    return _asked(of, flags(of.sketch.source))
+
+
+def _asked(of: Proposal, names: Iterable[str]) -> list[str]:
+    """Return those of the names that are not given, and that the preprocessor meets, where the kernel can be read."""
+    names = [name for name in names if name not in of.given]
     try:
         of.code.tokens()
     except NotRead:
