@@ -52,7 +52,7 @@ class AutotuneError(Exception):
         where = self.where if self.where.isprintable() else repr(self.where)
         what = " ".join(word if "/" in word else _cut(word, _MOST_WORD) for word in self.what.split(" "))
         told = {"where": where, "what": what, "hint": self.hint}
-        where, what, hint = (_shortened(text, _MOST[part]) for part, text in told.items())
+        where, what, hint = (shortened(text, _MOST[part]) for part, text in told.items())
         return where, what, hint
 
     def at(self, where: str) -> "AutotuneError":
@@ -63,7 +63,7 @@ class AutotuneError(Exception):
         return self
 
 
-def _shortened(text: str, most: int) -> str:
+def shortened(text: str, most: int = _MOST["what"]) -> str:
     """Return a text as it is where it has no more characters than that, else with long words shortened, and itself."""
     return text if len(text) <= most else _cut(" ".join(_cut(word, 80) for word in text.split(" ")), most)
 

@@ -20,7 +20,7 @@ import autotune
 from autotune.errors import AutotuneError
 from autotune.lookup import warm
 from autotune.lookup.answer import Launched, best
-from autotune.study import Problem, Study, find_study, watched
+from autotune.study import YOUNG_NS, Problem, Study, find_study, watched
 from autotune.study.library import is_file
 from tests.commands import STUDY
 from tests.stored import DEVICE, ok, put_in
@@ -67,7 +67,7 @@ def store(folder: Path, configuration: dict[str, Any], ns: int) -> None:
 
 def age(folder: Path) -> None:
     """Make everything look written so long ago that its stamp is trusted."""
-    then = time.time_ns() - 10 * warm.YOUNG_NS
+    then = time.time_ns() - 10 * YOUNG_NS
     for file in (*folder.rglob("*"), folder):
         os.utime(file, ns=(then, then))
 

@@ -10,7 +10,7 @@ import typer
 from autotune import text
 from autotune.cli.options import DatabaseOption, JsonOption, ServerOption, StoredDeviceOption
 from autotune.cli.output import say, write, write_json
-from autotune.errors import AutotuneError
+from autotune.errors import AutotuneError, shortened
 from autotune.identity import in_order
 from autotune.lookup import device_meant
 from autotune.model import Outcome
@@ -71,11 +71,8 @@ def history(
         write("  ".join(cell.ljust(width) for cell, width in zip(head, widths, strict=True)).rstrip())
         write(f"    {text.pairs(row.trial.configuration)}")
         if row.trial.outcome.failed:
-            write(f"    {line(' '.join(row.trial.reason.split()))[:_MOST_REASON]}")
-
-
-_MOST_REASON = 600
-"""Characters of a reason that are shown, since an import may bring any; --json has all."""
+            # An import may bring a reason of any length; --json has all of it.
+            write(f"    {shortened(line(' '.join(row.trial.reason.split())))}")
 
 
 def _stored(

@@ -129,7 +129,7 @@ def _failure_rows(told: Mapping[str, Any]) -> list[tuple[str, str]]:
         example = failed.get("example")
         reason = " ".join(str(example["reason"]).split())[:300] if example else ""
         shown = f"; e.g. {text.pairs(example['configuration'])}: {reason}" if example else ""
-        rows.append((outcome, f"{failed['count']} x{shown}"))
+        rows.append((outcome, text.line(f"{failed['count']} x{shown}")))
         if example and example.get("unsteady"):
             rows.append(("race", _RACE))
     return [*rows, ("wrong with", "\n".join(starmap(_wrong_with, (told.get("wrong_with") or {}).items())))]
@@ -138,7 +138,7 @@ def _failure_rows(told: Mapping[str, Any]) -> list[tuple[str, str]]:
 def _wrong_with(name: str, values: Sequence[Value]) -> str:
     left = len(values) - MOST_VALUES
     shown = ", ".join(map(str, values[:MOST_VALUES])) + f" and {left} more" * (left > 0)
-    return (
+    return text.line(
         f"{name}={shown}: all of them, nothing that passed. If it decides what is computed, it "
         f"is a choice: [choices] {name} = [...], not [parameters.{name}]; else leave the values out, or mend the kernel"
     )

@@ -17,13 +17,10 @@ from autotune.identity import Choices, Size
 from autotune.lookup.answer import Best, best
 from autotune.lookup.asking import Meant, device_meant
 from autotune.store import locate, log_of
-from autotune.study import StudyText, default_choices, default_size, find_study, watched
+from autotune.study import YOUNG_NS, StudyText, default_choices, default_size, find_study, watched
 
 if TYPE_CHECKING:
     from autotune.model import DeviceInfo
-
-YOUNG_NS = 50_000_000
-"""Younger than this, a file may change again without another instant: clocks of file systems tick in milliseconds."""
 
 _MOST = 4096
 """Answers that are kept, and studies."""

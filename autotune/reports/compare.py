@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from autotune import text
-from autotune.errors import DeviceError, SpaceError, UsageError
+from autotune.errors import DeviceError, SpaceError, UsageError, shortened
 from autotune.model import Choices, DeviceInfo, Outcome, Size, Trial, Value, identity
 from autotune.store import Store, listing
 from autotune.study import Problem, Study
@@ -152,7 +152,8 @@ def _why_none(trials: Iterable[Trial], drivers: Iterable[str] = ()) -> str:
     if failed:
         outcome, count = Counter(trial.outcome for trial in failed).most_common(1)[0]
         example = next(trial for trial in failed if trial.outcome is outcome)
-        reasons.append(f"{outcome.value} in {count} of {len(latest)} trials: {' '.join(example.reason.split())[:600]}")
+        reason = shortened(" ".join(example.reason.split()))
+        reasons.append(f"{outcome.value} in {count} of {len(latest)} trials: {reason}")
     return "; ".join(reasons) or "no trial passed"
 
 

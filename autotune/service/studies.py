@@ -20,12 +20,18 @@ from autotune.service import uploads
 from autotune.service.answers import Refused
 from autotune.service.config import Config
 from autotune.store import ServerStore, Uploaded
-from autotune.study import Study, StudyText, default_size, find_study, study_file, study_paths, watched
+from autotune.study import (
+    YOUNG_NS,
+    Study,
+    StudyText,
+    default_size,
+    find_study,
+    study_file,
+    study_paths,
+    watched,
+)
 
 _KEPT = 64
-
-_YOUNG_NS = 50_000_000
-"""What was written so shortly before it was read, or since, is read again: it may have changed behind its stamp."""
 
 
 class _Own(NamedTuple):
@@ -137,7 +143,8 @@ class Studies:
                 _ = text.study_hash
             hiding = Path("studies") / f"{name}.toml"
             found = {path: stamp(path) for path in (*map(Path, list(files)), hiding)}
-            young = {path for path, one in found.items() if one is not None and one[0] > began_ns - _YOUNG_NS}
+            # Read again: it may have changed behind its stamp.
+            young = {path for path, one in found.items() if one is not None and one[0] > began_ns - YOUNG_NS}
             known = _Own(text, found | dict.fromkeys(young), 0.0)
         self._own[name] = known._replace(until=time.monotonic() + self._config.best_age_s)
         return known.text

@@ -43,7 +43,7 @@ from autotune.study.library import (
 )
 
 if TYPE_CHECKING:
-    from autotune.study.access import confined, watched
+    from autotune.study.access import YOUNG_NS, confined, watched
     from autotune.study.arguments import Argument, Buffer, Image, Local, Sampler, Scalar, filled
     from autotune.study.arrays import evaluate, names_of
     from autotune.study.builtins import is_builtin
@@ -86,7 +86,7 @@ else:
         {
             "arguments": "Argument Buffer Image Local Sampler Scalar filled",
             "arrays": "evaluate names_of",
-            "access": "confined watched",
+            "access": "YOUNG_NS confined watched",
             "builtins": "is_builtin",
             "checks": "check_entries effects",
             "entries": "refusing",

@@ -9,6 +9,9 @@ from pathlib import Path
 
 from autotune.study.library import CONFINED, File, is_file, read_by
 
+YOUNG_NS = 50_000_000
+"""Younger than this, a file may change again without another instant: clocks of file systems tick in milliseconds."""
+
 _FOLDERS_ABOVE = 8
 """So many folders around a file are looked through."""
 
