@@ -230,6 +230,26 @@ def test_what_goes_wrong_in_the_thread_is_told(tmp_path: Path) -> None:
     assert "in handle" in told[0].detail
 
 
+def test_who_closes_is_not_told_what_fails_for_what_is_removed(tmp_path: Path) -> None:
+    def handle(keeper: Keeper, task: object) -> None:
+        keeper.close()
+        raise FileNotFoundError("its folder")
+
+    told: list[AutotuneError] = []
+    keeper = Keeper("builder", cpu(), SimpleQueue(), handle, told.append, lambda _: None, tmp_path)
+    keeper._tasks.put("task")
+    keeper.run()
+    assert told == []
+
+
+def test_a_worker_whose_log_is_removed_has_died(tmp_path: Path) -> None:
+    worker = WorkerProcess("builder", tmp_path, {})
+    worker._log.unlink()
+    worker.stop()
+    with pytest.raises(WorkerDied, match="SIGKILL"):
+        list(iter(lambda: worker.receive(60.0), "never"))  # it may have begun
+
+
 NO_LINKER = {"PATH": linker._OURS + os.pathsep, "AUTOTUNE_TCC": "/bin/false"}
 """The environment of a machine whose linker fails at every kernel."""
 

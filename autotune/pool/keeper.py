@@ -98,12 +98,13 @@ class Keeper(threading.Thread):
                     self._serve(self, task)
         except Closed:
             pass
-        except AutotuneError as error:
-            if not self._closing:
-                self._fail(error)
-        except Exception as error:  # unsaid, the search would wait for ever
-            text = f"the thread of the {self.role} worker failed: {type(error).__name__}: {error}"
-            self._fail(WorkerError(text, detail=traceback.format_exc()))
+        except Exception as error:
+            if self._closing:  # what it works with is being removed
+                return
+            if not isinstance(error, AutotuneError):  # unsaid, the search would wait for ever
+                text = f"the thread of the {self.role} worker failed: {type(error).__name__}: {error}"
+                error = WorkerError(text, detail=traceback.format_exc())
+            self._fail(error)
         finally:
             self.opened.set()
             self.started.set()

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -206,7 +207,8 @@ class WorkerProcess:
                 raise self._died("it says what makes no sense")
             if not isinstance(message, Phase):
                 self.phase = "start" if message is None else IDLE
-                self._said = self._log.stat().st_size
+                with suppress(FileNotFoundError):  # who is closing does not wait for each worker
+                    self._said = self._log.stat().st_size
                 return message
             self.phase, limit_s = message.name, message.limit_s
             self._place, self._hints = message.place, message.hints
@@ -271,7 +273,7 @@ class WorkerProcess:
         except subprocess.TimeoutExpired:  # it closed the connection and lives: of no use either way
             code = 0
         self.kill()
-        with self._log.open("rb") as log:
+        with suppress(FileNotFoundError), self._log.open("rb") as log:
             log.seek(max(self._said, log.seek(0, os.SEEK_END) - _LAST_WORDS))
             said = said or last_words(log.read().decode(errors="replace"))
         return WorkerDied(self.phase, self._place, max(0, -code), said, self._hints)
