@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import pyopencl as cl
 import pytest
 
 from autotune.devices import (
@@ -28,7 +29,7 @@ from autotune.devices import (
     require_usable,
     selector_of,
 )
-from autotune.devices.opencl_objects import error_name
+from autotune.devices.opencl_objects import OpenCLProgram, error_name
 from autotune.errors import DeviceError, SetupError
 from autotune.model import DeviceInfo
 
@@ -247,3 +248,17 @@ def test_an_option_that_is_refused_without_a_word_is_named(session: Session, mon
     monkeypatch.setattr("autotune.devices.opencl_session.OpenCLProgram", lambda *_: SimpleNamespace(log=""))
     with pytest.raises(BuildError, match=r"CL_INVALID_BUILD_OPTIONS \(-43\): .*-no-such-option"):
         session.build("kernel void k(global int *x) { x[0] = 1; }", ["-DX=1", "-no-such-option"])
+
+
+def test_no_names_are_asked_for_where_there_is_no_kernel() -> None:
+    """NVIDIA's driver answers with nothing at all, not even the end of a text, and pyopencl crashes."""
+
+    class Program:
+        def get_build_info(self, *_: object) -> str:
+            return ""
+
+        def get_info(self, asked: int) -> int:
+            assert asked == cl.program_info.NUM_KERNELS
+            return 0
+
+    assert OpenCLProgram(Program(), None).entries == []  # type: ignore[arg-type]

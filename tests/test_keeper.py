@@ -101,6 +101,7 @@ def test_a_reference_that_loses_the_device_is_the_studys_error(tmp_path: Path, m
         raise BackendError("clFinish failed: CL_INVALID_COMMAND_QUEUE (-36)")
 
     monkeypatch.setattr(session, "finish", lost)
+    monkeypatch.setattr("autotune.bench.reference.check_signatures", lambda *_, **__: ["f takes x as `int`"])
     monkeypatch.setattr(serving, "open_session", lambda _: session)
     here, there = Pipe()
     here.send(cpu())
@@ -111,6 +112,7 @@ def test_a_reference_that_loses_the_device_is_the_studys_error(tmp_path: Path, m
     error = unready("device", answer)
     assert isinstance(error, StudyError)
     assert str(error).startswith("reference: its kernel ended the worker: the device gave up while running the kernel")
+    assert "(-36); f takes x as `int`; where it uses" in str(error)
 
 
 def test_others_open_the_device_after_its_worker_and_before_a_kernel_or_its_data_is_there(

@@ -621,6 +621,21 @@ def test_a_device_lost_while_a_buffer_is_restored_is_told_with_the_plan_at_work(
     assert (caught.value.fatal, caught.value.outcome, bench.place) == (True, Outcome.CRASH, 1)
 
 
+def test_what_may_be_amiss_with_a_plan_is_told_where_the_device_gives_up(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(session, {"a": np.arange(64, dtype=np.int32)}, {}, Rules(), Limits(), lambda *_: None)
+    monkeypatch.setattr("autotune.bench.trial.check_signatures", lambda *_: ["add takes a as `global int *`"])
+
+    def lost() -> None:
+        raise BackendError("clFinish failed: CL_INVALID_COMMAND_QUEUE (-36)")
+
+    monkeypatch.setattr(session, "finish", lost)
+    report = bench.run(sum_plan(), None)
+    assert (report.outcome, report.fatal) == (Outcome.CRASH, True)
+    assert report.reason.endswith("CL_INVALID_COMMAND_QUEUE (-36); add takes a as `global int *`")
+
+
 def test_limits_are_known_before_the_launch(run: Callable[[Plan], Report]) -> None:
     arguments = sum_plan().arguments
     local = run(sum_plan(arguments={**arguments, "shared": Local("shared", "int", 10**8)}))

@@ -145,9 +145,8 @@ def _serve_trials(session: Session, setup: Setup, connection: Connection, sensin
     if setup.reference is not None and not expected:
         try:
             outputs = _outputs(session, inputs, setup.limits, setup.reference, connection)
-        except (Fault, BackendError) as error:
-            outcome = error.outcome if isinstance(error, Fault) else Outcome.CRASH
-            connection.send(Report(outcome, str(error), build_log=error.detail, fatal=True, phase="run"))
+        except Fault as fault:
+            connection.send(Report(fault.outcome, str(fault), build_log=fault.detail, fatal=True, phase="run"))
             return
         for name, data in outputs.items():
             expected[name] = str(Path(setup.folder) / f"expected-{name}.npy")
@@ -229,6 +228,10 @@ def _outputs(
         require_numbers(outputs, inputs, _NO_NUMBER)
     except StudyError as error:
         raise Fault(Outcome.WRONG_RESULT, str(error)) from None
+    except (Fault, BackendError) as error:  # where a process dies, what it said last has the hints
+        if isinstance(error, Fault) and error.outcome is not Outcome.CRASH:
+            raise
+        raise Fault(Outcome.CRASH, "; ".join([str(error), *bench.hints]), detail=error.detail) from None
     return outputs
 
 

@@ -123,10 +123,11 @@ class Bench:
             )  # fmt: skip
         except Fault as fault:
             watch.lap("verify" if watch.seconds else "build")
-            reason = str(fault)
+            hints = self.hints if fault.outcome is Outcome.CRASH else ()
             if fault.outcome is Outcome.WRONG_RESULT:
                 self.refresh()
-                reason = "; ".join([reason, *self._hints.get(_signed(plan), ())])
+                hints = self._hints.get(_signed(plan), ())
+            reason = "; ".join([str(fault), *hints])
             busy, fatal = 0.0, fault.fatal
             try:
                 busy = 0.0 if fatal else self.launcher.busy_s()

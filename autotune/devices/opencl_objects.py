@@ -172,6 +172,8 @@ class OpenCLProgram:
     def entries(self) -> list[str]:
         """The names of its kernels."""
         with reported():
+            if not self._program.get_info(cl.program_info.NUM_KERNELS):
+                return []  # NVIDIA's driver has no names then, not even an empty text, and pyopencl crashes of it
             return str(self._program.get_info(cl.program_info.KERNEL_NAMES)).strip("\0").split(";")
 
     @property

@@ -143,7 +143,7 @@ class OpenCLSession(OpenCLMemory):
             self._told = (source, tuple(options)), built
         found: dict[str, Sequence[KernelArgument]] = {}
         with suppress(cl.Error, BackendError):
-            for entry in filter(None, built.entries):
+            for entry in built.entries:
                 with suppress(cl.Error, BackendError):  # a driver need not tell, of one kernel or of any
                     found[entry] = signature(built.kernel(entry))
         return found
