@@ -18,13 +18,14 @@ from hypothesis import HealthCheck, settings
 from sqlalchemy import Engine, NullPool, create_engine
 from typer.main import get_command
 
-from autotune.devices import Session, list_devices, open_session, traits
+from autotune.devices import Session, open_session, traits
 from autotune.model import DeviceInfo
 from autotune.reports import Inspector
 from autotune.store import Store
 from autotune.study import Problem
 from tests import brief, postgres
 from tests.covered import COVERED_BY
+from tests.devices import device_here
 from tests.sessions import building_once
 from tests.studies import study
 
@@ -188,15 +189,15 @@ def postgres_server() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def cpu() -> DeviceInfo:
-    """The first CPU here, which pip's PoCL drives unless OCL_ICD_VENDORS names another driver."""
-    return next(device for device in list_devices() if device.kind == "cpu")
+def device() -> DeviceInfo:
+    """The device that kernels run on."""
+    return device_here()
 
 
 @pytest.fixture(scope="module")
-def session(cpu: DeviceInfo) -> Session:
-    """A session on the CPU."""
-    return building_once(open_session(cpu))
+def session(device: DeviceInfo) -> Session:
+    """A session on it."""
+    return building_once(open_session(device))
 
 
 @pytest.fixture(scope="module")
@@ -212,16 +213,25 @@ def one_compiler() -> Iterator[None]:
 
 
 @pytest.fixture
-def links(cpu: DeviceInfo) -> None:
+def links(device: DeviceInfo) -> None:
     """Skips where the driver calls no linker as it launches, as PoCL's does."""
-    if not traits(cpu).builds_at_launch:
-        pytest.skip(f"{cpu.name} needs no linker")
+    if not traits(device).builds_at_launch:
+        pytest.skip(f"{device.name} needs no linker")
 
 
 @pytest.fixture(autouse=True)
 def doubles(request: pytest.FixtureRequest) -> None:
-    """Skips a test marked `doubles` where the CPU's driver has no `double`."""
+    """Skips a test marked `doubles` where the driver has no `double`."""
     if request.node.get_closest_marker("doubles"):
-        cpu = request.getfixturevalue("cpu")
-        if "cl_khr_fp64" not in cpu.extensions:
-            pytest.skip(f"{cpu.name} has no double")
+        device = device_here()
+        if "cl_khr_fp64" not in device.extensions:
+            pytest.skip(f"{device.name} has no double")
+
+
+@pytest.fixture(autouse=True)
+def processor(request: pytest.FixtureRequest) -> None:
+    """Skips a test marked `processor` where a device with cores of its own was chosen."""
+    if request.node.get_closest_marker("processor"):
+        device = device_here()
+        if not traits(device).shares_cores:
+            pytest.skip(f"{device.name} is no processor that compiles as well")

@@ -347,9 +347,9 @@ def searching_for_long(window: Window, state: str) -> str:
 
 
 def test_pages_recover_by_themselves_after_the_server_was_killed(
-    window: Window, server: Server, cpu: DeviceInfo, request: pytest.FixtureRequest
+    window: Window, server: Server, device: DeviceInfo, request: pytest.FixtureRequest
 ) -> None:
-    lock = DeviceLock(cpu)  # the search waits for it, and computes nothing
+    lock = DeviceLock(device)  # the search waits for it, and computes nothing
     request.addfinalizer(lock.release)
     running = searching_for_long(window, "running")
     waiting = Window(window.context.browser, server)

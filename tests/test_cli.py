@@ -46,7 +46,7 @@ def test_search_prints_the_best_and_the_next_command_and_goes_on(monkeypatch: py
     for part in (
         "1 new trial ",
         "WPT=",
-        "95 % interval",
+        " % interval",
         "verified in",
         "GFLOPS",
         "GB/s",
@@ -123,6 +123,7 @@ def test_a_first_run_that_takes_too_long_ends_with_1_and_the_option_that_allows_
     assert "--run-limit" in one_error(run("search", "./saxpy.toml", "--run-limit", "soon", code=2))
 
 
+@pytest.mark.processor
 def test_a_reference_that_ends_the_worker_is_the_studys_error() -> None:
     """With what the machine's memory has nothing to do: the kernel writes where nothing is."""
     kernel = Path("saxpy.cl")

@@ -147,7 +147,12 @@ def test_values_of_which_the_reference_gives_nan_are_a_warning_and_have_to_be_wr
     [
         ("if (alpha < 0) y[0] = x[0];", "the reference writes nothing to y", "give another reference"),
         ("y[0] = missing;", "right.cl:1:", "those of [defines] that no parameter decides"),
-        ("local float large[1 << 24]; large[get_local_id(0)] = 1; y[0] = large[1];", "local memory", "reference"),
+        pytest.param(
+            "local float large[1 << 24]; large[get_local_id(0)] = 1; y[0] = large[1];",
+            "local memory",
+            "reference",
+            marks=pytest.mark.processor,
+        ),
     ],
 )
 def test_a_fault_of_the_reference_kernel_is_the_studys(body: str, said: str, hint: str) -> None:

@@ -32,6 +32,7 @@ from autotune.devices import (
 from autotune.devices.opencl_objects import OpenCLProgram, error_name
 from autotune.errors import DeviceError, SetupError
 from autotune.model import DeviceInfo
+from tests.devices import device_here
 
 pytestmark = pytest.mark.device
 
@@ -115,6 +116,7 @@ def test_of_two_pocls_the_newer_is_used_and_said(capsys: pytest.CaptureFixture[s
 
 def test_without_a_device_the_cure_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(opencl.BACKEND, "devices", list)
+    monkeypatch.delenv("OCL_ICD_VENDORS", raising=False)
     monkeypatch.setattr(drivers, "VENDORS", tmp_path)
     monkeypatch.setattr(drivers, "_loadable", lambda library: False)
     with pytest.raises(SetupError, match="pip install pocl-binary-distribution"):
@@ -173,6 +175,7 @@ def test_pocl_is_found_where_it_could_write_nothing(home: str, tmp_path: Path) -
 def test_a_cache_folder_of_pocl_that_is_none_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opencl.BACKEND, "devices", list)
     monkeypatch.setattr(drivers, "_loadable", lambda library: False)
+    monkeypatch.delenv("OCL_ICD_VENDORS", raising=False)
     monkeypatch.setenv("POCL_CACHE_DIR", "/dev/null/x")
     (line,) = diagnose()
     assert line.startswith("PoCL cannot write to /dev/null/x: set POCL_CACHE_DIR to ")
@@ -180,6 +183,7 @@ def test_a_cache_folder_of_pocl_that_is_none_is_said(monkeypatch: pytest.MonkeyP
 
 def test_what_hides_every_device_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drivers, "_loadable", lambda library: False)
+    monkeypatch.delenv("OCL_ICD_VENDORS", raising=False)
     monkeypatch.setenv("POCL_DEVICES", "none")
     assert drivers.diagnose([]) == ["POCL_DEVICES='none' may hide every device: `unset POCL_DEVICES`"]
     assert not any("POCL_DEVICES" in line for line in drivers.diagnose([POCL]))
@@ -237,13 +241,14 @@ def test_a_cache_that_pyopencl_cannot_write_is_told_with_its_cure(monkeypatch: p
     def fails(*_: object) -> None:
         raise NotADirectoryError(20, "Not a directory", "/dev/null/.cache")
 
-    session = open_session(next(device for device in list_devices() if device.kind == "cpu"))
+    session = open_session(device_here())
     program = session.build("kernel void k(global int *x) { x[0] = 1; }")
     monkeypatch.setattr("autotune.devices.opencl_objects.cl.Kernel", fails)
     with pytest.raises(BackendError, match=r"cannot write its cache: .*/dev/null/\.cache.*; set XDG_CACHE_HOME"):
         program.kernel("k")
 
 
+@pytest.mark.processor
 def test_an_option_that_is_refused_without_a_word_is_named(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("autotune.devices.opencl_session.OpenCLProgram", lambda *_: SimpleNamespace(log=""))
     with pytest.raises(BuildError, match=r"CL_INVALID_BUILD_OPTIONS \(-43\): .*-no-such-option"):

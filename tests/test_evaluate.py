@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import select
 import signal
 import subprocess
@@ -20,7 +21,7 @@ import pytest
 from autotune import tuner
 from autotune.bench.messages import Setup
 from autotune.bench.timing import Limits
-from autotune.devices import list_devices, load_backend, traits
+from autotune.devices import load_backend, traits
 from autotune.errors import SetupError, StudyError, WorkerError
 from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Trial
 from autotune.pool import DeviceEvaluator, Settings, Stopped, data, forkserver
@@ -126,11 +127,6 @@ PATIENT = Limits()
 
 
 @pytest.fixture(scope="module")
-def device() -> DeviceInfo:
-    return next(device for device in list_devices() if device.kind == "cpu")
-
-
-@pytest.fixture(scope="module")
 def problem(tmp_path_factory: pytest.TempPathFactory, device: DeviceInfo) -> Problem:
     folder = tmp_path_factory.mktemp("faults")
     (folder / "faults.toml").write_text(STUDY)
@@ -164,10 +160,10 @@ def prepared_process() -> Iterator[Forkserver]:
 
 
 @pytest.fixture
-def shared(prepared_process: Forkserver, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def shared(prepared_process: Forkserver, device: DeviceInfo, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The workers are forks of one process, where a test is of what they do; that a search ends its own others tell.
 
-    So they are gone with their keepers, whom nobody helps.
+    So they are gone with their keepers, whom nobody helps, where these are waited for.
     """
 
     class Kept:
@@ -177,7 +173,7 @@ def shared(prepared_process: Forkserver, monkeypatch: pytest.MonkeyPatch) -> Ite
 
     monkeypatch.setattr(evaluator_module, "Forkserver", Kept)
     yield
-    assert not prepared_process._server._alive
+    assert traits(device).ends_slowly or not prepared_process._server._alive
 
 
 def run(evaluator: DeviceEvaluator, variant: str) -> Trial:
@@ -192,7 +188,7 @@ def run(evaluator: DeviceEvaluator, variant: str) -> Trial:
         ("OPTION", Outcome.COMPILE_ERROR, "-no-such-option"),
         ("ENDLESS", Outcome.TIMEOUT, "no answer within 2 s while the worker ran the kernel"),
         ("REQUIRED", Outcome.LAUNCH_ERROR, "faults requires a work-group of 8, the launch has 16"),
-        ("SEGFAULT", Outcome.CRASH, "SIGSEGV"),
+        pytest.param("SEGFAULT", Outcome.CRASH, "SIGSEGV", marks=pytest.mark.processor),
         ("AFTER", Outcome.WRONG_RESULT, "kernel wrote outside buffer c (canary after its end: "),
         ("BEFORE", Outcome.WRONG_RESULT, "kernel wrote outside buffer a (canary before its start: "),
         ("WRONG", Outcome.WRONG_RESULT, "1 of 512 values of c are wrong; first c[7] = 3.0, expected"),
@@ -215,7 +211,7 @@ def test_a_fault_is_an_outcome_and_the_next_trial_is_right(
 def test_more_local_memory_than_there_is_is_said(evaluator: DeviceEvaluator) -> None:
     trial = run(evaluator, "LOCAL")
     assert trial.outcome in (Outcome.LAUNCH_ERROR, Outcome.CRASH)  # PoCL 5 and 6 end the process as they say so
-    assert "local memory" in trial.reason
+    assert re.search("local memory|shared data", trial.reason)
 
 
 @pytest.mark.usefixtures("shared")
@@ -279,7 +275,7 @@ def test_a_configuration_that_is_not_valid_is_a_launch_error(evaluator: DeviceEv
 @pytest.mark.parametrize(
     ("variant", "outcome", "reason"),
     [
-        ("SEGFAULT", Outcome.CRASH, "SIGSEGV"),
+        pytest.param("SEGFAULT", Outcome.CRASH, "SIGSEGV", marks=pytest.mark.processor),
         ("RACE", Outcome.WRONG_RESULT, "right at first, wrong when timed again: 1 of 512"),
     ],
 )
@@ -387,6 +383,7 @@ def test_closing_while_the_reference_is_computed_is_quiet(device: DeviceInfo, tm
     computing.join()  # pytest makes an error of what is raised in a thread
 
 
+@pytest.mark.processor
 @pytest.mark.usefixtures("shared")
 @pytest.mark.parametrize(("first", "built_ahead"), [("GOOD", False), ("INOUT", True)])
 def test_the_default_is_built_by_the_device_s_worker_where_it_comes_first(
@@ -462,11 +459,11 @@ SEARCH = """
 import sys
 import time
 from autotune.pool import Settings
-from autotune.devices.select import list_devices
+from autotune.devices import find_device
 from autotune.pool import DeviceEvaluator
 from autotune.study import Problem
 from autotune.study import Study
-device = next(device for device in list_devices() if device.kind == "cpu")
+device = find_device(None)
 evaluator = DeviceEvaluator(Problem(Study.load(sys.argv[1]), device=device), [device], Settings(builders=0))
 evaluator.submit({"VARIANT": "ENDLESS"})
 while (worker := evaluator._runners[0]._worker) is None or worker.phase != "run":
@@ -531,6 +528,7 @@ def test_builders_drop_what_is_withdrawn(problem: Problem, device: DeviceInfo, o
         assert run(evaluator, "GOOD").configuration == {"VARIANT": "GOOD"}
 
 
+@pytest.mark.processor
 @pytest.mark.usefixtures("shared")
 def test_builders_work_ahead_and_their_failures_never_reach_the_device(
     problem: Problem, device: DeviceInfo, own_lock: None, monkeypatch: pytest.MonkeyPatch
@@ -561,6 +559,7 @@ def test_builders_work_ahead_and_their_failures_never_reach_the_device(
     assert all(trial.build_s > 0 for trial in trials if trial.outcome is not Outcome.CRASH)
 
 
+@pytest.mark.processor
 @pytest.mark.usefixtures("shared")
 def test_trials_are_spread_over_several_devices(problem: Problem, device: DeviceInfo, own_lock: None) -> None:
     with DeviceEvaluator(problem, [device, device], Settings(limits=LIMITS, builders=0)) as evaluator:
@@ -696,7 +695,7 @@ def test_a_kernel_that_is_wrong_now_and_then_is_never_named(
     with DeviceEvaluator(flaky, [device], Settings(limits=LIMITS, builders=0)) as evaluator:
         request = Request(flaky, database=store.where, sampler="grid", seed=1, budget=Budget(trials=3))
         result = tuner.run(request, evaluator=evaluator)
-    assert result.failures[Outcome.WRONG_RESULT] == 2
+    assert result.failures[Outcome.WRONG_RESULT] in (1, 2)  # one that is not the fastest need not be proven
     assert result.best is not None
     assert result.best.configuration == {"EVERY": 0}
     assert result.best.verified_runs >= 300

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from autotune import devices
 from autotune.cli import app
 from autotune.errors import AutotuneError, UsageError
 from autotune.identity import Size
@@ -43,6 +42,7 @@ from tests.artefacts import (
     swapping,
     text,
 )
+from tests.devices import device_here
 from tests.stored import DEVICE, ok, put
 from tests.studies import SOURCE, TOML, at, table
 
@@ -524,7 +524,7 @@ int main(void) {{
 @needs_opencl
 @pytest.mark.parametrize("language", COMPILERS)
 def test_a_host_program_runs_the_tuned_kernel(tmp_path: Path, language: str) -> None:
-    here = next(device for device in devices.list_devices() if device.kind == "cpu")
+    here = device_here()
     (tmp_path / "saxpy.cl").write_text(SOURCE)
     toml = tmp_path / "saxpy.toml"
     toml.write_text(TOML)

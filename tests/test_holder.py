@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 
 import pytest
 
 from autotune.bench.holder import Holder, can_hold
-from autotune.devices import Session, list_devices, open_session
-from autotune.model import DeviceInfo
+from autotune.devices import Session, open_session
+from tests.devices import device_here
 
 pytestmark = pytest.mark.device
 
 
-@cache
-def _cpu() -> DeviceInfo:
-    return next(device for device in list_devices() if device.kind == "cpu")
-
-
 def opened() -> Session:
-    """A session on a CPU that passes for a device with cores of its own."""
-    session = open_session(_cpu())
+    """A session that passes for one on a device with cores of its own."""
+    session = open_session(device_here())
     session.traits = replace(session.traits, shares_cores=False)
     return session
 

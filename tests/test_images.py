@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from autotune.devices import Session, list_devices, open_session
+from autotune.devices import Session, open_session
 from autotune.errors import DeviceError, StudyError
 from autotune.model import Outcome
 from autotune.study import Problem, Study
+from tests.devices import device_here
 from tests.test_gallery import run
 
 pytestmark = pytest.mark.device
@@ -26,7 +27,7 @@ MIRRORED = {1: "WIDTH - 1 - get_global_id(0)", 3: "at * (int4)(1, 1, -1, 0) + (i
 
 @pytest.fixture(scope="module")
 def session() -> Session:
-    found = open_session(next(device for device in list_devices() if device.kind == "cpu"))
+    found = open_session(device_here())
     if not found.info.images:
         pytest.skip(f"{found.info.name} has no images")
     return found

@@ -46,9 +46,9 @@ def pids(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.device
-def test_each_text_is_told_of_by_one_process_and_as_by_its_own(cpu: DeviceInfo, pids: list[int]) -> None:
+def test_each_text_is_told_of_by_one_process_and_as_by_its_own(device: DeviceInfo, pids: list[int]) -> None:
     asked = [((), NAMES), (("-DSTEP=1",), ("out", "PAIR")), ((), ()), (("-DMIRRORED",), NAMES)]
-    with Inspector(cpu) as kept:
+    with Inspector(device) as kept:
         said = [told(kept, *each) for each in asked]
     assert [state_of(pid) for pid in pids] == [""]
     assert "use of undeclared identifier 'STEP'" in str(said[0])
@@ -59,7 +59,7 @@ def test_each_text_is_told_of_by_one_process_and_as_by_its_own(cpu: DeviceInfo, 
         assert one.macros == macros  # a PAIR does not stand in a string
         assert list(one.signatures) == ["f"]
         assert [argument.type_name for argument in one.signatures["f"]] == ["int", "float*"]
-    with Inspector(cpu) as own:
+    with Inspector(device) as own:
         assert told(own, *asked[-1]) == said[-1]
 
 

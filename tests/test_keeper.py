@@ -8,7 +8,6 @@ import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache
 from multiprocessing import Pipe
 from pathlib import Path
 from queue import SimpleQueue
@@ -19,9 +18,9 @@ from autotune.bench import serving
 from autotune.bench.messages import Job, Onward, Retime, Setup, Visited
 from autotune.bench.report import Report
 from autotune.bench.timing import Limits, Rules
-from autotune.devices import BackendError, environment, linker, list_devices, open_session
+from autotune.devices import BackendError, environment, linker, open_session
 from autotune.errors import AutotuneError, SetupError, StudyError, WorkerError
-from autotune.model import DeviceInfo, Measurement, Outcome
+from autotune.model import Measurement, Outcome
 from autotune.pool import blame, process
 from autotune.pool import keeper as module
 from autotune.pool.data import compute
@@ -30,6 +29,7 @@ from autotune.pool.keeper import Cancelled, Keeper
 from autotune.pool.process import WorkerDied, WorkerProcess, last_words, unready
 from autotune.study import Buffer, Launch, Plan, Problem, Tolerance
 from tests.brief import BUILDS
+from tests.devices import device_here
 from tests.studies import study
 
 SETUP = Setup("", {}, {}, None, Rules(), Limits())
@@ -56,7 +56,7 @@ def test_no_probe_is_like_another() -> None:
 
 @pytest.fixture
 def keeper(tmp_path: Path) -> Iterator[Keeper]:
-    keeper = Keeper("builder", cpu(), SimpleQueue(), lambda *_: None, lambda _: None, lambda _: None, tmp_path)
+    keeper = Keeper("builder", device_here(), SimpleQueue(), lambda *_: None, lambda _: None, lambda _: None, tmp_path)
     yield keeper
     keeper.close()
     keeper._drop()
@@ -64,7 +64,7 @@ def keeper(tmp_path: Path) -> Iterator[Keeper]:
 
 def builds() -> Mapping[str, str]:
     """The environment of a worker that finds its probe built; who tries the machine builds it in a new cache."""
-    return environment(cpu(), Path(os.environ[BUILDS]), worker=True)
+    return environment(device_here(), Path(os.environ[BUILDS]), worker=True)
 
 
 def start(keeper: Keeper, kills: int) -> int:
@@ -78,7 +78,7 @@ def start(keeper: Keeper, kills: int) -> int:
             os.kill(keeper._worker.pid, signal.SIGKILL)
         return SETUP
 
-    keeper.start_worker(cpu(), setup, builds())
+    keeper.start_worker(device_here(), setup, builds())
     return len(starts)
 
 
@@ -94,8 +94,8 @@ def test_a_worker_killed_while_it_starts_is_started_again(keeper: Keeper, no_del
 
 def test_a_reference_that_loses_the_device_is_the_studys_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As NVIDIA's driver has it: the process lives, and its queue is of no more use."""
-    session, reference = open_session(cpu()), {"configuration": {"WPT": 1, "WG": 32, "FAST": 0}}
-    problem = Problem(study(reference=reference), device=cpu())
+    session, reference = open_session(device_here()), {"configuration": {"WPT": 1, "WG": 32, "FAST": 0}}
+    problem = Problem(study(reference=reference), device=device_here())
 
     def lost() -> None:
         raise BackendError("clFinish failed: CL_INVALID_COMMAND_QUEUE (-36)")
@@ -104,7 +104,7 @@ def test_a_reference_that_loses_the_device_is_the_studys_error(tmp_path: Path, m
     monkeypatch.setattr("autotune.bench.reference.check_signatures", lambda *_, **__: ["f takes x as `int`"])
     monkeypatch.setattr(serving, "open_session", lambda _: session)
     here, there = Pipe()
-    here.send(cpu())
+    here.send(device_here())
     here.send(compute(problem, tmp_path, Rules(), Limits()))
     serving.serve("device", there)
     while not isinstance(answer := here.recv(), Report):
@@ -122,14 +122,14 @@ def test_others_open_the_device_after_its_worker_and_before_a_kernel_or_its_data
     probe = Keeper._probe
 
     def set_up(keeper: Keeper) -> None:
-        keeper.start_worker(cpu(), lambda: opened.append(keeper.opened.is_set()) or SETUP, builds())
+        keeper.start_worker(device_here(), lambda: opened.append(keeper.opened.is_set()) or SETUP, builds())
 
     def probed(keeper: Keeper, worker: WorkerProcess) -> None:
         opened.append(keeper.opened.is_set())
         probe(keeper, worker)
 
     monkeypatch.setattr(Keeper, "_probe", probed)
-    keeper = Keeper("device", cpu(), SimpleQueue(), lambda *_: None, lambda _: None, set_up, tmp_path)
+    keeper = Keeper("device", device_here(), SimpleQueue(), lambda *_: None, lambda _: None, set_up, tmp_path)
     keeper.start()
     assert keeper.started.wait(60.0)
     keeper.close()
@@ -138,7 +138,7 @@ def test_others_open_the_device_after_its_worker_and_before_a_kernel_or_its_data
 
 def test_a_device_that_is_gone_is_told_before_others_open_it(tmp_path: Path) -> None:
     told: list[AutotuneError] = []
-    gone = replace(cpu(), index=77)
+    gone = replace(device_here(), index=77)
 
     def set_up(keeper: Keeper) -> None:
         keeper.start_worker(gone, lambda: SETUP, {})
@@ -153,7 +153,7 @@ def test_who_waits_for_a_worker_that_cannot_open_the_device_goes_on(tmp_path: Pa
     def fails(_: Keeper) -> None:
         raise WorkerError("no")
 
-    keeper = Keeper("device", cpu(), SimpleQueue(), lambda *_: None, lambda _: None, fails, tmp_path)
+    keeper = Keeper("device", device_here(), SimpleQueue(), lambda *_: None, lambda _: None, fails, tmp_path)
     keeper.start()
     keeper.join()
     assert keeper.opened.is_set()
@@ -205,7 +205,7 @@ def test_a_worker_is_borrowed_while_it_has_nothing_to_do(tmp_path: Path) -> None
         with keeper.borrowed() as idle:
             met.append(idle)
 
-    keeper = Keeper("builder", cpu(), tasks, handle, lambda _: None, lambda _: None, tmp_path)
+    keeper = Keeper("builder", device_here(), tasks, handle, lambda _: None, lambda _: None, tmp_path)
     with keeper.borrowed() as idle:
         assert not idle  # it has not started
     keeper.since = 1.0
@@ -225,7 +225,7 @@ def test_what_goes_wrong_in_the_thread_is_told(tmp_path: Path) -> None:
         raise ValueError("odd")
 
     told: list[AutotuneError] = []
-    keeper = Keeper("device", cpu(), SimpleQueue(), handle, told.append, lambda _: None, tmp_path)
+    keeper = Keeper("device", device_here(), SimpleQueue(), handle, told.append, lambda _: None, tmp_path)
     keeper._tasks.put("task")
     keeper.run()
     assert [str(error) for error in told] == ["the thread of the device worker failed: ValueError: odd"]
@@ -238,7 +238,7 @@ def test_who_closes_is_not_told_what_fails_for_what_is_removed(tmp_path: Path) -
         raise FileNotFoundError("its folder")
 
     told: list[AutotuneError] = []
-    keeper = Keeper("builder", cpu(), SimpleQueue(), handle, told.append, lambda _: None, tmp_path)
+    keeper = Keeper("builder", device_here(), SimpleQueue(), handle, told.append, lambda _: None, tmp_path)
     keeper._tasks.put("task")
     keeper.run()
     assert told == []
@@ -256,19 +256,14 @@ NO_LINKER = {"PATH": linker._OURS + os.pathsep, "AUTOTUNE_TCC": "/bin/false"}
 """The environment of a machine whose linker fails at every kernel."""
 
 
-@cache
-def cpu() -> DeviceInfo:
-    return next(device for device in list_devices() if device.kind == "cpu")
-
-
 def kept(tmp_path: Path, role: str, *environments: dict[str, str]) -> Keeper:
     """A keeper whose workers get these environments, one after the other; an empty one is a sound machine's."""
     left = iter({"POCL_CACHE_DIR": str(tmp_path), **one} if one else builds() for one in environments)
 
     def set_up(keeper: Keeper) -> None:
-        keeper.start_worker(cpu(), lambda: SETUP, next(left))
+        keeper.start_worker(device_here(), lambda: SETUP, next(left))
 
-    return Keeper(role, cpu(), SimpleQueue(), lambda *_: None, lambda _: None, set_up, tmp_path)
+    return Keeper(role, device_here(), SimpleQueue(), lambda *_: None, lambda _: None, set_up, tmp_path)
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from autotune.bench.arena import POISON, Arena, Guarded
-from autotune.devices import Kernel, list_devices, open_session
+from autotune.devices import Kernel, open_session
 from autotune.model import DeviceInfo, Value
 from autotune.study import (
     GENERIC_DEVICE,
@@ -31,6 +31,7 @@ from autotune.study import (
     numpy_type,
 )
 from autotune.study.includes import inline
+from tests.devices import device_here
 
 pytestmark = pytest.mark.device
 
@@ -85,7 +86,7 @@ class Runner:
     """Runs plans on one device; programs are kept by source and options."""
 
     def __init__(self) -> None:
-        self.device = next(device for device in list_devices() if device.kind == "cpu")
+        self.device = device_here()
         self._session = open_session(self.device)
         self._kernels: dict[tuple[str, tuple[str, ...], str], Kernel] = {}
 

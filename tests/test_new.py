@@ -306,7 +306,11 @@ def test_definitions_are_those_that_compilers_take(tmp_path: Path) -> None:
             "x[blockIdx.x * blockDim.x] = 1;",
             "; blockIdx and blockDim: of CUDA, which OpenCL C is not; write kernel void",
         ),
-        ('asm("add.s32 %0, %0, 1;" : "+r"(x[0]));', "; asm: of one vendor's assembly, which OpenCL C is not; draft it"),
+        pytest.param(
+            'asm("add.s32 %0, %0, 1;" : "+r"(x[0]));',
+            "; asm: of one vendor's assembly, which OpenCL C is not; draft it",
+            marks=pytest.mark.processor,
+        ),
         ("x[0] = memory_scope_of_no_device;", "mend it, or choose a device that has it"),
         ("x[0] = work_group_reduce_ad(x[1]);", "mend it, or choose a device that has it"),
         (

@@ -137,6 +137,7 @@ def read_always(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.device
+@pytest.mark.processor
 def test_a_trial_beside_which_the_pace_changed_is_timed_again(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,12 +22,12 @@ import pytest
 from autotune.bench import Report
 from autotune.bench.messages import Ready, Setup
 from autotune.bench.timing import Limits, Rules
-from autotune.devices import list_devices
 from autotune.model import Outcome
 from autotune.pool import forkserver, process
 from autotune.pool.forkserver import Forkserver, prepare, prepare_and_list, prepared
 from autotune.pool.pause import Pause
 from autotune.pool.process import WorkerDied, WorkerOverran, WorkerProcess
+from tests.devices import device_here
 from tests.processes import deafen, has_ended
 
 pytestmark = pytest.mark.device
@@ -85,7 +85,7 @@ def await_state(pid: int, wanted: str) -> None:
 
 
 def test_a_halted_worker_stands_still_then_answers_within_a_limit_that_did_not_run(worker: WorkerProcess) -> None:
-    worker.send(next(device for device in list_devices() if device.kind == "cpu"))
+    worker.send(device_here())
     pause = Pause()
     pause.join(worker)
     with pause.held():
@@ -185,7 +185,7 @@ def test_what_is_sent_to_all_processes_of_a_job_is_the_searchs_to_handle(
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         for pid in (worker.pid, process_of(forks).pid):
             os.kill(pid, number)
-    worker.send(next(device for device in list_devices() if device.kind == "cpu"))
+    worker.send(device_here())
     worker.send(Setup("", {}, {}, None, Rules(), Limits()))
     assert isinstance(worker.receive(60.0), Ready)
     worker.kill()
@@ -272,6 +272,7 @@ def test_a_prepared_process_that_is_stopped_keeps_nobody_from_ending(
     assert has_ended(prepared.pid)
 
 
+@pytest.mark.processor
 def test_what_workers_import_is_imported_before_the_first_of_them_is_forked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -279,7 +280,7 @@ def test_what_workers_import_is_imported_before_the_first_of_them_is_forked(
     server = Forkserver()
     worker = WorkerProcess("builder", tmp_path, {}, server.start)
     assert worker.receive(60.0) is None
-    worker.send(next(device for device in list_devices() if device.kind == "cpu"))
+    worker.send(device_here())
     worker.send(Setup("", {}, {}, None, Rules(), Limits()))
     assert isinstance(worker.receive(60.0), Ready)
     server.close()
@@ -433,13 +434,13 @@ from pathlib import Path
 from threading import Thread
 from types import SimpleNamespace
 from queue import SimpleQueue
-from autotune.devices.select import list_devices
+from autotune.devices import find_device
 from autotune.pool.keeper import Keeper
 from autotune.bench.messages import Setup
 from autotune.pool.pause import Pause
 from autotune.bench.timing import Limits
 from autotune.bench.timing import Rules
-device = next(device for device in list_devices() if device.kind == "cpu")
+device = find_device(None)
 setup = Setup("", {}, {}, None, Rules(), Limits())
 pause = Pause()
 keeper = Keeper("builder", device, SimpleQueue(), None, print, lambda k: k.start_worker(device, lambda: setup, {}),

@@ -27,9 +27,9 @@ FOURS: list[Shape] = [(1, 4, 4), (7, 8, 12), (63, 68, 132), (131, 124, 20)]
 DEEP: list[Shape] = [(1, 1, 259), (63, 31, 257), (65, 31, 1031)]
 SMALL: Config = {"TILE_K": 8, "WPT_M": 4, "WPT_N": 4}  # builds fast: the main loop of a GPU is unrolled
 CASES: dict[str, tuple[str, Config, list[Shape]]] = {
-    "default": ("cpu", {}, ANY),
-    "fours": ("cpu", {"VECTOR_A": 4, "VECTOR_B": 4, "FMA_ORDER": "COLUMN", "LANES_M": 8, "VECTOR_N": 8}, FOURS),
-    "wide": ("cpu", {"TILE_K": 32, "WPT_M": 4, "WPT_N": 16, "VECTOR_N": 16, "PAD_A": 0, "GROUP_M": 8}, ANY),
+    "default": ("here", {}, ANY),
+    "fours": ("here", {"VECTOR_A": 4, "VECTOR_B": 4, "FMA_ORDER": "COLUMN", "LANES_M": 8, "VECTOR_N": 8}, FOURS),
+    "wide": ("here", {"TILE_K": 32, "WPT_M": 4, "WPT_N": 16, "VECTOR_N": 16, "PAD_A": 0, "GROUP_M": 8}, ANY),
     "two stages": ("gpu", {**SMALL, "TILE_M": 32}, ANY),
     "single multiplications": ("gpu", {**SMALL, "FMA_WIDTH": 1, "FMA_ORDER": "COLUMN", "GROUP_M": 8}, ANY),
     "pairs": ("gpu", {**SMALL, "VECTOR_A": 2, "VECTOR_B": 2, "FMA_ORDER": "SERPENTINE", "WPT_N": 8}, EVEN),
@@ -79,10 +79,12 @@ def completed(partial: Config, shape: Shape, device: DeviceInfo) -> Config:
     return Problem(STUDY, dict(zip("MNK", shape, strict=True)), device=device, fix=fix).default
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=[pytest.mark.processor] * (case in ("fours", "wide"))) for case in CASES]
+)
 def test_each_feature_is_right_at_every_size(runner: Runner, case: str) -> None:
     kind, partial, shapes = CASES[case]
-    device = runner.device if kind == "cpu" else AMD
+    device = runner.device if kind == "here" else AMD
     configuration = completed(partial, shapes[0], device)
     for shape in shapes:
         assert error_in_tolerances(runner, shape, configuration, device) <= 1, shape

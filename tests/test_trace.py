@@ -18,6 +18,7 @@ FILES = {"search thread": 25, "device worker": 15, "best --format json": 10}
 """At most so many files of the package. Lower them with what you shorten."""
 
 
+@pytest.mark.processor
 def test_a_trial_and_a_look_up_pass_through_few_files() -> None:
     """The search and the worker that are traced find built what the other, or another test, has built."""
     root = Path(__file__).parent.parent
