@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from autotune.devices import Session, open_session
+from autotune.devices import BackendError, Session, open_session
 from autotune.errors import DeviceError, StudyError
 from autotune.model import Outcome
 from autotune.study import Problem, Study
@@ -88,6 +88,13 @@ def test_images_of_one_and_three_dimensions(
     if " has no images of " in report.reason:  # but for RGBA a driver need not have any
         pytest.skip(report.reason)
     assert report.reason == ""
+
+
+@pytest.mark.parametrize("shape", [(2**20,), (4, 2**20), (2, 2, 2**20)])
+def test_an_image_is_at_most_as_large_as_the_device_says(session: Session, shape: tuple[int, ...]) -> None:
+    """NVIDIA's driver makes larger ones, which kernels cannot read."""
+    with pytest.raises(BackendError, match=r" 1048576( x \d+)* pixels: \d+( x \d+)* at most"):
+        session.image(shape, "RGBA", "uchar", False)
 
 
 def test_pixels_that_no_work_item_writes_show(session: Session) -> None:

@@ -66,13 +66,22 @@ class OpenCLMemory:
             offered = cl.get_supported_image_formats(self._context, cl.mem_flags.READ_WRITE, kind)
             if made not in offered:
                 raise BackendError(f"{self.info.name} has no {said}", name="CL_IMAGE_FORMAT_NOT_SUPPORTED")
+        pixels = f"{self.info.name} has no {said} and {' x '.join(map(str, extents))} pixels"
+        most = self._most_pixels(len(extents))
+        if any(extent > limit for extent, limit in zip(extents, most, strict=True)):  # which NVIDIA's driver makes
+            raise BackendError(f"{pixels}: {' x '.join(map(str, most))} at most", name="CL_INVALID_IMAGE_SIZE")
         try:
             return cl.create_image(self._context, cl.mem_flags.READ_WRITE, made, shape=extents)
         except cl.Error as error:
-            what = (
-                f"{self.info.name} has no {said} and {' x '.join(map(str, extents))} pixels: {error_name(error.code)}"
-            )
-            raise BackendError(what, name=error_name(error.code)) from None
+            raise BackendError(f"{pixels}: {error_name(error.code)}", name=error_name(error.code)) from None
+
+    def _most_pixels(self, dimensions: int) -> tuple[int, ...]:
+        """Return the largest width, height and depth of an image of so many dimensions."""
+        device = self._context.devices[0]
+        with reported():
+            if dimensions == 3:
+                return device.image3d_max_width, device.image3d_max_height, device.image3d_max_depth
+            return (device.image2d_max_width, device.image2d_max_height)[:dimensions]
 
     def sampler(self, addressing: str, filtering: str, normalized: bool) -> cl.Sampler:
         if not self.info.images:
