@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, cast
 
 import pytest
 
+from autotune.bench import Ready, Setup
 from autotune.model import DeviceInfo, Outcome
 from autotune.pool import DeviceEvaluator, Settings, builders
 from autotune.pool.builders import Builders
+from autotune.pool.data import Setups
+from autotune.pool.folder import RunFolder
 from autotune.pool.keeper import Keeper
-from autotune.study import Problem
+from autotune.study import GENERIC_DEVICE, Problem
 from tests.devices import device_here
 from tests.studies import study
 
@@ -143,6 +147,24 @@ def test_none_begins_once_they_are_closed() -> None:
     crew.complete()
     assert begun(keepers) == 1
     assert keepers[0].closed
+
+
+def test_the_others_open_their_devices_while_the_first_runs_the_reference() -> None:
+    problem, folder = Problem(study(reference={"configuration": {"WPT": 1, "WG": 32, "FAST": 0}})), RunFolder()
+    setups, opened, computed = Setups(problem, folder, Settings()), threading.Barrier(2), list[bool]()
+
+    class Starting:
+        def start_worker(self, device: DeviceInfo, setup: Callable[[], Setup], _: object) -> Ready:
+            opened.wait(60.0)
+            computed.append(not setup().expected)
+            return Ready({"y": "expected-y.npy"})
+
+    with ThreadPoolExecutor() as pool:
+        for _ in pool.map(lambda keeper: setups.start_runner(keeper, GENERIC_DEVICE), [cast("Keeper", Starting())] * 2):
+            pass
+    assert computed == [True, False]
+    setups.close()
+    folder.remove()
 
 
 @pytest.mark.device

@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from concurrent.futures import Future, InvalidStateError
-from contextlib import nullcontext, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -45,10 +46,20 @@ class Setups:
 
     def start_runner(self, keeper: Keeper, device: DeviceInfo) -> None:
         """Start a device's worker. Raises what `Keeper.start_worker` does, and what went wrong with the data."""
-        # A reference kernel runs once: the first worker leaves its outputs on disk for the others.
-        alone = not self._expected and self._problem.reference_plan() is not None
-        with self._turn if alone else nullcontext(), placed(self._problem.study.path):
-            self._expected = keeper.start_worker(device, self.known, self._folder.environment(device)).expected
+        with ExitStack() as held, placed(self._problem.study.path):
+
+            @cache
+            def take_turn() -> None:
+                held.enter_context(self._turn)
+
+            def setup() -> Setup:
+                # A reference kernel runs once: the first worker leaves its outputs on disk for the others, which have
+                # opened their devices meanwhile.
+                if not self._expected and self._problem.reference_plan() is not None:
+                    take_turn()
+                return self.known()
+
+            self._expected = keeper.start_worker(device, setup, self._folder.environment(device)).expected
 
     def start_builder(self, keeper: Keeper, device: DeviceInfo) -> None:
         """Start a worker that builds ahead. It needs data where it launches what it builds."""
