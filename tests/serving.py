@@ -61,18 +61,18 @@ class Work:
         self.asked: list[Mapping[str, Any]] = []
         self.ends = False
 
-    async def child(self, of: runner.Runner, submission: Submission) -> tuple[str, str, Mapping[str, Any] | None]:
+    async def child(self, of: runner.Runner, submission: Submission) -> runner.Ending:
         """Do as `Runner._child` does."""
         self.begun.append(submission)
         self.asked.append(of._asked(submission))
         while not self.ends:
             now = of._store.submission(submission.uuid)
             if now is not None and now.state == "stopping":
-                return "stopped", "stopped", None
+                return runner.Ending("stopped", "stopped")
             if of._closing:
-                return "queued", "the server ended", None
+                return runner.Ending("queued", "the server ended")
             await asyncio.sleep(0.01)
-        return "done", "4 trials done", {"best": None}
+        return runner.Ending("done", "4 trials done", {"best": None})
 
 
 class Client:

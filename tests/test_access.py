@@ -523,7 +523,7 @@ def test_the_rights_of_a_role_are_those_of_the_documents(postgres_url: str) -> N
         assert opened.counts() == {KEY.study: 12}
     with Store.to_read(postgres_url) as opened:
         assert opened.rows("SELECT COUNT(*) FROM searches WHERE ended IS NULL", {}) == [(0,)]
-    sql("ALTER TABLE searches DROP COLUMN trials", "UPDATE schema_version SET version = version - 1")
+    sql("ALTER TABLE submissions DROP COLUMN exit_code", "UPDATE schema_version SET version = version - 1")
     with pytest.raises(StoreError, match="have the role that made the tables open it once"):
         store("ann")
     Store.open(postgres_url.replace("tester@", "tuner@")).close()

@@ -316,6 +316,16 @@ def test_a_search_that_tells_nothing_known_is_one_line(events: bytes) -> None:
     assert "cannot be believed: no '" in told.stderr
 
 
+@pytest.mark.parametrize(("told", "code"), [(2, 2), (3, 3), (4, 4), (1, 1), (None, 1), (0, 1), ("2", 1), ([], 2)])
+def test_a_search_that_failed_there_ends_the_command_as_one_here(told: Any, code: int) -> None:
+    queued = {"id": "x", "study": "blur", "device": "d"}
+    end = {"state": "failed", "reason": "no configuration is valid", "result": None, "exit_code": told}
+    with server((202, {}, queued), (200, {}, b"event: end\ndata: %s\n\n" % json.dumps(end).encode())) as fake:
+        found = CliRunner().invoke(app, ["search", "blur", "--server", fake.url])
+    assert found.exit_code == code, found.exception
+    assert found.stderr.splitlines()[-1].startswith(f"error: {fake.url}: ")
+
+
 @pytest.mark.parametrize(("what", "told"), [("left_s", "1e999"), ("rate", "NaN"), ("time_ns", "1" + "0" * 400)])
 def test_a_progress_without_end_is_one_line(what: str, told: str) -> None:
     trial = {"configuration": {"WG": 32}, "time_ns": 1}

@@ -97,8 +97,8 @@ def test_a_search_runs_though_nobody_can_be_told_of_it(client: Client, monkeypat
     assert client.work.begun[0].attempts == 1
 
 
-DONE = {"result": {"reason": "4 trials done", "failure": None, "best": {"PAD": 0}}}
-LOST = {"error": ["the server closed the connection", "", "", "", "ConnectionLost"]}
+DONE = {"result": {"reason": "4 trials done", "failure": None, "best": {"PAD": 0}, "failed": None}}
+LOST = {"error": ["the server closed the connection", "", "", "", "ConnectionLost", 2]}
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, *answers: Any) -> None:
@@ -200,8 +200,9 @@ def test_why_a_search_failed_does_not_tell_where_the_database_is(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = client.service.store.where
-    answering(monkeypatch, {"error": ["the disk is full", path, f"make room for {path}", "", "StoreError"]})
+    answering(monkeypatch, {"error": ["the disk is full", path, f"make room for {path}", "", "StoreError", 2]})
     last = ended(client, submit(client).json()["id"])[1]
+    assert last["exit_code"] == 3  # no input of who asked
     assert last["reason"] == "the server's database: the disk is full; make room for the server's database"
 
 
@@ -210,11 +211,15 @@ def test_why_a_search_failed_is_told_in_words_of_a_request(
     client: Client, monkeypatch: pytest.MonkeyPatch, answer: str
 ) -> None:
     hint = "ask for a smaller --size, or give a run more time by --run-limit"
-    failure = {"reason": "stopped by an error", "failure": f"it hangs; {hint}", "best": None}
-    error = ["it hangs", "", hint, "", "WorkerError"]
+    told = f"it hangs; {hint}"
+    failure = {"reason": "stopped by an error", "failure": told, "best": None, "failed": [told, 4]}
+    error = ["it hangs", "", hint, "", "WorkerError", 4]
     answering(monkeypatch, {"error": error} if answer == "error" else {"result": failure})
     last = ended(client, submit(client).json()["id"])[1]
     assert last["reason"] == "it hangs; ask for a smaller size, or give a run more time by run_limit"
+    assert last["exit_code"] == 4
+    assert (last["result"] or failure).keys() - failure.keys() == set()
+    assert "failed" not in (last["result"] or {})
 
 
 def test_a_search_whose_database_is_always_away_ends(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

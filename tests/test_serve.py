@@ -20,6 +20,7 @@ import pytest
 
 uvicorn = pytest.importorskip("uvicorn", reason="pip install '.[serve]'")
 
+from autotune.errors import UsageError  # noqa: E402
 from autotune.service import serving  # noqa: E402
 from autotune.service.client import Server  # noqa: E402
 from autotune.store import ServerStore, Store, listing, survey  # noqa: E402
@@ -154,9 +155,12 @@ def test_a_search_that_cannot_be_is_told_why(tmp_path: Path) -> None:
     (tmp_path / "blur.cl").write_text(UPLOAD["files"]["blur.cl"])
     with started(tmp_path) as (_, url, token):
         client = Server(url, token, cache=False)
-        ended = client.wait(client.submit(tmp_path / "study.toml")["id"])
-    assert ended["state"] == "failed"
-    assert "WG > 64" in ended["reason"]
+        with pytest.raises(UsageError, match="WG > 64"):
+            client.search(tmp_path / "study.toml")
+        (tmp_path / "study.toml").write_text(UPLOAD["study"])
+        (tmp_path / "blur.cl").write_text(UPLOAD["files"]["blur.cl"].replace("*= 2", "*= two"))
+        with pytest.raises(UsageError, match="no configuration builds: "):
+            client.search(tmp_path / "study.toml")
 
 
 def test_who_is_asked_to_end_twice_ends_at_once(

@@ -586,8 +586,8 @@ def test_a_process_that_says_too_much_has_failed_and_the_queue_goes_on(
 def test_each_search_is_listed_once_as_it_ended(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     store = client.service.store
 
-    async def fails(self: runner.Runner, submission: Any) -> tuple[str, str, None]:
-        return "failed", "buffer x takes 8.0 GiB", None
+    async def fails(self: runner.Runner, submission: Any) -> runner.Ending:
+        return runner.Ending("failed", "buffer x takes 8.0 GiB")
 
     with monkeypatch.context() as patch:
         patch.setattr(runner.Runner, "_child", fails)

@@ -17,12 +17,12 @@ from autotune.cli import interrupt, progress
 from autotune.cli.options import assignments
 from autotune.cli.output import announce, facts, say, stderr, warn, write, write_json
 from autotune.cli.result import printing, told_rows, warn_of_throttling, what_next
-from autotune.errors import AutotuneError, UsageError
+from autotune.errors import UsageError
 from autotune.identity import ProblemKey
 from autotune.lookup import FORMATS, Match, flags, render
 from autotune.model import Measurement, Outcome, Trial
 from autotune.service import MOST_TRIALS as MOST_TRIALS
-from autotune.service import Server, ServerAway, believed, search_id, sent_text
+from autotune.service import Server, ServerAway, believed, failure_of, search_id, sent_text
 from autotune.store import StoredTrial
 from autotune.text import line
 from autotune.tuner import Progress
@@ -102,7 +102,7 @@ def search(
     with believed(server.url):
         best = (ended.get("result") or {}).get("best") or {}
         throttled, unverified = (str(best.get(what) or "") for what in ("throttled", "unverified"))
-        state, reason = ended["state"], line(str(ended["reason"]))
+        state, failure = ended["state"], failure_of(ended, server.url)
         rows = _facts(ended, *_commands(server, study, typed, asked, again))
     warn_of_throttling(throttled)
     if unverified:
@@ -114,7 +114,7 @@ def search(
     if stopped:
         raise typer.Exit(130)
     if state != "done":
-        raise AutotuneError(reason, where=server.url)
+        raise failure
 
 
 def _watched(server: Server, name: str) -> tuple[Mapping[str, Any], bool]:

@@ -202,8 +202,7 @@ def _nothing_passed(result: Result, named: str, run_as: str) -> AutotuneError:
         hint = "no build ended in time: give a longer --timeout"
     if set(result.failures) == {Outcome.TIMEOUT}:
         hint = "--run-limit 5m gives a run more time, --build-limit 5m a build"
-    example = result.examples.get(Outcome.COMPILE_ERROR)
-    if example is None or set(result.failures) != {Outcome.COMPILE_ERROR}:
+    if (example := result.unbuilt) is None:
         return AutotuneError("no configuration passed", hint=hint)
     kernel = str(result.problem.study.text.kernel_path)
     hint = hint_of_undefined(result.problem, example.build_log) or hint

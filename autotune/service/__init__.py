@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from autotune.service.config import Config, Limits
     from autotune.service.serving import serve
     from autotune.service.state import Service
-    from autotune.service.trust import believed, search_id, sent_text
+    from autotune.service.trust import believed, failure_of, search_id, sent_text
 else:
     __getattr__ = lazily(
         __name__,
@@ -38,6 +38,6 @@ else:
             "config": "Config Limits",
             "serving": "serve",
             "state": "Service",
-            "trust": "believed search_id sent_text",
+            "trust": "believed failure_of search_id sent_text",
         },
     )

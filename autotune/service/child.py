@@ -47,7 +47,7 @@ def main(work: str) -> None:
     try:
         tell({"result": WORKS[work](asked, tell, stop)})
     except AutotuneError as error:
-        tell({"error": [error.what, error.where, error.hint, error.detail, type(error).__name__]})
+        tell({"error": [error.what, error.where, error.hint, error.detail, type(error).__name__, error.exit_code]})
 
 
 def _search(asked: Mapping[str, Any], tell: Tell, stop: threading.Event) -> Mapping[str, Any]:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from autotune.errors import AutotuneError, UsageError
+from autotune.errors import UsageError
 from autotune.identity import Choices, Size
 from autotune.lookup import DEFAULT_STUDY, Best
 from autotune.service.kept import Kept, KeptAnswers
@@ -26,7 +26,7 @@ from autotune.service.sending import is_path, question_of, upload_of
 from autotune.service.transport import Reply, Transport, question, segment
 from autotune.service.transport import ServerAway as ServerAway
 from autotune.service.transport import ServerRefuses as ServerRefuses
-from autotune.service.trust import believed, best_from, line_of, search_id
+from autotune.service.trust import believed, best_from, failure_of, line_of, search_id
 
 PATIENCE_S = 600.0
 """Seconds for which a watched search waits for a server that went away."""
@@ -171,7 +171,8 @@ class Server:
     ) -> dict[str, Any]:
         """Have a study searched and return the search when it has ended: `state`, `reason`, `result` and the rest.
 
-        `on_progress` is told of each trial. Raises AutotuneError where it failed. Ctrl-C here leaves it running there.
+        `on_progress` is told of each trial. Raises AutotuneError where it failed, of the kind that `autotune.search`
+        would. Ctrl-C here leaves it running there.
         """
         for name, given in (("size", size), ("choices", choices), ("budget", more.get("budget"))):
             _require(name, given, Mapping)
@@ -182,9 +183,9 @@ class Server:
         asked = {"device": device, "size": dict(size or {}), "choices": dict(choices or {}), "budget": budget, **more}
         ended = self.wait(search_id(self.submit(study, **asked), self.url), on_progress)
         with believed(self.url):
-            state, reason = ended["state"], line_of(ended["reason"])
+            state = ended["state"]
         if state == "failed":
-            raise AutotuneError(reason, where=self.url)
+            raise failure_of(ended, self.url)
         return ended
 
     def find(self, search: str) -> dict[str, Any]:

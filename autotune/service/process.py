@@ -48,7 +48,7 @@ async def work(name: str, asked: Mapping[str, Any], seconds: float) -> Mapping[s
         await gone(process)
         await ended(process, listening)
     if "error" in answer:
-        what, where, hint, detail, _ = answer["error"]
+        what, where, hint, detail, *_ = answer["error"]
         raise Refused(422, what, where=where, hint=hint, detail=detail)
     if "result" not in answer:
         last = f": {said[-1]}" if said else ""

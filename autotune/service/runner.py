@@ -8,9 +8,9 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
-from autotune.errors import AutotuneError, StoreError
+from autotune.errors import AutotuneError, SetupError, StoreError, WorkerError
 from autotune.service.answers import for_others, in_words
 from autotune.service.config import Config
 from autotune.service.feeds import END, PROGRESS, STATE, Feeds
@@ -42,6 +42,15 @@ AGAIN_S = 1.0
 """Pause before another try at what the database did not do."""
 
 log = logging.getLogger(__name__)
+
+
+class Ending(NamedTuple):
+    """How a search ended, or that it is queued again: what `Submissions.end` puts on record."""
+
+    state: str
+    reason: str
+    result: Mapping[str, Any] | None = None
+    exit_code: int | None = None
 
 
 class Runner:
@@ -157,25 +166,26 @@ class Runner:
     async def _run(self, submission: Submission) -> None:
         """Run one search to its end, whatever becomes of its process, and put that on record."""
         await self._tell(submission.uuid, STATE)
-        result: Mapping[str, Any] | None = None
         try:
-            state, reason, result = await self._child(submission)
+            ending = await self._child(submission)
         except OSError as error:
-            state, reason = FAILED, f"its process could not be started: {error.strerror}"
+            reason = f"its process could not be started: {error.strerror}"
+            ending = Ending(FAILED, reason, exit_code=WorkerError.exit_code)
         except Exception as error:  # whatever it is, it is this search's end and not the queue's
             log.warning("search %s: %s", submission.uuid, error, exc_info=not isinstance(error, AutotuneError))
             told = for_others(error) if isinstance(error, AutotuneError) else error
-            state, reason = FAILED, f"the server could not follow it: {told}"[:500]
+            reason = f"the server could not follow it: {told}"[:500]
+            ending = Ending(FAILED, reason, exit_code=WorkerError.exit_code)
         finally:
             await gone(self._running.pop(submission.uuid, None))
-        await self._record(submission.uuid, state, reason, result)
+        await self._record(submission.uuid, ending)
         self._stopping.discard(submission.uuid)
-        await self._tell(submission.uuid, STATE if state == QUEUED else END)
+        await self._tell(submission.uuid, STATE if ending.state == QUEUED else END)
         await asyncio.to_thread(self._store.sweep)
-        if state == QUEUED:
+        if ending.state == QUEUED:
             await asyncio.sleep(AGAIN_S)
 
-    async def _record(self, search: str, state: str, reason: str, result: Mapping[str, Any] | None) -> None:
+    async def _record(self, search: str, ending: Ending) -> None:
         """Put on record how a search ended, however long the database does not take it.
 
         Raises StoreError when the server ends meanwhile: its next start sets right what is left.
@@ -183,7 +193,7 @@ class Runner:
         said = False
         while True:
             try:
-                return await asyncio.to_thread(self._store.end, search, state, reason, result)
+                return await asyncio.to_thread(self._store.end, search, *ending)
             except StoreError as error:
                 if self._closing:
                     raise
@@ -192,8 +202,8 @@ class Runner:
                 said = True
                 await asyncio.sleep(AGAIN_S)
 
-    async def _child(self, submission: Submission) -> tuple[str, str, Mapping[str, Any] | None]:
-        """Run the search in a process of its own; return its state, the reason and its result."""
+    async def _child(self, submission: Submission) -> Ending:
+        """Run the search in a process of its own; return how it ended."""
         process = await started("search")
         self._running[submission.uuid] = process
         said: deque[str] = deque(maxlen=SAID)
@@ -218,7 +228,7 @@ class Runner:
         finally:
             looking.cancel()
             overdue.cancel()
-        return await self._outcome(submission, answer, code, said)
+        return await self._ending(submission, answer, code, said)
 
     async def _stop_for_others(self, search: str, process: asyncio.subprocess.Process) -> None:
         """Ask a process to end once its search is to be stopped: nobody else tells what another server was asked."""
@@ -227,32 +237,34 @@ class Runner:
         signal(process)
         await self._tell(search, STATE)
 
-    async def _outcome(
-        self, submission: Submission, answer: Mapping[str, Any], code: int, said: deque[str]
-    ) -> tuple[str, str, Mapping[str, Any] | None]:
+    async def _ending(self, submission: Submission, answer: Mapping[str, Any], code: int, said: deque[str]) -> Ending:
         stopping = await self._is_stopping(submission.uuid)
         result = answer.get("result")
-        if result is not None and result["failure"]:
-            result = {**result, "failure": in_words(result["failure"])}
-        if result is not None and result["reason"] != "interrupted":
-            failed = bool(result["failure"]) or result["best"] is None
-            reason = result["failure"] or ("no configuration passed" if failed else result["reason"])
-            return FAILED if failed else DONE, reason, result
-        if stopping:
-            return STOPPED, "stopped", result
-        if self._closing:
-            return QUEUED, "the server ended; it goes on at its next start", None
-        if "error" in answer:
-            what, where, hint, _, kind = answer["error"]
-            if kind == ConnectionLost.__name__ and submission.attempts < ATTEMPTS:
-                return QUEUED, "the database was away; it goes on from what is stored", None
-            of_database = StoreError if where == self._store.where else AutotuneError
-            return FAILED, str(for_others(of_database(what, where=where, hint=hint))), None
         if result is not None:
-            return STOPPED, "somebody ended its process", result
+            failed, failure = result["failed"], result["failure"]
+            result = {name: value for name, value in result.items() if name != "failed"}
+            result |= {"failure": in_words(failure) if failure else None}
+            if result["reason"] != "interrupted":
+                reason, exit_code = (result["reason"], None) if failed is None else failed
+                return Ending(DONE if failed is None else FAILED, in_words(reason), result, exit_code)
+        if stopping:
+            return Ending(STOPPED, "stopped", result)
+        if self._closing:
+            return Ending(QUEUED, "the server ended; it goes on at its next start")
+        if "error" in answer:
+            what, where, hint, _, kind, exit_code = answer["error"]
+            if kind == ConnectionLost.__name__ and submission.attempts < ATTEMPTS:
+                return Ending(QUEUED, "the database was away; it goes on from what is stored")
+            of_database = where == self._store.where
+            error = (StoreError if of_database else AutotuneError)(what, where=where, hint=hint)
+            if of_database:  # the server's own affair, and no input of who asked
+                exit_code = SetupError.exit_code
+            return Ending(FAILED, str(for_others(error)), exit_code=exit_code)
+        if result is not None:
+            return Ending(STOPPED, "somebody ended its process", result)
         last = f": {said[-1]}" if said else ""
         died = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
-        return FAILED, f"its process {died}{last}"[:500], None
+        return Ending(FAILED, f"its process {died}{last}"[:500], exit_code=WorkerError.exit_code)
 
     async def _is_stopping(self, search: str) -> bool:
         """Whether somebody wants a search stopped; as far as this server knows while the database is away."""

@@ -12,14 +12,14 @@ from typing import Any
 from autotune import cluster, devices, tuner
 from autotune.bench import BUILD_S, FIRST_S, Limits
 from autotune.cluster import Address, SchedulerAway
-from autotune.errors import DeviceError
+from autotune.errors import AutotuneError, DeviceError, StudyError
 from autotune.model import DeviceInfo, Trial
 from autotune.pool import Settings, lock_key
 from autotune.reports import result_json
 from autotune.samplers import DEFAULT_SAMPLER
 from autotune.service.asked import bounded, problem_of, study_of
 from autotune.store import ServerStore, listing, survey
-from autotune.tuner import Budget, Progress, Request
+from autotune.tuner import Budget, Progress, Request, Result
 
 LEAST_S = 5.0
 """Seconds that a search which goes on has left at least: its finalists are timed again."""
@@ -31,7 +31,10 @@ _AGAIN_S = 1.0
 
 
 def run(asked: Mapping[str, Any], tell: Callable[[Mapping[str, Any]], None], stop: threading.Event) -> dict[str, Any]:
-    """Run the search that `asked` describes and return its result as JSON holds it. Raises AutotuneError."""
+    """Run the search that `asked` describes and return its result as JSON holds it. Raises AutotuneError.
+
+    `failed` in it is why it failed, with the exit code of that, or None.
+    """
     address = None if asked["on"] is None else Address.parse(asked["on"])
     device = _device(asked) if address is None else _of_cluster(address, asked, stop)
     with study_of(asked) as study:
@@ -58,7 +61,20 @@ def run(asked: Mapping[str, Any], tell: Callable[[Mapping[str, Any]], None], sto
             problem.plan(configuration)
         run = tuner.run if address is None else partial(cluster.run, address=address)
         result = run(request, stop, on_progress=lambda progress: tell({"progress": progress_json(progress)}))
-        return {**result_json(result), "failure": str(result.failure) if result.failure else None}
+        return {
+            **result_json(result),
+            "failure": str(result.failure) if result.failure else None,
+            "failed": _failed(result),
+        }
+
+
+def _failed(result: Result) -> tuple[str, int] | None:
+    """Return why a search failed, and the exit code of that; None where it did not."""
+    if result.failure is not None:
+        return str(result.failure), result.failure.exit_code
+    if result.unbuilt is not None:
+        return f"no configuration builds: {result.unbuilt.reason}", StudyError.exit_code
+    return None if result.best is not None else ("no configuration passed", AutotuneError.exit_code)
 
 
 def _device(asked: Mapping[str, Any]) -> DeviceInfo:

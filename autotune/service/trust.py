@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from autotune.errors import UsageError
+from autotune.errors import AutotuneError, SetupError, UsageError, WorkerError
 from autotune.identity import STUDY_NAME, macro_fault, name_fault, value_fault
 from autotune.lookup import Best, Launched, Match, launched
 from autotune.store import UNSOUND
@@ -47,6 +47,19 @@ def search_id(told: Mapping[str, Any], where: str) -> str:
     """Return the id of a search that a server tells of. Raises UsageError where it tells none."""
     with believed(where):
         return _matching(told["id"], "[0-9a-z]{1,64}")
+
+
+def failure_of(ended: Mapping[str, Any], where: str) -> AutotuneError:
+    """Return the error by which a search failed or was stopped, of the kind that it would be of here.
+
+    Raises UsageError for what no server of autotune says.
+    """
+    with believed(where):
+        kind = _KINDS.get(ended.get("exit_code"), AutotuneError)  # an older server does not tell
+        return kind(line_of(ended["reason"]), where=where)
+
+
+_KINDS: dict[Any, type[AutotuneError]] = {kind.exit_code: kind for kind in (UsageError, SetupError, WorkerError)}
 
 
 def best_from(body: bytes, headers: Mapping[str, str], where: str) -> tuple[Best, list[str]]:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from autotune.errors import StoreError
 from autotune.text import typed
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 """The version this program writes: the number of migrations in migrations.py."""
 
 TABLES = ("devices", "problems", "searches", "search_devices", "trials", "retimings")

@@ -301,6 +301,11 @@ def _counted_by_search(connection: Connection) -> None:
     standings.count_each(connection)
 
 
+def _exit_code(connection: Connection) -> None:
+    """With which exit code the command line ends where a search that was sent has failed."""
+    _run(connection, "ALTER TABLE submissions ADD COLUMN exit_code INTEGER")
+
+
 MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     _first,
     _made,
@@ -309,4 +314,5 @@ MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     _service,
     _counted,
     _counted_by_search,
+    _exit_code,
 )

@@ -127,6 +127,7 @@ submissions = Table(
     *_text("started", "ended", empty=True),
     *_text("reason"),
     *_text("result", empty=True),
+    Column("exit_code", Integer, nullable=True),  # of what has failed
     UniqueConstraint("asked_by", "once"),
     Index("submissions_by_state", "server", "state"),
     Index("submissions_by_study", "study"),

@@ -17,6 +17,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, case, func, select, update
 
+from autotune.errors import WorkerError
 from autotune.store import queries
 from autotune.store.access import Access
 from autotune.store.records import Columns, now, ordered
@@ -33,7 +34,8 @@ OPEN = (QUEUED, RUNNING, STOPPING)
 class Submission:
     """A search that was asked for. `request` is what was asked, `upload` the study that came with it, if one did.
 
-    `attempts` counts how often it began; `result` is what it found, as JSON holds it.
+    `attempts` counts how often it began; `result` is what it found, as JSON holds it. `exit_code` is that of the error
+    by which it failed (errors.py); None: it did not, or an older version, which kept none, ran it.
     """
 
     number: int
@@ -51,6 +53,7 @@ class Submission:
     ended: str | None
     reason: str
     result: Mapping[str, Any] | None
+    exit_code: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,9 +177,16 @@ class Submissions(Access):
 
         return self._written(step)
 
-    def end(self, name: str, state: str, reason: str, result: Mapping[str, Any] | None = None) -> None:
-        """Record how a submission ended, or that it is queued again."""
-        ended: dict[str, Any] = {"state": state, "reason": clean(reason)}
+    def end(
+        self,
+        name: str,
+        state: str,
+        reason: str,
+        result: Mapping[str, Any] | None = None,
+        exit_code: int | None = None,
+    ) -> None:
+        """Record how a submission ended, or that it is queued again; `exit_code`: of what has failed."""
+        ended: dict[str, Any] = {"state": state, "reason": clean(reason), "exit_code": exit_code}
         if state not in OPEN:
             ended["ended"] = now()
         if result is not None:
@@ -221,7 +231,8 @@ class Submissions(Access):
             connection.execute(update(submissions).where(running, _has_come_on()).values({"attempts": 1}))
             spent = and_(running, submissions.c.attempts >= attempts)
             lost = _all(connection, select(submissions).where(spent))
-            failed = {"state": FAILED, "reason": f"{died}, {attempts} times without a trial", "ended": now()}
+            reason = f"{died}, {attempts} times without a trial"
+            failed = {"state": FAILED, "reason": reason, "ended": now(), "exit_code": WorkerError.exit_code}
             connection.execute(update(submissions).where(spent).values(failed))
             again = {"state": QUEUED, "reason": f"{died}; it goes on from what is stored"}
             connection.execute(update(submissions).where(running).values(again))
@@ -294,7 +305,10 @@ def _in_turns(users: Mapping[str, list[str]], last: Mapping[str, str]) -> list[s
     return [users[user][place] for place in range(deepest) for user in turn if place < len(users[user])]
 
 
-_PLAIN = ("uuid", "server", "queue", "study", "asked_by", "state", "attempts", "created", "started", "ended", "reason")
+_PLAIN = (
+    "uuid", "server", "queue", "study", "asked_by", "state", "attempts", "created", "started", "ended", "reason",
+    "exit_code",
+)  # fmt: skip
 
 
 def _first(connection: Connection, *wanted: ColumnElement[bool]) -> Submission | None:

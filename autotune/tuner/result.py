@@ -190,6 +190,13 @@ class Result:
         return is_ranked(self.best, self.ties)
 
     @property
+    def unbuilt(self) -> Trial | None:
+        """An example of what does not build, where no configuration does; else None."""
+        if self.best is None and set(self.failures) == {Outcome.COMPILE_ERROR}:
+            return self.examples.get(Outcome.COMPILE_ERROR)
+        return None
+
+    @property
     def gain(self) -> tuple[float, float, float] | None:
         """How many times as fast as the default the best is, and the interval of that; None: not timed in turns."""
         best, default = self.best, self.default

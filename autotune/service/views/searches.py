@@ -64,9 +64,9 @@ def search(service: Service, name: str) -> Json:
     """One search by its id, that of a submission or of a stored search.
 
     `id`, `state`, `study`, `study_from` (where an uploaded one was asked for by name), `device`, `size`,
-    `choices`, `request`, `asked_by`, `created`, `started`, `ended`, `reason`, `place` (0: the next of its queue),
-    `progress` (the last that was told), `result` (of `autotune search --json`), `outcomes`, `searches` (numbers of the
-    stored searches that are its work).
+    `choices`, `request`, `asked_by`, `created`, `started`, `ended`, `reason`, `exit_code` (of the command line, where
+    it failed), `place` (0: the next of its queue), `progress` (the last that was told), `result` (of `autotune search
+    --json`), `outcomes`, `searches` (numbers of the stored searches that are its work).
     """
     submission = service.store.submission(name)
     found = listing.searches(service.store, names=[name])
@@ -111,6 +111,7 @@ def submitted(service: Service, one: Submission, queues: Queues, parts: Sequence
         "started": one.started,
         "ended": one.ended,
         "reason": reason,
+        "exit_code": one.exit_code,
         "progress": service.feeds.of(one.uuid).latest if state in (RUNNING, STOPPING) else None,
         "result": one.result,
         "outcomes": _outcomes(service, parts),
@@ -155,7 +156,7 @@ def stored(service: Service, one: listing.Search) -> Json:
     }
 
 
-_UNSENT: Json = dict.fromkeys(("study_from", "budget", "server", "queue", "place", "progress", "result"))
+_UNSENT: Json = dict.fromkeys(("study_from", "budget", "server", "queue", "place", "exit_code", "progress", "result"))
 _UNSENT |= {"uploaded": False, "attempts": 1}
 """What is told of a search that was sent to no server."""
 
