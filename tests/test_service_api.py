@@ -810,7 +810,7 @@ def test_a_full_disk_under_an_upload_or_an_import_is_one_line(client: Client, mo
         raise OSError(errno.ENOSPC, "No space left on device", "/secret/tmp")
 
     monkeypatch.setattr("autotune.service.uploads.unpack", fail)
-    monkeypatch.setattr("autotune.service.submit.tempfile.TemporaryFile", fail)
+    monkeypatch.setattr("autotune.service.takein.tempfile.TemporaryFile", fail)
     asked = {"upload": UPLOAD}, client.headers("run")
     sent = client.http.post("/v1/checks", json=asked[0], headers=asked[1])
     taken = client.http.post("/v1/import", content=b"", headers=client.headers("run"))

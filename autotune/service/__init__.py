@@ -9,6 +9,7 @@
     views/       what is shown, as plain data: the same for JSON and for pages
     lookups.py   GET /v1/best, a plain route
     submit.py    what is wanted searched: checked, bounded, queued;  uploads.py: studies that come along
+    takein.py    exported lines that are sent
     runner.py    the queues, a process.py per search (child.py, search.py, asked.py);  feeds.py: their events
     studies.py, machine.py, state.py   what a server knows and has open
     serving.py   serve: on its socket;  connections.py: for how long one may keep the server waiting

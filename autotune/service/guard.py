@@ -80,13 +80,15 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers = dict(scope["headers"])
+        headers, begun = dict(scope["headers"]), False
         # A stream of events has no end that would end its answer.
         bare = scope["method"] == "HEAD" and not scope["path"].endswith("/events")
         if bare:
             scope = {**scope, "method": "GET"}
 
         async def safely(message: Message) -> None:
+            nonlocal begun
+            begun = True
             if message["type"] == "http.response.start":
                 message["headers"] = [*map(self._placed, message["headers"]), *self._headers]
             elif bare:
@@ -103,8 +105,9 @@ class Guard:
             return
         try:
             await self._app(scope, receive, safely)
-        except asyncio.CancelledError:  # who still reads when the server stops is left in the middle
-            pass
+        except asyncio.CancelledError:  # the server stops: who still reads is left in the middle
+            if not begun:
+                await answer(_cut_off(scope["method"]))(scope, receive, safely)
         except RuntimeError as error:  # the answer has begun, and is ended in the middle: nobody takes it for whole
             if not isinstance(error.__cause__, AutotuneError):
                 raise
@@ -178,6 +181,12 @@ def _require_text(scope: Scope) -> None:
     """Raise Refused for an address with a NUL: nothing is called so, and PostgreSQL fails at asking for it."""
     if "\0" in scope["path"] or b"%00" in scope["query_string"]:
         raise Refused(400, "the address holds a NUL character", hint="leave %00 out")
+
+
+def _cut_off(method: str) -> Refused:
+    """Return what is answered to a request that was at work when the server would wait no longer."""
+    undone = "" if method == "GET" else ", and what was asked may be done or not"
+    return Refused(503, f"the server is ending{undone}", hint="ask again once it is back")
 
 
 def _unfinished(status: int, what: str) -> HTTPException:

@@ -19,6 +19,7 @@ from autotune.service.answers import NothingNew, documented
 from autotune.service.depends import Admin, Before, Opened, Reader, SearchId, Submitter, Writer
 from autotune.service.feeds import BEAT
 from autotune.service.shapes import Check, NewToken, StudyName, Submit
+from autotune.service.takein import take_in
 from autotune.store import lifetime
 from autotune.text import in_quotes, plain
 
@@ -265,7 +266,7 @@ async def check(service: Opened, caller: Submitter, asked: Check) -> Json:
 @router.post("/import", responses=documented(413), tags=["results"])
 async def import_(service: Opened, caller: Writer, request: Request) -> dict[str, int]:
     """Add the trials of exported lines (the body); those that are here already are not added again. All or none."""
-    return await submitting.take_in(service, request)
+    return await take_in(service, request)
 
 
 @router.get("/tokens", responses=READ, tags=["tokens"])

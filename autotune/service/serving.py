@@ -52,7 +52,7 @@ class _Server(Listener):
         self._asked_s = self._asked_s or now
         service: Service | None = getattr(self._app.state, "service", None)
         if service is not None:
-            service.feeds.close()
+            service.end()
         super().handle_exit(sig, frame)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
 from contextlib import suppress
 
@@ -34,7 +35,10 @@ log = logging.getLogger(__name__)
 
 
 class Service:
-    """A server's store, its callers, its queues and what it knows of its machine."""
+    """A server's store, its callers, its queues and what it knows of its machine.
+
+    `ending` is set where it was told to end, `storing` are the imports that a thread is at.
+    """
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -46,6 +50,8 @@ class Service:
         self.lookups = Lookups(config, self.studies, self.machine)
         self.runner: Runner | None = None
         self.checking = asyncio.Semaphore(2)
+        self.ending = threading.Event()
+        self.storing: set[asyncio.Future[int]] = set()
         self._hold = self.store.hold(config.name)
         self._looking = asyncio.Lock()
         self._looked = 0.0
@@ -65,9 +71,16 @@ class Service:
         if self.config.on is not None:
             self._tasks.append(asyncio.create_task(self._watch()))
 
+    def end(self) -> None:
+        """Say that the server was told to end: who watches is let go, and imports that take long are given up."""
+        self.ending.set()
+        self.feeds.close()
+
     async def close(self) -> None:
         """End what runs, in order, and give everything back."""
-        self.feeds.close()
+        self.end()
+        if self.storing:
+            await asyncio.wait(self.storing)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

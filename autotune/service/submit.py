@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import json
-import tempfile
 from dataclasses import asdict
 from typing import TYPE_CHECKING, TypeVar
 
-from fastapi import Request
-
-from autotune.errors import StoreError
 from autotune.identity import Configuration, ProblemKey
 from autotune.model import DeviceInfo
 from autotune.samplers import entry_of
@@ -195,21 +190,6 @@ def _bounded(service: Service, asked: Submit) -> views.Json:
         bounded = any(budget[name] is not None for name in ("trials", "until_stale", "least_gain"))
         budget["seconds"] = limits.seconds if bounded else DEFAULT_SECONDS
     return dict(budget)
-
-
-async def take_in(service: Service, request: Request) -> dict[str, int]:
-    """Import the lines of a request's body, which waits in a file meanwhile. Raises StoreError as `autotune import`."""
-    with tempfile.TemporaryFile("w+b") as waiting:
-        async for part in request.stream():
-            await asyncio.to_thread(waiting.write, part)
-        waiting.seek(0)
-        with io.TextIOWrapper(waiting, encoding="utf-8-sig", errors="replace") as lines:
-            try:
-                return {"imported": await asyncio.to_thread(service.store.import_lines, lines, "body")}
-            except StoreError as error:
-                if error.where != service.store.where:  # a line of the body
-                    raise Refused(422, error.what, where=error.where, hint=error.hint) from None
-                raise
 
 
 def revoke(service: Service, name: str) -> dict[str, str]:

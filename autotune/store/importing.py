@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import IO, Any, NamedTuple
 
@@ -65,13 +65,16 @@ class _Changed:
     finished: Counter[int] = field(default_factory=Counter)
 
 
-def check(lines: Iterable[str], waiting: IO[str], source: str = "") -> dict[str, Incoming]:
+def check(
+    lines: Iterable[str], waiting: IO[str], source: str = "", go_on: Callable[[], None] = lambda: None
+) -> dict[str, Incoming]:
     """Write the lines to `waiting` as columns and return their searches by uuid. Raises StoreError at the first misfit.
 
-    `source` is the file that the lines are of, for messages.
+    `source` is the file that the lines are of, for messages. `go_on` is called before each, and may raise to give up.
     """
     found: dict[str, Incoming] = {}
     for number, text in enumerate(_bounded(lines), 1):
+        go_on()
         where = f"{source}:{number}" if source else f"line {number}"
         if len(text) > MOST_LINE:
             what = f"is longer than {MOST_LINE:,} characters, so no line of autotune export"
@@ -124,14 +127,23 @@ def wait(search: tuple[str, Incoming], trials: Iterable[Trial], waiting: IO[str]
     return {uuid: found}
 
 
-def store(connection: Connection, waiting: IO[str], found: Mapping[str, Incoming]) -> int:
-    """Store what waits and is not here yet; return how many trials were new. Raises StoreError where one clashes."""
+def store(
+    connection: Connection, waiting: IO[str], found: Mapping[str, Incoming], go_on: Callable[[], None] = lambda: None
+) -> int:
+    """Store what waits and is not here yet; return how many trials were new. Raises StoreError where one clashes.
+
+    `go_on` is called now and then, and may raise to give up.
+    """
     waiting.seek(0)
     places: dict[str, _Place] = {}
     changed: dict[int, _Changed] = {}
     lines = (_Waiting(*json.loads(line)) for line in waiting)
-    new = sum(_store_page(connection, page, found, places, changed) for page in pages(lines))
+    new = 0
+    for page in pages(lines):
+        go_on()
+        new += _store_page(connection, page, found, places, changed)
     for problem, change in sorted(changed.items()):  # in one order everywhere: each is locked
+        go_on()
         standings.follow(connection, problem, change.configurations, change.finished)
     return new
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
 
@@ -23,12 +23,14 @@ _IN_MEMORY = 16 * 2**20
 
 
 @contextmanager
-def checked_lines(lines: Iterable[str], source: str = "") -> Iterator[tuple[IO[str], dict[str, Incoming]]]:
+def checked_lines(
+    lines: Iterable[str], source: str = "", go_on: Callable[[], None] = lambda: None
+) -> Iterator[tuple[IO[str], dict[str, Incoming]]]:
     """Yield what `Moving.import_checked` takes; no database need be there. Raises StoreError as `import_lines` does."""
     from autotune.store import importing  # which no search needs, and its models take a while
 
     with tempfile.SpooledTemporaryFile(_IN_MEMORY, "w+", encoding="utf-8") as waiting:
-        yield waiting, importing.check(lines, waiting, source)
+        yield waiting, importing.check(lines, waiting, source, go_on)
 
 
 class Moving(Access):
@@ -76,17 +78,19 @@ class Moving(Access):
             found = importing.wait(search, trials, waiting)
             return self._written(lambda connection: importing.store(connection, waiting, found))
 
-    def import_lines(self, lines: Iterable[str], source: str = "") -> int:
+    def import_lines(self, lines: Iterable[str], source: str = "", go_on: Callable[[], None] = lambda: None) -> int:
         """Add the trials of exported lines; return how many were new. One already here is not added again.
 
         Raises StoreError with the number of the first line that does not fit, and `source`, the file it is in;
-        then nothing is added.
+        then nothing is added. Nor is it where `go_on`, which is called now and then, raises to give up.
         """
-        with checked_lines(lines, source) as checked:
-            return self.import_checked(*checked)
+        with checked_lines(lines, source, go_on) as checked:
+            return self.import_checked(*checked, go_on)
 
-    def import_checked(self, waiting: IO[str], found: Mapping[str, Incoming]) -> int:
+    def import_checked(
+        self, waiting: IO[str], found: Mapping[str, Incoming], go_on: Callable[[], None] = lambda: None
+    ) -> int:
         """Add the trials of lines that were checked; return how many were new."""
         from autotune.store import importing
 
-        return self._written(lambda connection: importing.store(connection, waiting, found))
+        return self._written(lambda connection: importing.store(connection, waiting, found, go_on))
