@@ -645,8 +645,17 @@ def require_whole(loaded: optuna.Study) -> None:
 
 
 @pytest.mark.parametrize("name", ["a?b.db", "?timeout=1.db", "a%20b.db", "{SCHEMA}.db"])
-def test_an_optuna_database_is_written_where_it_is_named(folder: Path, recording: Recording, name: str) -> None:
-    WRITERS["optuna"].write([replace(recording, own=recording.own[:1], imported=())], folder / name)
+def test_an_optuna_database_is_written_where_it_is_named(
+    folder: Path, recording: Recording, name: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    usual = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.INFO)
+    try:
+        WRITERS["optuna"].write([replace(recording, own=recording.own[:1], imported=())], folder / name)
+        assert optuna.logging.get_verbosity() == optuna.logging.INFO  # the program's own affair
+    finally:
+        optuna.logging.set_verbosity(usual)
+    assert capfd.readouterr().err == ""
     with closing(sqlite3.connect(folder / name)) as written:
         assert written.execute("SELECT COUNT(*) FROM trials").fetchone()[0] > 0
     assert [path.name for path in folder.iterdir() if ".db" in path.name or path.name == "a"] == [name]

@@ -18,6 +18,7 @@ from autotune import text
 from autotune.errors import UsageError
 from autotune.exchange.recording import Recording, first_ns
 from autotune.model import Outcome, Trial
+from autotune.samplers import quiet_optuna
 from autotune.store import Location, clear_errors
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ def save(recordings: Sequence[Recording], path: Path) -> Counter[str]:
     """Write a new SQLite database at a path where nothing is: whole, or not at all. Raises UsageError."""
     import optuna
 
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
     part = path.with_name(f"{path.name}.part")
     try:
         part.touch(exist_ok=False)
@@ -68,7 +68,8 @@ def _fill(path: Path, recordings: Sequence[Recording]) -> None:
         for recording in recordings:
             key = recording.key
             name = f"{key.study} {key.device} {text.pairs(key.size)} {text.pairs(key.choices)}".strip()
-            study = optuna.create_study(storage=storage, study_name=name, direction="minimize")
+            with quiet_optuna():
+                study = optuna.create_study(storage=storage, study_name=name, direction="minimize")
             for told in ("study", "device", "kernel_hash"):
                 study.set_user_attr(told, getattr(key, told))
             study.add_trials([_frozen(trial, recording) for trial in (*recording.imported, *recording.own)])

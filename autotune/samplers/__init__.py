@@ -24,12 +24,14 @@ from autotune import lazily
 from autotune.samplers.registry import DEFAULT_SAMPLER, SAMPLERS, entry_of
 
 if TYPE_CHECKING:
+    from autotune.samplers.base import quiet_optuna
     from autotune.samplers.importance import importances
     from autotune.samplers.proposer import Proposer
 else:
     __getattr__ = lazily(
         __name__,
         {
+            "base": "quiet_optuna",
             "importance": "importances",
             "proposer": "Proposer",
         },
