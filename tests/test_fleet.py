@@ -75,6 +75,9 @@ class Playing(Cluster):
         super().__init__(devices, trial_s, invented())
         self.answers: dict[str, dict[str, Any]] = {}
         self.connected = 0
+        self.sent: list[Answer] = []
+        self.named: list[str] = []
+        self.asked: dict[str, Any] = {}
 
     async def connect(self) -> Cluster:
         if self.status != "running":
@@ -88,7 +91,19 @@ class Playing(Cluster):
                 answer = Answer()
                 answer.set(self.answers[worker])
                 return answer
-        return super().submit(task, request, key=key, workers=workers, **more)
+        answer = super().submit(task, request, key=key, workers=workers, **more)
+        if "trial" in key:
+            self.sent.append(answer)
+        if "retime" in key:
+            self.named = list(workers)
+        return answer
+
+    async def run(self, task: Any, request: bytes, *, workers: Sequence[str], **_: Any) -> Any:
+        answers: dict[str, Any] = {}
+        for worker in workers:
+            if worker in self.asked:
+                answers |= await self.asked[worker](self, [worker])
+        return answers
 
     def evaluator(self, problem: Problem, said: Said, **more: Any) -> cluster.ClusterEvaluator:
         return cluster.ClusterEvaluator(problem, NOWHERE, client=self.connect, say=said.append, **more)
@@ -238,6 +253,63 @@ def test_a_connection_that_is_lost_as_a_device_comes_loses_no_trial(said: Said) 
         return delivered
 
     assert asyncio.run(fly()) == []
+
+
+async def _hangs(*_: object) -> object:
+    return await asyncio.Event().wait()
+
+
+async def _fails(*_: object) -> object:
+    raise AttributeError("'NoneType' object has no attribute 'broadcast'")  # which a closed client does
+
+
+async def _answers_nonsense(playing: Playing, workers: Sequence[str]) -> object:
+    return dict.fromkeys(workers, 5)
+
+
+async def _gives_all_back(playing: Playing, workers: Sequence[str]) -> object:
+    for answer in playing.sent:
+        answer.set({"withdrawn": True, "worker": workers[0]})
+    for _ in range(9):  # the other's answer takes longer: by then this one would have been asked again
+        await asyncio.sleep(0)
+    return {worker: [] for worker in workers}
+
+
+async def _has_begun_one(playing: Playing, workers: Sequence[str]) -> object:
+    return {worker: [identity(CONFIGURATIONS[1])] for worker in workers}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "taken"),
+    [
+        (_has_begun_one, _hangs, [0, 2]),
+        (_has_begun_one, _fails, [0, 2]),
+        (_has_begun_one, _answers_nonsense, [0, 2]),
+        (_hangs, _fails, [0, 1, 2]),
+        (_gives_all_back, _hangs, [0, 1, 2]),
+    ],
+)
+def test_what_no_device_has_begun_is_taken_back_whatever_another_answers(
+    problem: Problem, said: Said, monkeypatch: pytest.MonkeyPatch, one: Any, other: Any, taken: list[int]
+) -> None:
+    monkeypatch.setattr(flights, "_ANSWER_S", 0.05)
+    monkeypatch.setattr(flights, "_AGAIN_S", 0)
+    playing = Playing(2, trial_s=3600.0)
+    with playing.evaluator(problem, said) as evaluator:
+        wait_until(lambda: evaluator.devices == 2)
+        for configuration in CONFIGURATIONS:
+            evaluator.submit(configuration)
+        wait_until(lambda: len(playing.sent) == len(CONFIGURATIONS))
+        playing.asked = {"sim://0": one, "sim://1": other}
+        assert list(evaluator.withdraw()) == [CONFIGURATIONS[at] for at in taken]
+        assert len(playing.sent) == len(CONFIGURATIONS)  # none was sent again
+        for answer in playing.sent:
+            answer.set(answered({}) | {"trial": replace(PASSED, configuration=CONFIGURATIONS[1])})
+        assert len(taken) == 3 or evaluator.collect(30).configuration == CONFIGURATIONS[1]
+        assert evaluator.ready == 0
+        if one is not _hangs:  # else nobody answers, and each may be asked
+            evaluator.retime(CONFIGURATIONS[:1])
+            assert playing.named == ["sim://0"]
 
 
 def test_who_leaves_is_said_and_who_joins_is_used(problem: Problem, said: Said) -> None:

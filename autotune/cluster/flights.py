@@ -7,6 +7,7 @@ one is free, and elsewhere when its worker is lost.
 from __future__ import annotations
 
 import asyncio
+import logging
 import pickle
 import traceback
 import uuid
@@ -33,6 +34,8 @@ _ANSWER_S = 5.0
 
 _ANCHOR_S = 0.3
 """Seconds for which a device times the anchor."""
+
+log = logging.getLogger(__name__)
 
 Deliver = Callable[[Trial | AutotuneError], None]
 
@@ -68,8 +71,12 @@ class Flights:
         self._flights: dict[Identity, Flight] = {}
         self._finale = Flight({})
         self._judge = ""  # the worker whose device times the finalists
+        self._silent: set[str] = set()  # workers that did not answer last: no finalist is sent there
+        self._named: set[str] = set()  # to whom the finalists are sent; nobody: to any
         self._anchors = Anchors(say)
         self._landed = 0
+        self._sending = asyncio.Event()  # not while trials are taken back
+        self._sending.set()
 
     def submit(self, configuration: Configuration) -> None:
         """Begin a trial."""
@@ -93,29 +100,50 @@ class Flights:
         """Take note that a device has left; its trials are Dask's to send elsewhere."""
         if worker == self._judge:
             self._judge = ""
-            self._finale.call_back()
+        if worker in self._named:
+            self._named.remove(worker)
+            if not self._named:  # else it is Dask's to send to another of them
+                self._finale.call_back()
 
     async def withdraw(self, leave: int, building: bool) -> list[Configuration]:
         """Take back what no device has begun, but for the oldest `leave`; what does not answer has not begun."""
         keep = list(self._flights)[:leave]
-        begun = set(keep)
         request = pickle.dumps({"search": self._claims.search, "keep": keep, "building": building})
-        workers = list(self._claims.members)
-        if workers:
-            asked = self._claims.client.run(tasks.withdraw, request, workers=workers, on_error="ignore")
-            try:
-                for answer in (await asyncio.wait_for(asked, _ANSWER_S)).values():
-                    begun.update(answer)
-            except lost():
-                pass
-        taken = []
-        for name, flight in list(self._flights.items()):
-            arrived = flight.future is not None and flight.future.status == "finished"
-            if name not in begun and not arrived and flight.task is not None:
-                del self._flights[name]
-                flight.task.cancel()
-                taken.append(flight.configuration)
-        return taken
+        self._sending.clear()  # a device that answers early gives back what the others are still asked for
+        try:
+            answers = await asyncio.gather(*(self._begun(worker, request) for worker in self._claims.members))
+            await self._arrivals()
+            begun, taken = set(keep).union(*answers), []
+            for name, flight in list(self._flights.items()):
+                arrived = flight.future is not None and flight.future.status == "finished"
+                if name not in begun and not arrived and flight.task is not None:
+                    del self._flights[name]
+                    flight.task.cancel()
+                    taken.append(flight.configuration)
+            return taken
+        finally:
+            self._sending.set()
+
+    async def _begun(self, worker: str, request: bytes) -> frozenset[Identity]:
+        """Have a device give back what it has not begun; return what it has, nothing where it does not say so.
+
+        Each is asked by itself: of several, none would be heard where one hangs.
+        """
+        try:
+            asked = self._claims.client.run(tasks.withdraw, request, workers=[worker], on_error="ignore")
+            begun = frozenset((await asyncio.wait_for(asked, _ANSWER_S))[worker])
+            self._silent.discard(worker)
+            return begun
+        except Exception as error:  # it hangs or has gone, or the connection has; or it answers what is none
+            log.debug("%s does not say what it has begun: %r", worker, error)
+            self._silent.add(worker)
+            return frozenset()
+
+    async def _arrivals(self) -> None:
+        """Wait for answers that are as good as here, a trial or that it was given back: which, only they tell."""
+        arrived = [one for one in self._flights.values() if one.future is not None and one.future.status == "finished"]
+        if waiting := {flight.waiting for flight in arrived if flight.waiting is not None}:
+            await asyncio.wait(waiting, timeout=_ANSWER_S)
 
     async def retime(self, configurations: Sequence[Configuration], budget_s: float) -> list[Measurement | Trial]:
         """Time configurations interleaved, all on one device: the same as before, as long as it is there."""
@@ -123,8 +151,10 @@ class Flights:
         while True:
             await self._claims.there.wait()
             where: dict[str, Any] = {"resources": {self._claims.search: 1}}
-            if self._judge:
-                where["workers"] = [self._judge]
+            silent = self._claims.members.keys() & self._silent
+            self._named = {self._judge} if self._judge else self._claims.members.keys() - silent if silent else set()
+            if self._named:
+                where["workers"] = list(self._named)
             request = {"configurations": configurations, "budget_s": budget_s}
             answer = await self._ask(self._finale, tasks.retime, request, **where)
             if isinstance(answer, AutotuneError):
@@ -138,6 +168,7 @@ class Flights:
     async def _fly(self, flight: Flight) -> None:
         """Send a trial as often as it takes, until its answer is here."""
         while True:
+            await self._sending.wait()
             await self._claims.there.wait()
             request = {"configuration": flight.configuration}
             answer = await self._ask(flight, tasks.trial, request, resources={self._claims.search: 1})
