@@ -15,8 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autotune.model import Configuration, Measurement, Outcome, Trial
-from autotune.samplers import Proposer, base
+from autotune.expression import Expression
+from autotune.model import Configuration, Measurement, Outcome, Trial, identity
+from autotune.samplers import Proposer, base, plain
 from autotune.samplers.base import Codec, History, one_thread
 from autotune.samplers.bayes import BayesSampler, aligned, maximin
 from autotune.samplers.features import Features, table
@@ -33,7 +34,7 @@ from autotune.samplers.gaussian import (
 )
 from autotune.samplers.surrogate import GROWTH_STEP, POOL, Surrogate, View, by_lot, fits_at
 from autotune.samplers.transfer import TransferView, transfer_view
-from autotune.space import Space
+from autotune.space import Constraint, Space
 
 SPACE = Space.build({"x": [1, 2, 4, 8, 16, 32, 48, 64], "y": [1, 2, 4, 8], "v": ["a", "b", "c"], "pad": [0, 1]}, [])
 
@@ -448,6 +449,26 @@ def test_of_searches_in_threads_one_proposes_at_a_time() -> None:
         asking.start()
         asking.join()
     assert free == [False]
+
+
+def test_of_a_large_space_the_nearest_is_proposed_and_nothing_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lists(*_: object) -> object:
+        raise AssertionError
+
+    values = {"x": list(range(8)), "y": list(range(8)), "mode": ["off", "on"]}
+    space = Space.build(values, [Constraint(Expression.parse("x + y != 6"), "test")])
+    wanted = {"x": 3, "y": 3, "mode": "on"}
+    monkeypatch.setattr(plain, "LISTED_ROWS", 10, raising=False)
+    monkeypatch.setattr(base, "MASKED_ROWS", 10)
+    monkeypatch.setattr(base.RowSampler, "candidates", lists)
+    monkeypatch.setattr(plain.TPE, "_propose", lambda *_, **__: wanted)
+    proposer = Proposer(space, "tpe", seed=0)
+    found = [proposer.ask() for _ in range(len(space))]
+    assert {identity(one) for one in found if one} == {identity(space.configuration(row)) for row in range(len(space))}
+    away = [sum(one[name] != wanted[name] for name in wanted) for one in found[:4] if one]
+    assert away == [1, 1, 1, 1]
+    assert space.nearest(wanted) in found[:4]  # which of these is by lot
+    assert proposer.ask() is None
 
 
 def test_a_programs_own_optuna_tells_as_much_as_before(capfd: pytest.CaptureFixture[str]) -> None:

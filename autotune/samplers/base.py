@@ -28,7 +28,7 @@ _KNOWN = 4096
 """Of so many parameter sets the rows are remembered."""
 
 MASKED_ROWS = 20_000_000
-"""Up to this size of a space one byte per row is kept to know the untried; beyond it a set of the tried."""
+"""Up to this size of a space one byte per row is kept to know the untried; beyond it the tried ones are looked up."""
 
 LISTED_ROWS = 1_000_000
 """A space with more rows than this is searched by random samples of this many."""
@@ -118,6 +118,7 @@ class History:
         self._tried: set[int] = set()
         small = len(codec.space) <= MASKED_ROWS
         self._mask = np.zeros(len(codec.space), dtype=np.bool_) if small else None
+        self._sorted = self.rows  # for a space without a mask
 
     def update(self, study: Study) -> None:
         """Read what is new in the study; time is proportional to what is new."""
@@ -143,6 +144,7 @@ class History:
         if self._mask is not None:
             self._mask[rows] = True
         self.rows = np.append(self.rows, rows)
+        self._sorted = np.sort(self.rows) if self._mask is None else self._sorted
         self.states = np.append(self.states, np.full(len(new), State.RUNNING, np.int64))
         self.times = np.append(self.times, np.full(len(new), np.nan))
         for position, (_, trial) in enumerate(new, before):
@@ -165,7 +167,10 @@ class History:
         """Mask of the rows that may be proposed, same shape as `rows`: neither tried nor in flight."""
         if self._mask is not None:
             return np.asarray(~self._mask[rows])
-        return np.array([int(row) not in self._tried for row in rows], dtype=np.bool_)
+        if not len(self._sorted):
+            return np.ones(len(rows), dtype=np.bool_)
+        at = np.searchsorted(self._sorted, rows)
+        return np.asarray(self._sorted[np.minimum(at, len(self._sorted) - 1)] != rows)
 
 
 class RowSampler(BaseSampler):

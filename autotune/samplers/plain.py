@@ -11,7 +11,7 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial
 
 from autotune.errors import SpaceError
-from autotune.samplers.base import RowSampler
+from autotune.samplers.base import LISTED_ROWS, RowSampler
 
 
 class RandomSampler(RowSampler):
@@ -50,15 +50,24 @@ class StockSampler(RowSampler):
     stock: ClassVar[type]
 
     def choose(self, study: Study, trial: FrozenTrial) -> int:
-        """The stock sampler's proposal if it is allowed, else the nearest allowed row."""
+        """The stock sampler's proposal if it is allowed, else the nearest allowed row, as far as those are listed."""
         rng = self.random(trial)
         params = self._propose(study, trial, seed=int(rng.integers(2**31)))
         wanted = self.codec.indices(params)
         row = self.space.rows(wanted[None, :])
         if row[0] >= 0 and self.history.allowed(row)[0]:
             return int(row[0])
-        candidates = self.candidates(rng)
+        candidates = self.candidates(rng) if len(self.space) <= LISTED_ROWS else self._beside(wanted)
         return int(candidates[nearest(self.space.indices(candidates), wanted, rng)])
+
+    def _beside(self, wanted: NDArray[np.int16]) -> NDArray[np.int64]:
+        """Allowed rows about the nearest valid one: of a large space a random sample would lie far from it."""
+        center = self.space.nearest_row(wanted)
+        for distance in range(1, len(wanted) + 1):
+            rows = np.append(center, self.space.neighbours(center, distance))
+            if len(found := rows[self.history.allowed(rows)]):
+                return found
+        raise SpaceError("every valid configuration has been tried")
 
     def _propose(self, study: Study, trial: FrozenTrial, seed: int) -> dict[str, Any]:
         sampler = self.stock(seed=seed)

@@ -166,7 +166,11 @@ class Space:
         Of several the one with the least steps along the lists of values in all, then the one whose row comes first.
         """
         position = [listed.index(configuration[name]) for name, listed in zip(self.names, self.values, strict=True)]
-        return self.configuration(self.diagram.nearest(np.array(position, dtype=np.int16)))
+        return self.configuration(self.nearest_row(np.array(position, dtype=np.int16)))
+
+    def nearest_row(self, indices: Indices) -> int:
+        """Return the row of `nearest`, of value indices of shape (parameters,)."""
+        return self.diagram.nearest(indices)
 
     def exclusions(self) -> list[Exclusion]:
         """Return the parameter values in no valid configuration, in order, each with the constraints that forbid it."""
