@@ -19,8 +19,8 @@ import pytest
 
 pytest.importorskip("uvicorn", reason="pip install '.[serve]'")
 
-from autotune.errors import UsageError
-from autotune.service import Config, connections, create_app, guard
+from autotune.errors import StoreError, UsageError
+from autotune.service import Config, Service, connections, create_app, guard, serving
 from autotune.service.config import require_safe
 from autotune.service.serving import settings
 
@@ -51,6 +51,20 @@ def answer_to(connection: socket.socket, sent: bytes) -> bytes:
     """Return all that comes until the server ends the connection."""
     connection.sendall(sent)
     return b"".join(iter(lambda: connection.recv(2**16), b""))
+
+
+def test_what_fails_as_a_server_begins_is_one_line_and_nothing_is_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async def fails(_: Service) -> None:
+        raise StoreError("is of version 99, newer than this program's")  # since it was looked at
+
+    monkeypatch.setattr(Service, "start", fails)
+    begun = list[str]()
+    with pytest.raises(StoreError, match="is of version 99"):
+        serving.serve(Config(database=str(tmp_path / "a.db"), port=0), lambda url, _: begun.append(url))
+    assert begun == []
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize("sent", [b"", HEAD, HEAD + b"X: " + b"x" * 100])

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI
@@ -13,6 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from autotune import __version__
+from autotune.errors import AutotuneError
 from autotune.service import answers, pages, routes
 from autotune.service.callers import Callers
 from autotune.service.config import Config, require_safe
@@ -20,21 +21,26 @@ from autotune.service.guard import Guard
 from autotune.service.state import Service
 
 
-def create_app(config: Config) -> FastAPI:
+def create_app(config: Config, failed: Callable[[AutotuneError], None] | None = None) -> FastAPI:
     """Return the application of a server; it opens the database when it starts and ends what runs when it closes.
 
+    `failed` is told what keeps it from starting; where there is none, that is raised.
     The API lies below /v1, its document at /v1/openapi.json, the pages (`pages.router`) at /.
     """
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        service = app.state.service = Service(config)
-        try:
-            require_safe(config, any(token.valid for token in service.store.tokens()))
-            await service.start()
+        async with AsyncExitStack() as stack:
+            try:
+                service = app.state.service = Service(config)
+                stack.push_async_callback(service.close)
+                require_safe(config, any(token.valid for token in service.store.tokens()))
+                await service.start()
+            except AutotuneError as error:
+                if failed is None:
+                    raise
+                failed(error)
             yield
-        finally:
-            await service.close()
 
     def callers() -> Callers:
         service: Service = app.state.service

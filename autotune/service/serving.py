@@ -14,7 +14,7 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI
 
-from autotune.errors import UsageError
+from autotune.errors import AutotuneError, UsageError
 from autotune.service.app import create_app
 from autotune.service.config import Config, require_safe
 from autotune.service.connections import BACKLOG, Connection, Listener
@@ -36,12 +36,19 @@ class _Server(Listener):
         self._app = app
         self._begun = begun
         self._asked_s = 0.0
+        self.failure: AutotuneError | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to take requests, and say so."""
         await super().startup(sockets)
-        if self.started:
+        if self.failure is not None:  # nothing is taken yet: that begins with the next turn of the loop
+            self.should_exit = True
+        elif self.started:
             self._begun(self._app.state.service)
+
+    def fail(self, error: AutotuneError) -> None:
+        """Take note of what keeps the application from starting."""
+        self.failure = error
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Take a signal: end in order, or at once where that was asked for before. A database may not answer."""
@@ -66,7 +73,7 @@ def serve(config: Config, begun: Callable[[str, Service], None]) -> None:
         require_safe(config, any(token.valid for token in store.tokens()))
         if not config.read_only:
             _require_alone(store, config.name)
-    app = create_app(config)
+    app = create_app(config, lambda error: server.fail(error))
     listening = _bound(config)
     host, port = listening.getsockname()[:2]
     scheme = "https" if config.certificate else "http"
@@ -75,6 +82,8 @@ def serve(config: Config, begun: Callable[[str, Service], None]) -> None:
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # a closed terminal; `nohup` has it ignored
         signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
     server.run(sockets=[listening])
+    if server.failure is not None:
+        raise server.failure
     if not server.started:
         sys.exit(3)
 
