@@ -342,6 +342,34 @@ def test_a_dropped_connection_is_made_again(
     assert capsys.readouterr().err.count("trying again for 60 s") == 1
 
 
+def test_a_standby_is_waited_for_where_it_takes_over_and_else_refuses_at_once(
+    postgres_url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a failover: for a while there is a server, and it only reads."""
+    import psycopg
+
+    def set_writing(writes: bool) -> None:
+        with psycopg.connect(postgres_url + "&options=-cdefault_transaction_read_only%3Doff") as connection:
+            only = "off" if writes else "on"
+            connection.execute(f"ALTER DATABASE postgres SET default_transaction_read_only = {only}")  # of new sessions
+        drop_connections(postgres_url)
+
+    monkeypatch.setattr(access, "PAUSE_S", 0)
+    try:
+        with Store.open(postgres_url) as store, monkeypatch.context() as patch:
+            search = put(store, [])
+            set_writing(False)
+            patch.setattr(access, "say", lambda _: set_writing(True))
+            store.finish([(store.begin(search, [{"A": 1}])[0], ok({"A": 1}, 5))])
+            assert len(store.trials(KEY)) == 1
+        set_writing(False)
+        with Store.open(postgres_url) as store, pytest.raises(StoreError, match="read-only transaction"):
+            store.start_search(KEY, DEVICE, sampler="random", seed=1)
+        assert capsys.readouterr().err == ""
+    finally:
+        set_writing(True)
+
+
 def test_who_holds_a_lock_for_good_is_told_and_what_was_to_be_stored_is_tried_again(
     postgres_url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

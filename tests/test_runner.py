@@ -191,7 +191,7 @@ def test_what_a_search_has_left_behind_holds_up_nobody(client: Client, monkeypat
 
 
 def test_a_search_whose_own_database_was_away_is_queued_again(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    answering(monkeypatch, LOST, LOST, DONE)
+    answering(monkeypatch, LOST, {"error": [*LOST["error"][:4], "ReadsOnly", 2]}, DONE)
     last = ended(client, submit(client).json()["id"])[1]
     assert (last["state"], last["attempts"]) == ("done", 3)
 

@@ -25,6 +25,7 @@ from autotune.store import (
     STOPPED,
     STOPPING,
     ConnectionLost,
+    ReadsOnly,
     ServerStore,
     Submission,
 )
@@ -40,6 +41,9 @@ LOOK_S = 2.0
 
 AGAIN_S = 1.0
 """Pause before another try at what the database did not do."""
+
+_AWAY = (ConnectionLost.__name__, ReadsOnly.__name__)
+"""Errors by which a search ends whose database is away, or has just failed over to a server that only reads yet."""
 
 log = logging.getLogger(__name__)
 
@@ -253,7 +257,7 @@ class Runner:
             return Ending(QUEUED, "the server ended; it goes on at its next start")
         if "error" in answer:
             what, where, hint, _, kind, exit_code = answer["error"]
-            if kind == ConnectionLost.__name__ and submission.attempts < ATTEMPTS:
+            if kind in _AWAY and submission.attempts < ATTEMPTS:
                 return Ending(QUEUED, "the database was away; it goes on from what is stored")
             of_database = where == self._store.where
             error = (StoreError if of_database else AutotuneError)(what, where=where, hint=hint)

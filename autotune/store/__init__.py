@@ -28,7 +28,7 @@ from autotune.store.location import (
 )
 
 if TYPE_CHECKING:
-    from autotune.store.database import ConnectionLost, clear_errors
+    from autotune.store.database import ConnectionLost, ReadsOnly, clear_errors
     from autotune.store.fields import origin_fault
     from autotune.store.interchange import entered
     from autotune.store.mounts import lacks_room, open_alone, require_place
@@ -43,7 +43,7 @@ else:
     __getattr__ = lazily(
         __name__,
         {
-            "database": "ConnectionLost clear_errors",
+            "database": "ConnectionLost ReadsOnly clear_errors",
             "fields": "origin_fault",
             "interchange": "entered",
             "mounts": "lacks_room open_alone require_place",

@@ -15,7 +15,7 @@ from sqlalchemy.pool import Pool, PoolProxiedConnection
 
 from autotune.errors import StoreError
 from autotune.store import presence
-from autotune.store.database import HASTILY, READING, ConnectionLost, Overtaken, clear_errors, clear_values
+from autotune.store.database import HASTILY, READING, ConnectionLost, Overtaken, ReadsOnly, clear_errors, clear_values
 from autotune.store.location import SCHEMA_VERSION, Location, version_in
 from autotune.store.migrations import VERSION
 from autotune.text import say, typed
@@ -50,6 +50,7 @@ class Access:
         self._mode = 0
         self._log: dict[Path, presence.Inode] = {}
         self._gone: StoreError | None = None
+        self._has_written = False
         self._waited = False
         """Whether the server stayed away for PATIENCE_S, or somebody waited no longer for its answer, and it has not
         been back since: nobody waits for it again."""
@@ -99,7 +100,7 @@ class Access:
                     if (version := connection.execute(VERSION).scalar()) != SCHEMA_VERSION:
                         version_in(version, self.where)  # a newer program keeps more than this one knows of
                     found = due(connection)
-                self._waited = False
+                self._waited, self._has_written = False, True
                 return found
             except Overtaken:
                 turns -= 1
@@ -109,6 +110,10 @@ class Access:
                 self._waited = True  # who waits no longer for an answer has none of what is stored last waited for
                 raise
             except ConnectionLost as error:
+                if isinstance(error, ReadsOnly):
+                    if not self._has_written:  # a standby, or a role or session that only reads
+                        raise
+                    self._engine.dispose()  # another server may have taken over, and new connections lead there
                 if time.monotonic() >= deadline:
                     self._waited = True
                     raise ConnectionLost(error.what, where=error.where, hint=error.hint or _KEPT) from error

@@ -118,6 +118,10 @@ class ConnectionLost(StoreError):
     """The server, or the way to it, went away: what was asked may have been done or not."""
 
 
+class ReadsOnly(ConnectionLost):
+    """The server takes no writes: a standby is one for good, or until it has taken over from the server that was."""
+
+
 class Overtaken(StoreError):
     """Another stored the same a moment before, and nothing was done: what is asked again finds that."""
 
@@ -135,7 +139,7 @@ def clear_errors(location: Location) -> Iterator[None]:
             if state == LOCKED:
                 what = f"is locked by another session, for {BUSY_S:g} s"
                 raise ConnectionLost(what, where=where, hint="end that session, or ask again later") from error
-            kind = ConnectionLost if _is_lost(error) else Overtaken if state == _UNIQUE_VIOLATION else StoreError
+            kind = _KINDS.get(state, StoreError) if not _is_lost(error) else ConnectionLost
             found = kind(location.scrubbed(found.what), where=where, hint=found.hint)
         raise found from error
     except PoolTimeoutError as error:
@@ -163,7 +167,10 @@ def _is_lost(error: DBAPIError) -> bool:
     return state is None and type(error.orig).__name__ in ("OperationalError", "ConnectionTimeout")
 
 
-_UNIQUE_VIOLATION, LOCKED = "23505", "55P03"
+_KINDS: dict[str | None, type[StoreError]] = {"23505": Overtaken, "25006": ReadsOnly}
+"""What PostgreSQL says of a row that is there already, and of a transaction that only reads."""
+
+LOCKED = "55P03"
 _TRY_AGAIN = ("40001", "40P01", "57P01", "57P02", "57P03")
 """What PostgreSQL says of a transaction that it gave up, and while it starts or stops."""
 
