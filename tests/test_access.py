@@ -262,6 +262,7 @@ def test_whether_a_process_is_at_work() -> None:
     for elsewhere in (f"other:{boot}:{space}:{number}:{start}", f"{host}:{boot}:other:{number}:{start}", "", "x:::"):
         assert not presence.is_dead(elsewhere, new)
         assert presence.is_dead(elsewhere, old)
+        assert presence.is_dead(elsewhere, "2999-01-01T00:00:00+00:00")  # its clock was wrong
     assert presence.is_dead("", "no instant")
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection
 
 from autotune.errors import StoreError, UsageError
-from autotune.store import ServerStore, Submission, listing, queries, survey
+from autotune.store import ServerStore, Submission, listing, queries, submissions, survey
 from autotune.store.access import OVERTAKEN
 from autotune.store.database import Overtaken
 from autotune.store.submissions import _in_turns
@@ -55,6 +55,19 @@ def test_users_take_turns_and_each_keeps_its_own_order(store: ServerStore) -> No
         ran.append(names[one.uuid])
         store.end(one.uuid, "done", "")
     assert ran == order
+
+
+def test_users_take_turns_though_the_clock_was_ahead_and_is_set_back(
+    store: ServerStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for user in ("ann", "ann", "ann", "bob", "bob"):
+        send(store, user)
+    with monkeypatch.context() as patch:
+        patch.setattr(submissions, "now", lambda: "2999-01-01T00:00:00.000000+00:00")
+        ran = [store.claim("here", "gpu")]
+    while (one := store.claim("here", "gpu")) is not None:
+        ran.append(one)
+    assert [one.asked_by for one in ran if one] == ["ann", "ann", "bob", "ann", "bob"]
 
 
 def test_who_has_just_had_a_turn_comes_after_who_has_not(store: ServerStore) -> None:

@@ -278,12 +278,14 @@ def _orders(connection: Connection, server: str) -> dict[str, list[str]]:
     rows = connection.execute(select(*columns).where(mine).order_by(submissions.c.id)).all()
     if not rows:
         return {}
+    users = submissions.c.asked_by.in_({row.asked_by for row in rows})
+    not_ahead = submissions.c.started <= now()  # the clock was wrong then: by it the user would wait until that comes
     began = (
         select(submissions.c.queue, submissions.c.asked_by, func.max(submissions.c.started).label("last"))
-        .where(submissions.c.server == server, submissions.c.asked_by.in_({row.asked_by for row in rows}))
+        .where(submissions.c.server == server, users, not_ahead)
         .group_by(submissions.c.queue, submissions.c.asked_by)
     )
-    last = {(row.queue, row.asked_by): row.last or "" for row in connection.execute(began)}
+    last = {(row.queue, row.asked_by): row.last for row in connection.execute(began)}
     begun: dict[str, list[str]] = {}
     by_queue: dict[str, dict[str, list[str]]] = {}
     for row in rows:
@@ -293,7 +295,7 @@ def _orders(connection: Connection, server: str) -> dict[str, list[str]]:
             by_queue.setdefault(row.queue, {}).setdefault(row.asked_by, []).append(row.uuid)
     return {
         queue: begun.get(queue, [])
-        + _in_turns(by_queue.get(queue, {}), {user: last[queue, user] for user in by_queue.get(queue, {})})
+        + _in_turns(by_queue.get(queue, {}), {user: last.get((queue, user), "") for user in by_queue.get(queue, {})})
         for queue in dict.fromkeys(row.queue for row in rows)
     }
 
