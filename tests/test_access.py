@@ -497,6 +497,26 @@ def test_a_wrong_user_is_told_without_the_password(postgres_url: str) -> None:
     assert os.linesep not in str(raised.value)
 
 
+def test_what_a_disk_holds_that_failed_under_a_search_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file and all that SQLite keeps beside it are there, said to be writable, and nothing can be written."""
+    failed = sqlite3.OperationalError("attempt to write a readonly database")
+    failed.sqlite_errorcode = sqlite3.SQLITE_READONLY
+
+    def fails(*_: object) -> object:
+        raise StoreError("is read-only") from failed
+
+    path = str(tmp_path / "a.db")
+    with Store.open(path) as at_work:
+        put(at_work, [ok({"A": 1}, 5)])
+        monkeypatch.setattr(Store, "open", fails)
+        with Store.to_read(path) as store:
+            assert [trial.configuration for trial in store.trials(KEY)] == [{"A": 1}]
+        Path(f"{path}-shm").rename(tmp_path / "elsewhere")
+        with pytest.raises(StoreError, match="is read-only"):
+            Store.to_read(path)
+        (tmp_path / "elsewhere").rename(f"{path}-shm")
+
+
 def test_a_file_that_may_not_be_written_asks_for_a_copy(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     Store.open(str(path)).close()

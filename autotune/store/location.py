@@ -156,14 +156,12 @@ def _shared_of(path: str) -> str:
 
 
 def may_not_be_written(path: str, error: object) -> bool:
-    """Say whether SQLite's error is that a file, or its directory, may only be read, and the file is whole as it is.
+    """Say whether SQLite's error is that a file, or its directory, may only be read, and it can be as it is.
 
-    A directory that cannot be written has no room for the shared memory of WAL. Nobody can be writing there either,
-    and without a -wal file the database file is whole.
+    Nobody can be writing there. On a disk that has failed every file may be said to be writable, and none is.
     """
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    unwritable = code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
-    return unwritable and os.path.isfile(path) and not os.path.exists(log_of(path))
+    unwritable = getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
+    return unwritable and os.path.isfile(path) and _is_complete(path)
 
 
 def _is_anothers(path: str) -> bool:
@@ -175,7 +173,12 @@ def is_for_reading(path: str) -> bool:
 
     SQLite, asked to open it, would leave files of this user beside it, and its owner could not write it any more.
     """
-    return _is_anothers(path) and (os.path.exists(_shared_of(path)) or not os.path.exists(log_of(path)))
+    return _is_anothers(path) and _is_complete(path)
+
+
+def _is_complete(path: str) -> bool:
+    """Say whether a file has no log, or the memory for that as well: to be read, nothing has to be written."""
+    return os.path.exists(_shared_of(path)) or not os.path.exists(log_of(path))
 
 
 def require_writable(path: str) -> None:
