@@ -48,6 +48,18 @@ def test_who_comes_back_misses_nothing_and_gets_nothing_twice() -> None:
     asyncio.run(main())
 
 
+def test_who_comes_back_and_has_missed_nothing_is_told_at_once_that_the_server_is_there() -> None:
+    """Else a proxy that ends what is idle for less than a beat would have a client take the server for away."""
+
+    async def main() -> None:
+        feeds = Feeds()
+        feeds.of("s").tell(PROGRESS, {"done": 1})
+        (seen,) = await take(follow(feeds), 1)
+        assert [event.kind for event in await asyncio.wait_for(take(follow(feeds, seen.name), 1), 10)] == [BEAT]
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("last", [None, "", "x", "other:1", "{}:99", "{}:-1", "{}:x", "{}:" + "9" * 5000])
 def test_who_names_what_is_not_known_gets_a_snapshot(last: str | None) -> None:
     async def main() -> None:

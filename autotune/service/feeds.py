@@ -120,6 +120,8 @@ class Feeds:
     async def _followed(
         self, feed: Feed, last: str | None, snapshot: Callable[[], Any], has_ended: Callable[[Any], bool]
     ) -> AsyncIterator[Event]:
+        if feed.after(last) == []:  # who was cut off, as by a proxy that waits for less than a beat, is heard again
+            yield Event("", BEAT, {})
         while not self._closed:
             news = feed.after(last)
             if news is None:  # who comes anew, or is too slow: more has come than is kept
