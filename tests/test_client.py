@@ -326,6 +326,16 @@ def test_a_search_that_failed_there_ends_the_command_as_one_here(told: Any, code
     assert found.stderr.splitlines()[-1].startswith(f"error: {fake.url}: ")
 
 
+def test_a_search_that_is_not_followed_to_its_end_is_said_to_go_on() -> None:
+    """As where the token is revoked meanwhile."""
+    queued = {"id": "x", "study": "blur", "device": "d"}
+    with server((202, {}, queued), (401, {}, {"error": "the token was revoked", "where": "", "hint": ""})) as fake:
+        found = CliRunner().invoke(app, ["search", "blur", "--server", fake.url])
+    assert found.exit_code == 2
+    assert f"search x is not stopped by that: {fake.url}/searches/x tells" in found.stderr
+    assert "the token was revoked" in found.stderr.splitlines()[-1]
+
+
 @pytest.mark.parametrize(("what", "told"), [("left_s", "1e999"), ("rate", "NaN"), ("time_ns", "1" + "0" * 400)])
 def test_a_progress_without_end_is_one_line(what: str, told: str) -> None:
     trial = {"configuration": {"WG": 32}, "time_ns": 1}

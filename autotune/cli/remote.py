@@ -22,7 +22,7 @@ from autotune.identity import ProblemKey
 from autotune.lookup import FORMATS, Match, flags, render
 from autotune.model import Measurement, Outcome, Trial
 from autotune.service import MOST_TRIALS as MOST_TRIALS
-from autotune.service import Server, ServerAway, believed, failure_of, search_id, sent_text
+from autotune.service import Server, ServerAway, ServerRefuses, believed, failure_of, search_id, sent_text
 from autotune.store import StoredTrial
 from autotune.text import line
 from autotune.tuner import Progress
@@ -135,6 +135,8 @@ def _watched(server: Server, name: str) -> tuple[Mapping[str, Any], bool]:
                     told = news.get(timeout=_POLL_S)
                 except queue.Empty:
                     continue
+                if isinstance(told, ServerAway | ServerRefuses):  # as where the token was revoked
+                    say(f"search {name} is not stopped by that: {server.url}/searches/{name} tells what becomes of it")
                 if isinstance(told, BaseException):
                     raise told
                 if told[0] == "end":

@@ -25,7 +25,7 @@ from autotune import lazily
 
 if TYPE_CHECKING:
     from autotune.service.app import create_app
-    from autotune.service.client import MOST_TRIALS, Server, ServerAway, connect
+    from autotune.service.client import MOST_TRIALS, Server, ServerAway, ServerRefuses, connect
     from autotune.service.config import Config, Limits
     from autotune.service.serving import serve
     from autotune.service.state import Service
@@ -35,7 +35,7 @@ else:
         __name__,
         {
             "app": "create_app",
-            "client": "MOST_TRIALS Server ServerAway connect",
+            "client": "MOST_TRIALS Server ServerAway ServerRefuses connect",
             "config": "Config Limits",
             "serving": "serve",
             "state": "Service",
