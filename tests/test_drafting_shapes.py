@@ -1148,3 +1148,29 @@ def test_what_a_mask_takes_off_is_at_least_nothing() -> None:
     }"""
     _, lines = drafted(text)
     assert 't = { type = "int", local = "2 * WG + n - 1" }' in lines
+
+
+def test_what_one_kernel_says_is_small_is_small_in_all() -> None:
+    _, lines = drafted("""
+        kernel void first(global float *r, const int k, const int n) { r[k * n + k] = 1; }
+        kernel void rest(global float *r, const int k, const int n)
+        {
+            const int j = get_global_id(0) + k + 1;
+            if (j < n) r[k * n + j] += r[k * n + k];
+        }""")
+    assert 'r = { type = "float", shape = ["k * n + n"]' in shape_of(lines, "r")
+
+
+@pytest.mark.parametrize("loop", ["d = get_local_size(0) / 2; d > 0; d >>= 1", "d = 1; d < get_local_size(0); d *= 2"])
+def test_a_sum_in_halves_takes_no_more_local_memory_than_it_writes(loop: str) -> None:
+    text = f"""kernel void halved(global const float *x, global float *y, local float *t)
+    {{
+        const int l = get_local_id(0);
+        t[l] = x[get_global_id(0)];
+        for (int {loop}) {{ barrier(CLK_LOCAL_MEM_FENCE); if (l < d) t[l] += t[l + d]; }}
+        if (l == 0) y[get_group_id(0)] = t[0];
+    }}"""
+    _, lines = drafted(text)
+    assert shape_of(lines, "t") == 't = { type = "float", local = "WG" }'
+    _, lines = drafted(text.replace("t[l] =", "t[(int)x[l]] = 0; t[l] ="))  # nobody knows where
+    assert '"WG"' not in shape_of(lines, "t")
