@@ -292,6 +292,14 @@ def test_definitions_are_those_that_compilers_take(tmp_path: Path) -> None:
             "\n#if defined(A) && 1\n#define T float\n#elif B\n#define T int\n#endif\nconst T y = 0; x[0] = y + STEP;",
             "where A is given; a parameter needs a default .* stand for: autotune new .* -D STEP=1 -D A=1$",
         ),
+        (
+            "\n#if A\n#define T uchar\n#elif B\n#define T float\n#endif\nconst T y = 0; x[0] = y;",
+            "its #if defines T where B is given; give it with -D B=1$",
+        ),
+        (
+            "}\n#if A || C\ntypedef char T;\n#elif B\ntypedef float T;\n#endif\nkernel void g(global T *x) { x[0] = 1;",
+            "its #if defines T where B is given; give it with -D B=1$",
+        ),
         ("x[0] = 1;\n#define SHARE (64 / LANES)\n#if SHARE % ROWS\n#endif\n", r"2 names .* -D LANES=1 -D ROWS=1$"),
         (
             "x[0] = 1;\n#if WIDTH == 1\n#elif WIDTH == 2\n#else\n#error\n#endif\n",

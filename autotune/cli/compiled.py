@@ -154,7 +154,7 @@ def _lacking(error: WorkerError, source: str, compiler: Compiler) -> _Lacking:
         zeros = compiler.not_given(source) if "by zero in preprocessor expression" in log else []
         found = told.names | dict.fromkeys([*(asked if alone else ()), *zeros], "1")
         for name in [*told.names, *told.functions]:
-            macro, value = brought(source, name)
+            macro, value = brought(source, name, lacks.brings)
             if macro and names.get(macro) != value:
                 found.pop(name, None)
                 found[macro] = value
