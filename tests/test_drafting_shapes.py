@@ -1174,3 +1174,16 @@ def test_a_sum_in_halves_takes_no_more_local_memory_than_it_writes(loop: str) ->
     assert shape_of(lines, "t") == 't = { type = "float", local = "WG" }'
     _, lines = drafted(text.replace("t[l] =", "t[(int)x[l]] = 0; t[l] ="))  # nobody knows where
     assert '"WG"' not in shape_of(lines, "t")
+
+
+def test_where_a_loop_begins_that_falls_is_no_number_of_groups() -> None:
+    _, lines = drafted("""
+        kernel void f(const int steps, global const float *x, global float *y, local float *t)
+        {
+            const int l = get_local_id(0);
+            t[l] = x[get_group_id(0)];
+            for (int j = steps; j > 0; j -= 2) { barrier(CLK_LOCAL_MEM_FENCE); if (l < j) t[l] += 1; }
+            if (l == 0) y[get_group_id(0)] = t[0];
+        }""")
+    assert 'y = { type = "float", shape = ["GROUPS"], access = "out" }' in lines
+    assert shape_of(lines, "steps").startswith('steps = { type = "int", value = "1" }')
