@@ -1187,3 +1187,27 @@ def test_where_a_loop_begins_that_falls_is_no_number_of_groups() -> None:
         }""")
     assert 'y = { type = "float", shape = ["GROUPS"], access = "out" }' in lines
     assert shape_of(lines, "steps").startswith('steps = { type = "int", value = "1" }')
+
+
+def test_by_how_many_bits_a_number_is_shifted_is_no_size() -> None:
+    _, lines = drafted("""
+        kernel void sorted(global uint *x, const uint stage, const uint turn, const uint n)
+        {
+            const uint i = get_global_id(0), far = 1 << (stage - turn), at = i % far + i / far * 2 * far;
+            if (x[at] > x[at + far]) x[at] = n;
+        }""")
+    for name in ("stage", "turn"):
+        assert shape_of(lines, name).startswith(f'{name} = {{ type = "uint", value = "1" }}')
+    assert any(line.startswith("n = 65536") for line in lines)
+
+
+def test_what_is_read_ahead_alone_has_a_rim_there_though_another_kernel_writes_it() -> None:
+    _, lines = drafted("""
+        kernel void first(global float *e, const int n) { if (get_global_id(0) < n) e[get_global_id(0)] = 1; }
+        kernel void second(global float *h, global const float *e, const int n)
+        {
+            const int i = get_global_id(0);
+            if (i < n) h[i] += e[i + 1] - e[i];
+        }
+        kernel void last(global float *e, const int n) { if (get_global_id(0) < n) e[get_global_id(0)] += 1; }""")
+    assert 'shape = ["n + 1"]' in shape_of(lines, "e")

@@ -85,8 +85,8 @@ class Reading:
     the one of a certain number; `through`: which are counted through with the first; `apart`: whose ids are used for
     more than that. `lost`: whether ids are used in a way that was not understood. `begun`: whether a kernel asks where
     global ids begin.
-    `shifts`: numbers that are bytes by which a place is shifted. `seen`: the types that each argument is read and
-    written as.
+    `shifts`: numbers that are bytes by which a place is shifted. `exponents`: numbers of bits by which others are
+    shifted. `seen`: the types that each argument is read and written as.
     `without_rim`: guards beyond which others than within are written, with where there is no rim; `rimmed`: where.
     `unread`: arguments that are also used in a way that was not understood.
     """
@@ -121,6 +121,7 @@ class Reading:
     rimmed: set[str] = field(default_factory=set)
     unread: set[str] = field(default_factory=set)
     shifts: set[str] = field(default_factory=set)
+    exponents: set[str] = field(default_factory=set)
     seen: dict[str, set[str]] = field(default_factory=dict)
 
     def note_id(self, function: str, axis: int) -> None:

@@ -312,7 +312,7 @@ class Shapes(Launches):
         beyond = max(_number(limit) for _, limit, _ in alike)
         # Neighbours on both sides of what is bounded: the rim is left out in a way that was not read.
         plainly = any(not number and not _number(limit) for _, limit, number in alike)
-        if plainly and (written or min(number for *_, number in alike) < 0):
+        if plainly and ((written and stored) or min(number for *_, number in alike) < 0):
             beyond = max((_number(limit) for limit in stored if limit - _number(limit) == kind), default=0)
         if name in self.reading.rimmed:
             beyond = max(beyond, 0)

@@ -45,7 +45,8 @@ class Sizes:
         self._most = {one.name: NARROW[one.type_name] for one in of.arguments.values() if one.type_name in NARROW}
         self._most |= of.by_value.most
         asked = [] if read else [name for name in of.whole if not of.is_small(name) and name not in self._most]
-        asked = [name for name in asked if name not in uses.shifts]
+        exponents = set[str]().union(*(shapes.reading.exponents for shapes in of.shapes.values()))
+        asked = [name for name in asked if name not in uses.shifts.keys() | exponents]
         wanted = {*asked} - {*of.members.values()} - uses.codes()
         wanted |= set[str]().union(*(shapes.along_rows() | shapes.divisors() for shapes in of.shapes.values()))
         self.names = [name for name in of.whole if name in (used | wanted) - uses.counts.keys()]
