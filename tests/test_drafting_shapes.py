@@ -1211,3 +1211,15 @@ def test_what_is_read_ahead_alone_has_a_rim_there_though_another_kernel_writes_i
         }
         kernel void last(global float *e, const int n) { if (get_global_id(0) < n) e[get_global_id(0)] += 1; }""")
     assert 'shape = ["n + 1"]' in shape_of(lines, "e")
+
+
+def test_a_number_that_the_kernel_changes_is_another_from_there_on() -> None:
+    _, lines = drafted("""
+        kernel void f(global float4 *x, uint width, const uint height)
+        {
+            width /= 4;
+            if (get_global_id(0) < width && get_global_id(1) < height)
+                x[get_global_id(1) * width + get_global_id(0)] = 1;
+        }""")
+    assert 'shape = ["height", "width // 4"]' in shape_of(lines, "x")
+    assert 'global = ["round_up(width // 4, WX)", "round_up(height, WY)"]' in lines
