@@ -1223,3 +1223,15 @@ def test_a_number_that_the_kernel_changes_is_another_from_there_on() -> None:
         }""")
     assert 'shape = ["height", "width // 4"]' in shape_of(lines, "x")
     assert 'global = ["round_up(width // 4, WX)", "round_up(height, WY)"]' in lines
+
+
+def test_a_window_that_each_item_walks_over_is_small() -> None:
+    _, lines = drafted("""
+        kernel void f(global const float *x, global const float *mask, global float *y, const int maskSize, const int n)
+        {
+            const int i = get_global_id(0);
+            float sum = 0;
+            for (int k = 0; k < maskSize; ++k) sum += mask[k] * x[i + k];
+            if (i < n) y[i] = sum;
+        }""")
+    assert any(line.startswith("maskSize = 1") for line in lines)

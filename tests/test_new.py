@@ -280,6 +280,10 @@ def test_definitions_are_those_that_compilers_take(tmp_path: Path) -> None:
         ("x[0] = (IN_TYPE4)(1).x + ROWS_BLOCKDIM_X;", " -D IN_TYPE4=float4 -D ROWS_BLOCKDIM_X=16$"),
         ("x[get_global_id(0)] = 1", "expected ';' after expression; mend the kernel there"),
         (
+            "} WIDE WIDER kernel void g(global int *x) { x[0] = 1;",
+            r"2 names .* default \(#ifndef WIDE, #define WIDE, #endif\), .* -D WIDE= -D WIDER=$",
+        ),
+        (
             '}\n#ifndef K_CL\n#define K_CL\n#include "a.h"\n#include "b.h"\n#endif\nkernel void g(global int *x) {',
             '; copy "a.h" and "b.h" beside the kernel, or name their folder: -I FOLDER of autotune new',
         ),

@@ -126,8 +126,8 @@ def _default(names: Mapping[str, str]) -> str:
     who = f"{len(names)} names have no meaning there and need"
     if len(names) == 1:
         kind = "parameter" if value.isdigit() else "function" if value.startswith("convert_") else "type"
-        who = f"a {kind} needs"
-    return f"{who} a default (#ifndef {first}, #define {first} {value}, #endif), or "
+        who = f"a {kind} needs" if value else "an attribute needs"
+    return f"{who} a default (#ifndef {first}, #define {f'{first} {value}'.strip()}, #endif), or "
 
 
 class _Lacking(NamedTuple):

@@ -97,7 +97,9 @@ def unknown(log: str, source: str) -> Unknown:
             name = part
         if name in roles.types and name in roles.declared and not brought(source, name)[0]:
             continue  # a typedef of the text's own, of what has no meaning
-        if name in roles.samplers:
+        if name in roles.attributes:
+            names[name] = ""
+        elif name in roles.samplers:
             samplers[name] = None
         elif name in roles.structs:
             structs[name] = None
@@ -190,7 +192,7 @@ class _Roles:
 
     `types`: that stand as types in declarations; `declared`: names, with their types; `structs`: those types of which
     members are asked for; `called`: names that are nothing but called; `own`: macros that the text defines; `samplers`:
-    by which images are read.
+    by which images are read; `attributes`: that stand before a kernel's type.
     """
 
     def __init__(self, source: str) -> None:
@@ -203,6 +205,11 @@ class _Roles:
         pairs = [*pairwise(tokens)]
         asked = list(zip(tokens, tokens[1:], tokens[2:], strict=False))
         reads = {place for place, token in enumerate(tokens) if re.match("read_image", token)}
+        self.attributes = set[str]()
+        for at in [place for place, token in enumerate(tokens) if token == "kernel"]:
+            before = next((place for place in range(at - 1, -1, -1) if not _NAME.fullmatch(tokens[place])), -1)
+            behind = tokens[at + 1 : at + 2] if tokens[at + 2 : at + 3] == ["void"] else []
+            self.attributes |= {*tokens[before + 1 : at], *behind}
         self.samplers = {tokens[at + 4] for at in reads if tokens[at + 3 : at + 6 : 2] == [",", ","]}
         members = {member for _, dot, member in asked if dot in (".", "->") and not _OF_VECTOR.fullmatch(member)}
         members -= {name for takes in _TAKES.findall(source) for name in _NAME.findall(takes)}  # `v.c` of a macro of c
