@@ -251,8 +251,9 @@ def _held(reading: Reading, parameters: set[str]) -> dict[int, Sum]:
                 step = _stride(reading, moved)
                 if step is not None:
                     steps.setdefault(axes[0], set()).add(step)
-                for axis, extent in flat_rows(axes[0], moved, extents[level] if level < len(extents) else None).items():
-                    whole.setdefault(axis, set()).add(extent)
+                places = extents[level] if level < len(extents) else None
+                for axis, count in flat_rows(axes[0], moved, places).items():
+                    whole.setdefault(axis, set()).add(count)
             elif level < len(extents) and (extent := extents[level]) is not None:
                 if extent.number is not None and index in left_out:
                     continue
