@@ -587,10 +587,14 @@ kernel void f(const int n, global P *p) { int i = get_global_id(0); if (i < n) p
          'S = ["packed", "aligned(2)", "int a"]'),
         ("struct S {\nint a;\n#ifndef __OPENCL_VERSION__\nint first() { return a; }\n#else\nint b[2 * N];\n#endif\n};",
          'S = ["int a", "int b[6]"]'),
+        ("typedef struct { unsigned short int a, b[3]; long int c; short d; } S;",
+         'S = ["ushort a", "ushort b[3]", "long c", "short d"]'),
+        ("#ifdef __cplusplus\n#define REAL4 Vector\n#else\ntypedef float4 REAL4;\n#endif\n"
+         "struct S { REAL4 v; int a; };", 'S = ["float4 v", "int a"]'),
     ],
 )  # fmt: skip
 def test_structs_are_as_their_attributes_and_branches_have_them(text: str, row: str) -> None:
-    kind = "S" if text.startswith("typedef") else "struct S"
+    kind = "S" if "typedef struct" in text else "struct S"
     sketch, lines = drafted(
         f"#define N 3\n{text}\nkernel void f(global const {kind} *s, global int *to, const int n)\n"
         "{ int i = get_global_id(0); if (i < n) to[i] = s[i].a; }"

@@ -565,6 +565,50 @@ def test_a_group_of_whose_places_each_item_takes_several_has_fewer_items(names: 
     assert f'global = ["groups * {items}"]' in lines
 
 
+@pytest.mark.parametrize(
+    ("places", "index", "local"),
+    [
+        ("TX * TY", "y * TX + x", '"TX", "TY"'),
+        ("TX * TY", "x * TY + y", '"TX", "TY"'),
+        ("TX * (TX + 1)", "y * (TX + 1) + x", '"TX", "TX"'),
+        ("(TX + 2) * (TY + 2)", "(y + 1) * (TX + 2) + x + 1", '"TX", "TY"'),
+        ("TX * TY", "(y + x) * TX", '"WX", "WY"'),
+    ],
+)
+def test_a_local_array_that_is_indexed_row_by_row_tells_the_work_group(places: str, index: str, local: str) -> None:
+    _, lines = drafted(
+        macros(TX=16, TY=8)
+        + f"""
+        kernel void f(global const float *a, global float *b, const int n)
+        {{
+            local float t[{places}];
+            const int x = get_local_id(0), y = get_local_id(1);
+            t[{index}] = a[get_global_id(1) * n + get_global_id(0)];
+            barrier(CLK_LOCAL_MEM_FENCE);
+            b[get_global_id(0) * n + get_global_id(1)] = t[TX + TY];
+        }}"""
+    )
+    assert f"local = [{local}]" in lines
+
+
+def test_a_group_of_whose_places_each_item_takes_several_in_a_loop_has_fewer_items() -> None:
+    text = """
+    void get(float2 *d, global float2 *from, int step) { for (int k = 0; k < 8; k++) d[k] = from[k * step]; }
+    kernel void f(global float2 *work)
+    {
+        float2 d[8];
+        work += get_group_id(0) * 512 + get_local_id(0);
+        get(d, work, 64);
+        for (int k = 0; k <= 7; ++k) work[64 * k] = d[7 - k];
+    }"""
+    _, lines = drafted(text)
+    assert 'work = { type = "float2", shape = ["512 * GROUPS"], access = "inout" }' in lines
+    assert any(line.startswith('global = ["64 * GROUPS"]  # guess') for line in lines)
+    assert any(line.startswith("GROUPS = 32768") for line in lines)  # of 512 places, no 32 million
+    _, lines = drafted(text.replace("k <= 7", "k <= 5").replace("k < 8", "k < 6"))
+    assert any(line.startswith('local = ["512"]') for line in lines)
+
+
 def test_a_loop_that_a_statement_of_its_own_steps_tells_the_work_group() -> None:
     text = """
     #define ITEMS 128

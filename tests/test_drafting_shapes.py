@@ -1148,3 +1148,90 @@ def test_what_a_mask_takes_off_is_at_least_nothing() -> None:
     }"""
     _, lines = drafted(text)
     assert 't = { type = "int", local = "2 * WG + n - 1" }' in lines
+
+
+def test_what_one_kernel_says_is_small_is_small_in_all() -> None:
+    _, lines = drafted("""
+        kernel void first(global float *r, const int k, const int n) { r[k * n + k] = 1; }
+        kernel void rest(global float *r, const int k, const int n)
+        {
+            const int j = get_global_id(0) + k + 1;
+            if (j < n) r[k * n + j] += r[k * n + k];
+        }""")
+    assert 'r = { type = "float", shape = ["k * n + n"]' in shape_of(lines, "r")
+
+
+@pytest.mark.parametrize("loop", ["d = get_local_size(0) / 2; d > 0; d >>= 1", "d = 1; d < get_local_size(0); d *= 2"])
+def test_a_sum_in_halves_takes_no_more_local_memory_than_it_writes(loop: str) -> None:
+    text = f"""kernel void halved(global const float *x, global float *y, local float *t)
+    {{
+        const int l = get_local_id(0);
+        t[l] = x[get_global_id(0)];
+        for (int {loop}) {{ barrier(CLK_LOCAL_MEM_FENCE); if (l < d) t[l] += t[l + d]; }}
+        if (l == 0) y[get_group_id(0)] = t[0];
+    }}"""
+    _, lines = drafted(text)
+    assert shape_of(lines, "t") == 't = { type = "float", local = "WG" }'
+    _, lines = drafted(text.replace("t[l] =", "t[(int)x[l]] = 0; t[l] ="))  # nobody knows where
+    assert '"WG"' not in shape_of(lines, "t")
+
+
+def test_where_a_loop_begins_that_falls_is_no_number_of_groups() -> None:
+    _, lines = drafted("""
+        kernel void f(const int steps, global const float *x, global float *y, local float *t)
+        {
+            const int l = get_local_id(0);
+            t[l] = x[get_group_id(0)];
+            for (int j = steps; j > 0; j -= 2) { barrier(CLK_LOCAL_MEM_FENCE); if (l < j) t[l] += 1; }
+            if (l == 0) y[get_group_id(0)] = t[0];
+        }""")
+    assert 'y = { type = "float", shape = ["GROUPS"], access = "out" }' in lines
+    assert shape_of(lines, "steps").startswith('steps = { type = "int", value = "1" }')
+
+
+def test_by_how_many_bits_a_number_is_shifted_is_no_size() -> None:
+    _, lines = drafted("""
+        kernel void sorted(global uint *x, const uint stage, const uint turn, const uint n)
+        {
+            const uint i = get_global_id(0), far = 1 << (stage - turn), at = i % far + i / far * 2 * far;
+            if (x[at] > x[at + far]) x[at] = n;
+        }""")
+    for name in ("stage", "turn"):
+        assert shape_of(lines, name).startswith(f'{name} = {{ type = "uint", value = "1" }}')
+    assert any(line.startswith("n = 65536") for line in lines)
+
+
+def test_what_is_read_ahead_alone_has_a_rim_there_though_another_kernel_writes_it() -> None:
+    _, lines = drafted("""
+        kernel void first(global float *e, const int n) { if (get_global_id(0) < n) e[get_global_id(0)] = 1; }
+        kernel void second(global float *h, global const float *e, const int n)
+        {
+            const int i = get_global_id(0);
+            if (i < n) h[i] += e[i + 1] - e[i];
+        }
+        kernel void last(global float *e, const int n) { if (get_global_id(0) < n) e[get_global_id(0)] += 1; }""")
+    assert 'shape = ["n + 1"]' in shape_of(lines, "e")
+
+
+def test_a_number_that_the_kernel_changes_is_another_from_there_on() -> None:
+    _, lines = drafted("""
+        kernel void f(global float4 *x, uint width, const uint height)
+        {
+            width /= 4;
+            if (get_global_id(0) < width && get_global_id(1) < height)
+                x[get_global_id(1) * width + get_global_id(0)] = 1;
+        }""")
+    assert 'shape = ["height", "width // 4"]' in shape_of(lines, "x")
+    assert 'global = ["round_up(width // 4, WX)", "round_up(height, WY)"]' in lines
+
+
+def test_a_window_that_each_item_walks_over_is_small() -> None:
+    _, lines = drafted("""
+        kernel void f(global const float *x, global const float *mask, global float *y, const int maskSize, const int n)
+        {
+            const int i = get_global_id(0);
+            float sum = 0;
+            for (int k = 0; k < maskSize; ++k) sum += mask[k] * x[i + k];
+            if (i < n) y[i] = sum;
+        }""")
+    assert any(line.startswith("maskSize = 1") for line in lines)

@@ -280,6 +280,10 @@ def test_definitions_are_those_that_compilers_take(tmp_path: Path) -> None:
         ("x[0] = (IN_TYPE4)(1).x + ROWS_BLOCKDIM_X;", " -D IN_TYPE4=float4 -D ROWS_BLOCKDIM_X=16$"),
         ("x[get_global_id(0)] = 1", "expected ';' after expression; mend the kernel there"),
         (
+            "} WIDE WIDER kernel void g(global int *x) { x[0] = 1;",
+            r"2 names .* default \(#ifndef WIDE, #define WIDE, #endif\), .* -D WIDE= -D WIDER=$",
+        ),
+        (
             '}\n#ifndef K_CL\n#define K_CL\n#include "a.h"\n#include "b.h"\n#endif\nkernel void g(global int *x) {',
             '; copy "a.h" and "b.h" beside the kernel, or name their folder: -I FOLDER of autotune new',
         ),
@@ -291,6 +295,14 @@ def test_definitions_are_those_that_compilers_take(tmp_path: Path) -> None:
         (
             "\n#if defined(A) && 1\n#define T float\n#elif B\n#define T int\n#endif\nconst T y = 0; x[0] = y + STEP;",
             "where A is given; a parameter needs a default .* stand for: autotune new .* -D STEP=1 -D A=1$",
+        ),
+        (
+            "\n#if A\n#define T uchar\n#elif B\n#define T float\n#endif\nconst T y = 0; x[0] = y;",
+            "its #if defines T where B is given; give it with -D B=1$",
+        ),
+        (
+            "}\n#if A || C\ntypedef char T;\n#elif B\ntypedef float T;\n#endif\nkernel void g(global T *x) { x[0] = 1;",
+            "its #if defines T where B is given; give it with -D B=1$",
         ),
         ("x[0] = 1;\n#define SHARE (64 / LANES)\n#if SHARE % ROWS\n#endif\n", r"2 names .* -D LANES=1 -D ROWS=1$"),
         (
@@ -318,6 +330,8 @@ def test_definitions_are_those_that_compilers_take(tmp_path: Path) -> None:
             r"call to 'mul24' is ambiguous; mul24 takes .*: cast what it is given, as in \(int\)get_global_id",
         ),
         ("x[0] = sub_group_reduce_ad(x[1]);", "mend it, or choose a device that has it with --device"),
+        ("x[0] = convert_int4(round(0.5f)).x;", r"convert_int4 takes a vector of 4, and \(int4\)\(x\) makes one of a "),
+        ("int w = x[0] % {{size}}; x[1] = w;", "; {{size}} is where a program puts something before it compiles this"),
     ],
 )
 def test_each_kernel_that_does_not_compile_has_its_cure(body: str, cure: str, tmp_path: Path) -> None:

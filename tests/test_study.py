@@ -324,6 +324,11 @@ def test_arguments_that_nothing_takes_are_told_however_many() -> None:
 def test_a_define_called_as_an_argument_of_the_kernel_is_told() -> None:
     (line,) = effects(Problem(study(defines={"N": "N", "i": "N"})))
     assert line.startswith("defines.N: saxpy has an argument of that name in the kernel's text, in whose place -DN")
+    header = "kernel __attribute__((reqd_work_group_size(WPT, 1, 1))) void saxpy(int {0}, global T *y{1})"
+    both = f"#ifdef A\n{header.format('n', ', int k')}\n#else\n{header.format('n', '')}\n#endif\n{{ }}"
+    assert list(effects(Problem(study(source=both)))) == []
+    (line,) = effects(Problem(study(source=both.replace("int n", "int WPT"))))
+    assert line.startswith("parameters.WPT: saxpy has an argument of that name")
 
 
 def test_what_a_macro_makes_a_name_of_is_no_argument() -> None:

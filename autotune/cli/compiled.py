@@ -22,6 +22,8 @@ _FIRST = 5
 _NOT_THERE = re.compile(r"([<\"][^<>\"\n]+[>\"]) is included here and is not there")
 """What stands in the place of an #include, behind an #if, of a file that is not there."""
 _MEND = "mend the kernel there"
+_PLACEHOLDER = re.compile(r"\{\{[^{}]*\}\}|\{%.*?%\}|<%.*?%>|\$\{\w+\}|\$\w+|@\w+@")
+"""What another program puts text in the place of, as languages of templates write it."""
 
 
 class Compiler(NamedTuple):
@@ -78,6 +80,8 @@ def _cure(error: WorkerError, source: str, compiler: Compiler) -> str:
         their = "its" if len(files) == 1 else "their"
         of_study = '[[options]] flag = "-IFOLDER" in a study'
         return f"copy {_listed(files)} beside the kernel, or name {their} folder: -I FOLDER of autotune new, {of_study}"
+    if place := _placeholder(error.what, source):
+        return f"{place} is where a program puts something before it compiles this: write that there, in a copy"
     for language, words in unknown(log, source).foreign.items():
         return f"{_listed(words)}: of {language}, which OpenCL C is not; {_PORTING[language]}, in a copy"
     names, structs, functions, samplers, brings, left = _lacking(error, source, compiler)
@@ -106,6 +110,14 @@ def _cure(error: WorkerError, source: str, compiler: Compiler) -> str:
     return "; ".join(said)
 
 
+def _placeholder(told: str, source: str) -> str:
+    """The placeholder of a template in the line that a message is of; empty where it has none."""
+    line = re.search(r":(\d+):\d+", told)
+    lines = source.splitlines()  # the first says where the kernel's text begins
+    found = _PLACEHOLDER.search(lines[int(line[1])]) if line and int(line[1]) < len(lines) else None
+    return found[0] if found else ""
+
+
 def _default(names: Mapping[str, str]) -> str:
     """Say how the kernel itself may give names a meaning; nothing where there are none."""
     if not names:
@@ -114,8 +126,8 @@ def _default(names: Mapping[str, str]) -> str:
     who = f"{len(names)} names have no meaning there and need"
     if len(names) == 1:
         kind = "parameter" if value.isdigit() else "function" if value.startswith("convert_") else "type"
-        who = f"a {kind} needs"
-    return f"{who} a default (#ifndef {first}, #define {first} {value}, #endif), or "
+        who = f"a {kind} needs" if value else "an attribute needs"
+    return f"{who} a default (#ifndef {first}, #define {f'{first} {value}'.strip()}, #endif), or "
 
 
 class _Lacking(NamedTuple):
@@ -142,7 +154,7 @@ def _lacking(error: WorkerError, source: str, compiler: Compiler) -> _Lacking:
         zeros = compiler.not_given(source) if "by zero in preprocessor expression" in log else []
         found = told.names | dict.fromkeys([*(asked if alone else ()), *zeros], "1")
         for name in [*told.names, *told.functions]:
-            macro, value = brought(source, name)
+            macro, value = brought(source, name, lacks.brings)
             if macro and names.get(macro) != value:
                 found.pop(name, None)
                 found[macro] = value
@@ -176,6 +188,9 @@ def _other_cure(told: str, source: str, compiler: Compiler) -> str:
     device = compiler.inspector.device
     if extension := lacking_extension(told, source, device.extensions):
         return f"it needs {extension}, which {device.name} lacks: {elsewhere}"
+    if call := re.search(r"call to '((as|convert)_([a-z]+)(\d+)\w*)' is ambiguous", _unmangled(told)):
+        one = f"({call[3]}{call[4]})(x) makes one of a number"
+        return f"{call[1]} takes a vector of {call[4]}, and {one}: give it that, in a copy"
     if call := re.search(r"call to '(\w+)' is ambiguous", _unmangled(told)):
         what = f"{call[1]} takes numbers of one type, and get_global_id and the like are of size_t"
         return f"{what}: cast what it is given, as in (int)get_global_id(0), in a copy"

@@ -63,7 +63,10 @@ def effects(problem: Problem) -> Iterator[str]:
 
 def _replaced(study: Study) -> Iterator[str]:
     """Yield a line for each argument of a kernel in whose place a `-D` puts its value, as no compiler says plainly."""
-    for kernel, named in kernels_of(study.text.source):
+    told = dict[str, set[str]]()
+    for kernel, named in kernels_of(study.text.source):  # one may have a header in each branch of an #if
+        told.setdefault(kernel, set()).update(named)
+    for kernel, named in told.items():
         for table in ("choices", "parameters", "defines"):
             for name in sorted(named & (study.text.table.get(table) or {}).keys()):
                 yield (

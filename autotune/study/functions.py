@@ -40,4 +40,16 @@ def kernels_of(source: str) -> Iterator[tuple[str, set[str]]]:
         header = re.split("[{;]", plain[found.end() : found.end() + 4000], maxsplit=1)[0]
         if found[1] in macros:  # void NAME(op, T)(arguments): it puts a name together
             header = re.split(r"\)\s*\(", header, maxsplit=1)[-1]
-        yield found[1], set(_ARGUMENT.findall(header))
+        yield found[1], set(_ARGUMENT.findall(_to_closing(header)))
+
+
+def _to_closing(text: str) -> str:
+    """The beginning of a text up to the parenthesis that closes one before it: behind it another header may stand, of
+    another branch of an #if.
+    """
+    depth = 1
+    for found in re.finditer("[()]", text):
+        depth += 1 if found[0] == "(" else -1
+        if not depth:
+            return text[: found.end()]
+    return text

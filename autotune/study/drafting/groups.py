@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from autotune.errors import UsageError
 from autotune.expression import Expression
 from autotune.study.drafting.functions import reached
-from autotune.study.drafting.indices import words
+from autotune.study.drafting.indices import flat_rows, words
 from autotune.study.drafting.parts import alike
 from autotune.study.drafting.reading import Reading
 from autotune.study.drafting.scanning import number_of
@@ -251,6 +251,9 @@ def _held(reading: Reading, parameters: set[str]) -> dict[int, Sum]:
                 step = _stride(reading, moved)
                 if step is not None:
                     steps.setdefault(axes[0], set()).add(step)
+                places = extents[level] if level < len(extents) else None
+                for axis, count in flat_rows(axes[0], moved, places).items():
+                    whole.setdefault(axis, set()).add(count)
             elif level < len(extents) and (extent := extents[level]) is not None:
                 if extent.number is not None and index in left_out:
                     continue

@@ -26,6 +26,23 @@ def tile_of(counted: Sum, axis: int) -> Sum | None:
     return tile if groups == [f"wid#{axis}"] and tile.known and several and items else None
 
 
+def flat_rows(axis: int, moved: Sum, places: Sum | None) -> dict[int, Sum]:
+    """Return the extents that an array tells that is indexed row by row, `t[y * W + x]` of `t[H * W]`, less a rim; none
+    where another index, or none, counts the rows.
+    """
+    other = next((each for each in (0, 1, 2) if each != axis and moved.names & {f"lid#{each}"}), axis)
+    row = moved.factor_of(f"lid#{other}")
+    if other == axis or places is None or not row.known or moved != row * Sum.of(f"lid#{other}"):
+        return {}
+    count = places.over(row)
+    told = {axis: row} if count is None else {axis: row, other: count}
+    found = dict[int, Sum]()
+    for of, extent in told.items():
+        plain = (spread_out(min(extent.names)) if len(extent.names) == 1 else None) or extent
+        found[of] = plain - (plain.number is None) * plain.terms.get((), 0)
+    return found
+
+
 def _only_taken_off(counted: Sum) -> bool:
     """Whether a sum has variables and is never more than 0: it counts no rows."""
     return not counted.known and max(counted.terms.values()) < 0

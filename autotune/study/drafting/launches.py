@@ -194,6 +194,7 @@ class Launches(Indices, ABC):
         bounded = {word for _, limit in self.reading.guards for each in limit.names for word in words(each)}
         bounded |= {word for index in indices for each in index.names if "#" not in each for word in words(each)}
         bounded |= {word for _, by in self.reading.quotients.values() for each in by.names for word in words(each)}
+        bounded |= {word for start, _ in self.reading.loops.values() for each in start.names for word in words(each)}
         taken = {str(extent) for extent in (*self.axes.values(), *self.rows.values())}
         left = [size for size in self._sizes if size not in {*bounded, *self._small, *taken} and COUNTED.search(size)]
         return left[0] if left else ""

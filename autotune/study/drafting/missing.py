@@ -95,9 +95,11 @@ def unknown(log: str, source: str) -> Unknown:
                 names[part] = ending
                 continue
             name = part
-        if name in roles.types and name in roles.declared:  # a typedef of the text's own, of what has no meaning
-            continue
-        if name in roles.samplers:
+        if name in roles.types and name in roles.declared and not brought(source, name)[0]:
+            continue  # a typedef of the text's own, of what has no meaning
+        if name in roles.attributes:
+            names[name] = ""
+        elif name in roles.samplers:
             samplers[name] = None
         elif name in roles.structs:
             structs[name] = None
@@ -190,7 +192,7 @@ class _Roles:
 
     `types`: that stand as types in declarations; `declared`: names, with their types; `structs`: those types of which
     members are asked for; `called`: names that are nothing but called; `own`: macros that the text defines; `samplers`:
-    by which images are read.
+    by which images are read; `attributes`: that stand before a kernel's type.
     """
 
     def __init__(self, source: str) -> None:
@@ -203,6 +205,11 @@ class _Roles:
         pairs = [*pairwise(tokens)]
         asked = list(zip(tokens, tokens[1:], tokens[2:], strict=False))
         reads = {place for place, token in enumerate(tokens) if re.match("read_image", token)}
+        self.attributes = set[str]()
+        for at in [place for place, token in enumerate(tokens) if token == "kernel"]:
+            before = next((place for place in range(at - 1, -1, -1) if not _NAME.fullmatch(tokens[place])), -1)
+            behind = tokens[at + 1 : at + 2] if tokens[at + 2 : at + 3] == ["void"] else []
+            self.attributes |= {*tokens[before + 1 : at], *behind}
         self.samplers = {tokens[at + 4] for at in reads if tokens[at + 3 : at + 6 : 2] == [",", ","]}
         members = {member for _, dot, member in asked if dot in (".", "->") and not _OF_VECTOR.fullmatch(member)}
         members -= {name for takes in _TAKES.findall(source) for name in _NAME.findall(takes)}  # `v.c` of a macro of c
@@ -258,31 +265,48 @@ def asked_by_error(source: str, told: str) -> tuple[list[str], bool]:
     return [], False
 
 
-def brought(source: str, name: str) -> tuple[str, str]:
+def brought(source: str, name: str, known: Collection[str] = ()) -> tuple[str, str]:
     """Return the macro, with its value, that has a text define a name in one of its #ifs: `FLOAT` where the text has
-    `#ifdef FLOAT`, `#define real float`; empty where no macro alone does.
+    `#ifdef FLOAT`, `#define real float` or `typedef float real;`; empty where no macro alone does. The `known` ones
+    come first, then those that have it be `float`, which each device has.
     """
-    opened, asked = list[_Branch](), dict[str, None]()
-    for match in _DIRECTIVE.finditer(without_comments(source)):
-        if match[1] == "define" and match[2].split("(")[0].split()[:1] == [name]:
-            asked |= dict.fromkeys(macro for branch in opened for macro in branch.names if not OF_COMPILER.match(macro))
+    opened, asked, text, read = list[_Branch](), dict[str, bool](), without_comments(source), 0
+    typedef = re.compile(rf"\btypedef\b([^;{{}}]*)\b{name}\s*;")
+    for match in _DIRECTIVE.finditer(text):
+        typed = typedef.search(text, read, match.start())
+        stated = match[2] if match[1] == "define" and match[2].split("(")[0].split()[:1] == [name] else None
+        plain = "float" in (typed[1] if typed else stated or "").split()
+        for branch in opened if typed or stated is not None else ():
+            for macro in (each for each in branch.names if not OF_COMPILER.match(each)):
+                asked[macro] = asked.get(macro, False) or (plain and macro in (branch.last or branch.names))
         _step(opened, match[1], match[2].strip())
+        read = match.end()
     numbers = compared(source) if asked else {}
-    for macro in [*asked][:_MOST]:
+    if asked and _is_meant(source, "", "", name):
+        return "", ""
+    for macro in sorted([*asked][:_MOST], key=lambda macro: (macro not in known, not asked[macro])):
         told = numbers.get(macro)
         for value in ("1", *map(str, sorted(told.numbers - {1})[:_MOST] if told else ())):
-            if name not in _left(source, macro, value):
+            if _is_meant(source, macro, value, name):
                 return macro, value
     return "", ""
 
 
+def _is_meant(source: str, macro: str, value: str, name: str) -> bool:
+    """Whether a name has a meaning in what the preprocessor leaves where a macro is given."""
+    left = _left(source, macro, value)
+    return not re.search(rf"\b{name}\b", left) or bool(re.search(rf"\btypedef\b[^;{{}}]*\b{name} ;", left))
+
+
 @lru_cache(maxsize=64)
-def _left(source: str, macro: str, value: str) -> frozenset[str]:
-    """The words that the preprocessor leaves of a text where a macro is given, names that it knows apart."""
+def _left(source: str, macro: str, value: str) -> str:
+    """What the preprocessor leaves of a text where a macro is given, names that it knows apart; with no name for the
+    macro, where none is.
+    """
     try:
-        return frozenset(preprocessed(source, {macro: value}, ()))
+        return " ".join(preprocessed(source, {macro: value} if macro else {}, ()))
     except NotRead:
-        return frozenset({*_NAME.findall(source)})
+        return " ".join(_NAME.findall(source))
 
 
 def hiding(source: str) -> tuple[list[str], list[str]]:
@@ -308,10 +332,13 @@ def hiding(source: str) -> tuple[list[str], list[str]]:
 
 @dataclass
 class _Branch:
-    """Of an #if that is open: the macros of its questions up to here; whether its branch is taken without one macro."""
+    """Of an #if that is open: the macros of its questions up to here; whether its branch is taken without one macro;
+    those of the `last` question.
+    """
 
     names: list[str]
     asks_for_one: bool
+    last: list[str]
 
 
 def _step(opened: list[_Branch], word: str, rest: str) -> None:
@@ -320,9 +347,9 @@ def _step(opened: list[_Branch], word: str, rest: str) -> None:
     if word in ("if", "ifdef", "ifndef"):
         asked = re.findall(r"\w+|[^\w\s()]", rest) if len(names) == 1 else []
         alone = asked == names if word == "ifndef" else word == "if" and asked == ["!", "defined", *names]
-        opened.append(_Branch(names[:_MOST], alone))
+        opened.append(_Branch(names[:_MOST], alone, names[:_MOST]))
     elif word in ("elif", "else") and opened:
         opened[-1].names += names[: _MOST - len(opened[-1].names)]
-        opened[-1].asks_for_one = False
+        opened[-1].asks_for_one, opened[-1].last = False, names[:_MOST]
     elif word == "endif":
         del opened[-1:]

@@ -16,7 +16,8 @@ COUNT_NAME = re.compile(
 """Macros that are sizes of the problem, by their names."""
 SMALL_NAME = re.compile(
     r"^(r|.*radius|taps|order|seed|iters?|(.*_)?iterations?|n?steps?|(.*_)?offset|.*stride|(.*_)?inc|alpha|beta"
-    r"|(.*_)?(strides?|dilations?|kernel|pads?|padding)(_?(size|shape|width|height|top|left|wh|hw|[whxy]))+"
+    r"|(.*_)?(strides?|dilations?|kernel|filter|mask|window|stencil|pads?|padding)"
+    r"(_?(size|shape|width|height|top|left|wh|hw|[whxy]))+"
     r"|(.*_)?(halo|border|margin|apron|pad|padding)(_?(size|width|height|rows|cols|left|right|top|bottom|[xyz]))?)$",
     re.IGNORECASE,
 )

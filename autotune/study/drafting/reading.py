@@ -85,8 +85,8 @@ class Reading:
     the one of a certain number; `through`: which are counted through with the first; `apart`: whose ids are used for
     more than that. `lost`: whether ids are used in a way that was not understood. `begun`: whether a kernel asks where
     global ids begin.
-    `shifts`: numbers that are bytes by which a place is shifted. `seen`: the types that each argument is read and
-    written as.
+    `shifts`: numbers that are bytes by which a place is shifted. `exponents`: numbers of bits by which others are
+    shifted. `seen`: the types that each argument is read and written as.
     `without_rim`: guards beyond which others than within are written, with where there is no rim; `rimmed`: where.
     `unread`: arguments that are also used in a way that was not understood.
     """
@@ -121,6 +121,7 @@ class Reading:
     rimmed: set[str] = field(default_factory=set)
     unread: set[str] = field(default_factory=set)
     shifts: set[str] = field(default_factory=set)
+    exponents: set[str] = field(default_factory=set)
     seen: dict[str, set[str]] = field(default_factory=dict)
 
     def note_id(self, function: str, axis: int) -> None:
@@ -213,6 +214,17 @@ class Reading:
         elif of[0] in ("name", "member") and isinstance(index, Sum):
             self.inner.append((of[-1], level, index))
 
+    def filled(self, name: str) -> list[Mention]:
+        """Return where local memory is read and written, but for reads at places that loops double or halve, if what is
+        written was understood: `tid + d` of a sum in halves is no farther than that, as no guard tells.
+        """
+        found = self.of(name)
+        written = [mention for mention in found if mention.kind != "read"]
+        if name in self.unread or not written or any(each.places[0].names & self.contents.keys() for each in written):
+            return found
+        scaled = {each for each, (_, step) in self.loops.items() if step is None}
+        return [mention for mention in found if mention in written or not mention.places[0].names & scaled]
+
     @property
     def places(self) -> list[Sum]:
         """Where anything is read or written: indices and coordinates."""
@@ -245,12 +257,20 @@ class Reading:
         """How many items a group has that takes so many places along an axis: fewer where each takes several."""
         counted = Sum.of(f"wid#{axis}") * extent + Sum.of(f"lid#{axis}")
         for name in dict.fromkeys(mention.name for mention in self.mentions):
-            taken = {
-                place.fixed for mention in self.of(name) for place in mention.places if place - place.fixed == counted
-            }
+            rests = {place - counted for mention in self.of(name) for place in mention.places}
+            taken = {rest for rest in rests if rest == rest.fixed}.union(*map(self._by_turns, rests))
             if (items := apart(extent, taken)) != extent:
                 return items
         return extent
+
+    def _by_turns(self, value: Sum) -> set[Sum]:
+        """What a multiple of a loop's variable is in each turn, 0, 64, 128 of `k * 64`; none where more is in a sum."""
+        names = value.names & self.loops.keys() if len(value.terms) == 1 else set[str]()
+        each, turns = (value.factor_of(*names), self.turns(*names)) if len(names) == 1 else (Sum(), None)
+        begun, step = self.loops[min(names)] if names else (Sum(), None)
+        if turns is None or turns.number is None or begun or step != Sum.of(1) or not each.known:
+            return set()
+        return {each * Sum.of(turn) for turn in range(min(turns.number, _MOST_ITEMS))}
 
     def ends(self) -> list[Sum]:
         """Return what global ids, or variables that begin at one, stay below, and where conditions let them begin."""

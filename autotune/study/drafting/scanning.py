@@ -30,6 +30,10 @@ _STRUCT = re.compile(
 )
 
 
+_OF_C = {"unsigned", "char", "short", "int", "long"}
+"""Words of which C makes a type of whole numbers."""
+_MEMBER = re.compile(rf"(?:struct\s+)?((?:(?:signed|{'|'.join(sorted(_OF_C))})\s+)++|\w+\s+)(\S.*)", re.DOTALL)
+"""The type of a struct's member, and the rest of its declaration."""
 _UNION = re.compile(r"\bunion\s*\{([^{}]*)\}\s*(\w*)\s*;")
 
 
@@ -92,11 +96,12 @@ def _scanned_argument(text: str) -> KernelArgument:
 
 
 def opencl_name(kind: str) -> str:
-    """Return a type of whole numbers as OpenCL calls it: C writes `unsigned int` for `uint`."""
+    """Return a type of whole numbers as OpenCL calls it: C has `unsigned int` for `uint`, `short int` for `short`."""
     words = [{"bool": "uchar"}.get(word, word) for word in kind.split() if word != "signed"]
-    if words[:1] == ["unsigned"]:
-        return f"u{words[1] if len(words) > 1 else 'int'}"
-    return " ".join(words) or "int"
+    if not {*words} <= _OF_C:
+        return " ".join(words) or "int"
+    length = next((word for word in words if word not in ("unsigned", "int")), "int")
+    return f"u{length}" if "unsigned" in words else length
 
 
 def struct_bodies(text: str) -> dict[str, list[str]]:
@@ -108,7 +113,7 @@ def struct_bodies(text: str) -> dict[str, list[str]]:
         members: list[str] | None = []
         for statement in filter(str.strip, body.split(";")):
             kind, *names = re.split(r"\s*,\s*", statement.strip())
-            first = re.fullmatch(r"(?:struct\s+)?((?:unsigned\s+)?\w+)\s+(.+)", kind, re.DOTALL)
+            first = _MEMBER.fullmatch(kind)
             if first is None or members is None:
                 members = None
                 continue

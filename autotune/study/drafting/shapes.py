@@ -11,7 +11,7 @@ from typing import Any
 
 from autotune.study.drafting.indices import tile_of, words
 from autotune.study.drafting.launches import Launches, extent_of
-from autotune.study.drafting.terms import Sum, undivided
+from autotune.study.drafting.terms import Sum, factors_of, is_multiple, undivided
 
 BEYOND = "by the places that were understood; others may lie farther"
 """Why the extents of a buffer are a guess."""
@@ -27,16 +27,6 @@ def product(shape: Sequence[Sum]) -> Sum:
 
 def _number(value: Sum) -> int:
     return value.terms.get((), 0)
-
-
-def _factors(value: Sum) -> tuple[int, ...]:
-    return tuple(value.terms.values())
-
-
-def _is_multiple(value: Sum, least: Sum) -> bool:
-    """Whether a sum has the same products as another, none less often: of `x[i]` and `x[i + n]` that goes farther."""
-    same = value.terms.keys() == least.terms.keys()
-    return same and all(more >= less for more, less in zip(_factors(value), _factors(least), strict=True))
 
 
 def _taken_off(index: Sum, part: Sum) -> bool:
@@ -270,15 +260,16 @@ class Shapes(Launches):
 
     # -- shapes -----------------------------------------------------------------------------------
 
-    def shape(self, name: str, *, written: bool, farthest: bool = False) -> list[Sum] | None:
+    def shape(self, name: str, *, written: bool, farthest: bool = False, local: bool = False) -> list[Sum] | None:
         """Return the extents of a buffer, row by row; None where its indices do not tell.
 
-        What most indices say counts, since rims may be left out in ways that are not read; or the `farthest`.
+        What most indices say counts, since rims may be left out in ways that are not read; or the `farthest`. Of
+        `local` memory, which holds what was written there, reads at places that a loop halves tell nothing.
         """
         found: list[tuple[list[Sum], Sum, int]] = []
         stored = list[Sum]()
         guarded = list[Sum]()
-        for mention in self.reading.of(name):
+        for mention in self.reading.filled(name) if local else self.reading.of(name):
             index = self._from_starts(self._begun(mention.places[0]), name)
             index = self._grouped(index) if farthest else index
             whole = any(index.varying == varying.varying for varying, _ in self.reading.guards)
@@ -316,12 +307,12 @@ class Shapes(Launches):
         (inner, kind), _ = max(counted.items(), key=lambda item: (self._sized(item[0][1]), item[1], most_of(item[0])))
         if farthest:
             inner, kind = max(counted, key=most_of)
-        kind = max([kind, *(each for each in guarded if not inner and _is_multiple(each, kind))], key=_factors)
+        kind = max([kind, *(each for each in guarded if not inner and is_multiple(each, kind))], key=factors_of)
         alike = [each for each in found if tuple(each[0]) == inner and each[1] - _number(each[1]) == kind]
         beyond = max(_number(limit) for _, limit, _ in alike)
         # Neighbours on both sides of what is bounded: the rim is left out in a way that was not read.
         plainly = any(not number and not _number(limit) for _, limit, number in alike)
-        if plainly and (written or min(number for *_, number in alike) < 0):
+        if plainly and ((written and stored) or min(number for *_, number in alike) < 0):
             beyond = max((_number(limit) for limit in stored if limit - _number(limit) == kind), default=0)
         if name in self.reading.rimmed:
             beyond = max(beyond, 0)

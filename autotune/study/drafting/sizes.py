@@ -17,6 +17,8 @@ from autotune.study.drafting.uses import Uses, words
 
 _LONGEST_OF_IMAGES = 13
 """The exponent, of 2, of as many pixels as every device's images have along an axis."""
+_MOST_ELEMENTS = 2**24
+"""Elements of the largest buffer of a study at its first sizes, as far as their extents tell."""
 _ENTRIES_EACH = 16
 """Entries that a row of other arrays is proposed to have."""
 
@@ -43,7 +45,8 @@ class Sizes:
         self._most = {one.name: NARROW[one.type_name] for one in of.arguments.values() if one.type_name in NARROW}
         self._most |= of.by_value.most
         asked = [] if read else [name for name in of.whole if not of.is_small(name) and name not in self._most]
-        asked = [name for name in asked if name not in uses.shifts]
+        exponents = set[str]().union(*(shapes.reading.exponents for shapes in of.shapes.values()))
+        asked = [name for name in asked if name not in uses.shifts.keys() | exponents]
         wanted = {*asked} - {*of.members.values()} - uses.codes()
         wanted |= set[str]().union(*(shapes.along_rows() | shapes.divisors() for shapes in of.shapes.values()))
         self.names = [name for name in of.whole if name in (used | wanted) - uses.counts.keys()]
@@ -74,7 +77,18 @@ class Sizes:
         if (most := max((_degree(extent, big) for extent in along), default=0)) > 1:
             return 1 << _LONGEST_OF_IMAGES // most
         line = 2**12 if any(shapes.each_with_each() for shapes in of.shapes.values()) else 2**16
-        return {0: line, 1: line, 2: 512}.get(dimensions, 128)
+        first = {0: line, 1: line, 2: 512}.get(dimensions, 128)
+        return min([first, *(self._fitting(shape, big) for shape in self._shapes.values())])
+
+    def _fitting(self, shape: Sequence[Sum], names: Collection[str]) -> int:
+        """The largest power of two that the names in a buffer's extents may be: more would be too many elements."""
+        degree, several = 0, 1
+        for extent in shape:
+            terms = ((sum(name in names for name in product), factor) for product, factor in extent.terms.items())
+            more, factor = max(terms, default=(0, 1))
+            degree, several = degree + more, several * max(factor, 1)
+        exponent = max(_MOST_ELEMENTS // several, 1).bit_length() - 1
+        return 1 << exponent // degree if degree else _MOST_ELEMENTS
 
     def first(self, name: str) -> int:
         """What one of them is at first: as much as the rows take of which it is the length, and its type holds."""

@@ -67,6 +67,11 @@ class _Walk(Values):
         for name, extents in function.rows.items():
             if isinstance(value := given.get(name), Pointer):
                 self._scopes[0][name] = value._replace(rows=self._extents(map(self._value, extents)))
+        for name in function.takes:  # a number that the kernel is given and changes: from there on it is another
+            mine = name in self._known and name not in given
+            if mine and changes(name, function.body) and changes_plainly(name, function.body):
+                self._scopes[0][name] = Sum.of(self._known[name])
+                self._plain[0].add(name)
         self._block(function.body)
         returned = self._returned
         self._scopes, self._opened, self._plain, self._rest, self._returned = before

@@ -202,6 +202,17 @@ def _joined(value: Sum, one: str, other: Product, joined: str) -> Sum:
     return value
 
 
+def factors_of(value: Sum) -> tuple[int, ...]:
+    """Return how often a sum has each of its products."""
+    return tuple(value.terms.values())
+
+
+def is_multiple(value: Sum, least: Sum) -> bool:
+    """Whether a sum has the same products as another, none less often: of `x[i]` and `x[i + n]` that goes farther."""
+    same = value.terms.keys() == least.terms.keys()
+    return same and all(more >= less for more, less in zip(factors_of(value), factors_of(least), strict=True))
+
+
 def quotient(value: Sum, by: Sum) -> Sum:
     """Whole-number division, rounded down."""
     if by.number is not None and value.number is not None and by.number:

@@ -80,7 +80,7 @@ def structs_of(of: Proposal) -> dict[str, list[str]]:
     except NotRead:
         left = {}
     given = {name: str(number) for name, number in (of.parameters | of.tasks | of.counts).items()}
-    return members_spelt_out({**left, **struct_bodies(of.text)}, of.text, {*of.choices}, given)
+    return members_spelt_out({**left, **struct_bodies(of.text)}, of.text, {*of.choices}, given, typedefs_of(of))
 
 
 def in_structs(text: str, names: Collection[str], arguments: Iterable[KernelArgument]) -> set[str]:
@@ -100,9 +100,11 @@ def members_spelt_out(
     source: str,
     choices: Collection[str],
     given: Mapping[str, str] = MappingProxyType({}),
+    typedefs: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, list[str]]:
     """Return the members of structs with OpenCL's types, or `choices`, and numbers in the place of names for these;
-    `given`: of macros that have them from outside.
+    `given`: of macros that have them from outside; `typedefs`: of the branches that are taken, where others have the
+    same names.
     """
     text, meanings = without_comments(source), dict[str, set[str]]()
     for name, value in DEFINE.findall(text):
@@ -120,6 +122,8 @@ def members_spelt_out(
     def plain(member: str) -> str:
         kind, _, name = member.partition(" ")
         meant = set() if kind in structs else _meanings(text, kind, choices)
+        if len(meant) != 1 and is_plain(typedefs.get(kind, "")):
+            meant = {typedefs[kind]}
         name = re.sub(r"\[([^\[\]]+)\]", number, name)
         return f"{meant.pop() if len(meant) == 1 else kind} {name}"
 

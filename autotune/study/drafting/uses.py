@@ -98,10 +98,12 @@ class Uses:
         """What the kernels say of a buffer's extents, the most telling first; notes where they leave doubts."""
         told = list[list[Sum]]()
         sizes = dict[int, float]()
-        for shapes in (self._of.tuned if tuned else self._of.shapes).values():
-            shape = shapes.shape(name, written=written, farthest=tuned)
-            if shape is not None:
-                sizes[id(shape)] = shapes.elements(shape)
+        all_shapes = (self._of.tuned if tuned else self._of.shapes).values()
+        for shapes in all_shapes:
+            local = self._of.arguments[name].address == "local"
+            shape = shapes.shape(name, written=written, farthest=tuned, local=local)
+            if shape is not None:  # what one kernel says is small is so in all
+                sizes[id(shape)] = min(each.elements(shape) for each in all_shapes)
                 told.append(shape)
             elif shapes.reading.of(name):
                 self.doubts[name] = BEYOND

@@ -235,6 +235,8 @@ class Values(Guards, ABC):
             return None
         if operator in ("==", "!="):
             self.found.note_lone(left - right)
+        if operator in (">>", "<<"):
+            self.found.exponents |= right.names
         if operator in ("/", "%", ">>", "<<", "&") and right.known and right:
             self._ask_apart(left)
             power = Sum.of(2**right.number) if right.number is not None and 0 <= right.number < 31 else None
