@@ -215,6 +215,7 @@ def bad_files(folder: Path) -> None:
         ({"numpy": "arange(n)"}, r"unknown name 'n' \(did you mean 'N'\?\)", "float"),
         ({"numpy": "fft(arange(N))"}, "unknown name 'fft'; docs/studies-reference.md lists the functions", "float"),
         ({"numpy": "ones(2**40)[:N]"}, "out of memory", "float"),
+        ({"seed": -1}, r"arguments\.x\.data\.seed: input should be greater than or equal to 0, got -1", "float"),
         ({"low": 1, "high": -1}, r"arguments\.x\.data: low is 1, above high, -1", "float"),
         ({"high": float("inf")}, r"arguments\.x\.data\.high: inf is no number", "float"),
         ({"distribution": "constant", "value": 300}, r"arguments\.x\.data: holds 300, which uchar cannot", "uchar"),
