@@ -172,7 +172,7 @@ def test_a_line_belongs_to_the_problem_it_tells(
 ) -> None:
     """Whether the other line of its search stands in the same file or was imported before."""
     first, second = exported()
-    second = changed(second if "configuration" not in changes else first, **changes)
+    second = changed(first if "uuid" in changes else second, **changes)
     first = changed(first, uuid="first")
     if apart:
         store.import_lines([first])
