@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from autotune.errors import StoreError
 from autotune.lookup import asking
 from autotune.model import Measurement
-from autotune.store import Store, interchange
+from autotune.store import Store, interchange, listing
 from autotune.store.fields import MOST_SAMPLES
 from autotune.study import default_choices, default_configuration, default_size, find_study, problem_key, space_hash
 from tests.contracts.exchange import places
@@ -233,6 +233,16 @@ def test_one_file_may_tell_a_trial_begun_and_ended(store: Store) -> None:
     begun = changed(line, outcome="pending", samples_ns=None, warmup_ns=None, cache=None, finished=None)
     assert store.import_lines([begun, line, begun]) == 1
     assert [trial.time_ns for trial in store.trials(KEY)] == [5]
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_how_a_search_ended_is_taken_from_whoever_tells_of_it(store: Store, apart: bool) -> None:
+    first, second = exported()
+    at_work = json.loads(first)["search"] | {"ended": None, "reason": ""}
+    lines = [changed(first, search=at_work), second]
+    for some in [[line] for line in lines] if apart else [lines]:
+        store.import_lines(some)
+    assert [search.ended for search in listing.searches(store)] == [json.loads(second)["search"]["ended"]]
 
 
 hostile = st.sampled_from(
