@@ -235,6 +235,17 @@ def test_one_file_may_tell_a_trial_begun_and_ended(store: Store) -> None:
     assert [trial.time_ns for trial in store.trials(KEY)] == [5]
 
 
+def test_what_later_imports_tell_of_a_trial_counts(store: Store) -> None:
+    line = exported()[0]
+    begun = changed(line, outcome="pending", samples_ns=None, warmup_ns=None, cache=None, finished=None)
+    timing = {"uuid": "r", "driver": json.loads(line)["driver"], "samples_ns": [4], "warmup_ns": [], "cache": "warm"}
+    again = changed(line, retimings=[timing | {"taken": "2026-11-22T00:00:00+00:00"}])
+    for told, counts, times in ((begun, {}, []), (line, {"scale": 1}, [5]), (again, {"scale": 1}, [4])):
+        store.import_lines([told])
+        assert store.counts() == counts
+        assert [row.time_ns for row in store.rows("SELECT time_ns FROM standings", {})] == times
+
+
 @pytest.mark.parametrize("apart", [False, True])
 def test_how_a_search_ended_is_taken_from_whoever_tells_of_it(store: Store, apart: bool) -> None:
     first, second = exported()
