@@ -69,6 +69,7 @@ def test_a_rule_is_bounds_of_one_number_where_that_says_the_same() -> None:
     odd = [{"M": 64, "N": 4096}, {"M": 64, "N": 64}, {"M": 1024, "N": 16}]
     assert rule(odd, (1, 1, 2)) == Rule("M", (math.sqrt(64 * 1024),), (1, 2))
     assert rule(sizes, (1, 2, 1, 2)) == Rule()
+    assert rule([{"M": 2, "N": 8}, {"M": 4, "N": 4}], (0, 1)) == Rule("M", (math.sqrt(8),), (0, 1))
     assert rule([{"N": 1}, {"N": 4}], (0, 1)) == Rule("N", (2.0,), (0, 1))
 
 
