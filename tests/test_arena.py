@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -48,6 +50,17 @@ def test_what_fills_a_buffer_leaves_its_guards(session: Session, kind: str, acce
     arena.poison(buffers[1], POISON)
     arena.restore(buffers[1])
     assert Checker(session, {}).check(buffers, {}).reason == ""
+
+
+@pytest.mark.parametrize(("memory", "kept"), [(2**20, False), (2**30, True)])
+def test_buffers_of_other_plans_are_let_go_where_memory_is_short(
+    session: Session, monkeypatch: pytest.MonkeyPatch, memory: int, kept: bool
+) -> None:
+    monkeypatch.setattr(session, "info", replace(session.info, memory=memory))
+    arena = Arena(session, {})
+    plans = [Plan("", (), (), {"y": Buffer("y", "float", (n,), (n,), "out")}) for n in (N, 2 * N, 3 * N, N)]
+    first, *_, again = [arena.prepare(plan)[0] for plan in plans]
+    assert (again is first) == kept
 
 
 def test_a_large_buffer_is_filled_in_parts(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -196,7 +196,7 @@ tensordot(c, a, axes=1); tensordot(c, a, axes=((1,), (0,))); minimum(a, 0); conv
 convolve(v, v, mode='same'); convolve(v, v, 'valid'); cross(a, v); einsum('ij,jk->ik', a, b);
 einsum('ij,jk', a, b); einsum('ii', a); einsum('...ij,jk->...ik', c, a); einsum('ij->ji', a); hypot(a, 1);
 arctan2(v, v); mean(v); var(a); prod(a, axis=0); cumprod(v); argmax(a); min(a, 1); (1, 2) + v[:2]; a ** 2;
-a % 2 == 0; n * a + n; trace(c)
+a % 2 == 0; n * a + n; trace(c); astype(n, 'int8'); astype((1, 2), 'int8'); ~k[0]; (k[1] ^ 5) << 2; k[0] & k
 """
 
 
@@ -204,6 +204,7 @@ a % 2 == 0; n * a + n; trace(c)
 def test_the_shape_is_known_before(text: str) -> None:
     rng = np.random.default_rng(1)
     names = {"a": rng.random((3, 3)), "b": rng.random((3, 3)), "v": rng.random(3), "c": rng.random((1, 3, 3)), "n": 2}
+    names["k"] = np.array([6, 1])
     assert shape_of(text, names) == np.shape(evaluate(text, names))
 
 
@@ -216,7 +217,9 @@ UNARY = (
 )
 
 
-@pytest.mark.parametrize("text", ["zeros(max(k))", "a[a > 0]", "a[k]", "repeat(a, k, axis=0)", "a[: max(k)]"])
+@pytest.mark.parametrize(
+    "text", ["zeros(max(k))", "a[a > 0]", "a[k]", "repeat(a, k, axis=0)", "a[: max(k)]", "arange(k[0])"]
+)
 def test_a_shape_that_the_data_decides_is_not_known(text: str) -> None:
     names = {"a": np.ones((3, 3)), "k": np.array([1, 2, 0])}
     evaluate(text, names)

@@ -273,3 +273,5 @@ def test_what_another_tool_found_is_verified_where_nothing_else_is_stored(monkey
     assert "as t4 tells" in shown
     assert "the best is 1.111 x as fast as the default" in shown
     assert json.loads(run("verify", "./saxpy.toml", "--json").stdout)["stored_ns"] == 4000
+    stored()
+    assert "imported" not in run("verify", "./saxpy.toml").stdout

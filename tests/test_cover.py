@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import sys
 import threading
+from collections.abc import Sequence
 from itertools import combinations, groupby
 
 import numpy as np
@@ -13,8 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from autotune.errors import AutotuneError
-from autotune.model import Configuration, Measurement, Outcome, Trial, identity
-from autotune.pool import Stopped
+from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Trial, identity
+from autotune.pool import Settings, Stopped
 from autotune.reports import cover as covering
 from autotune.reports.cover import Rule, choose, cover, rule
 from autotune.store import Store
@@ -67,6 +69,7 @@ def test_a_rule_is_bounds_of_one_number_where_that_says_the_same() -> None:
     odd = [{"M": 64, "N": 4096}, {"M": 64, "N": 64}, {"M": 1024, "N": 16}]
     assert rule(odd, (1, 1, 2)) == Rule("M", (math.sqrt(64 * 1024),), (1, 2))
     assert rule(sizes, (1, 2, 1, 2)) == Rule()
+    assert rule([{"M": 2, "N": 8}, {"M": 4, "N": 4}], (0, 1)) == Rule("M", (math.sqrt(8),), (0, 1))
     assert rule([{"N": 1}, {"N": 4}], (0, 1)) == Rule("N", (2.0,), (0, 1))
 
 
@@ -152,7 +155,9 @@ class Replay(ReplayEvaluator):
         ]
 
 
-def test_given_configurations_are_tried_and_timed_in_turns_and_stored(store: Store) -> None:
+def test_given_configurations_are_tried_and_timed_in_turns_and_stored(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     request = stored_at(store, 100, (FIRST, 100))
     evaluator = Replay(
         [ok(FIRST, *[90] * 6), ok(SECOND, *[50] * 6), Trial(SLOW, Outcome.WRONG_RESULT, reason="off")], 2
@@ -166,9 +171,19 @@ def test_given_configurations_are_tried_and_timed_in_turns_and_stored(store: Sto
     assert stored[1].retimed == Measurement((51,) * 6)
     assert stored[1].verified_runs == 3
     # The best is timed with it: the ranking compares times that were taken together.
-    again = measure(request, [FIRST], evaluator=Replay([ok(FIRST, *[70] * 6), ok(SECOND, *[60] * 6)]), anew=True)
+    stops_slow: list[bool] = []
+
+    def opened(problem: Problem, devices: Sequence[DeviceInfo], settings: Settings, stop: threading.Event) -> Replay:
+        stops_slow.append(settings.stops_slow)
+        return Replay([ok(FIRST, *[70] * 6), ok(SECOND, *[60] * 6)])
+
+    monkeypatch.setattr(sys.modules[measure.__module__], "DeviceEvaluator", opened)
+    again = measure(request, [FIRST], anew=True)
     assert again[identity(FIRST)].time_ns == 71
-    assert store.trials(request.problem.key)[1].time_ns == 61
+    assert stops_slow == [False]  # however slow it is
+    stored = store.trials(request.problem.key)
+    assert [trial.configuration for trial in stored] == [FIRST, SECOND, SLOW, FIRST]
+    assert stored[1].time_ns == 61
     assert [row.sampler for row in store.history(limit=1)] == ["measure"]
 
 

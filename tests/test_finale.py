@@ -311,16 +311,29 @@ def slower(trials: Sequence[Trial], pace: float) -> list[Trial]:
     return [replace(one, measurement=Measurement((round(one.time_ns * pace),) * 5)) for one in trials]
 
 
-def test_what_an_earlier_search_timed_again_is_not_named_by_that_day_s_pace(problem: Problem, store: Store) -> None:
+@pytest.mark.parametrize("pace", [1.06, 0.8])
+def test_what_an_earlier_search_timed_again_is_not_named_by_that_day_s_pace(
+    problem: Problem, store: Store, pace: float
+) -> None:
     trials = ranked(problem)
     quick, rival, newcomer = (one.configuration for one in (trials[1], trials[2], trials[0]))
     budget = Budget(trials=3)  # the default first
     first = Request(problem, database=store.where, sampler="random", seed=1, budget=budget, start=[quick, rival])
     tuner.run(first, evaluator=Finals(trials))
-    today = Finals(slower(trials, 1.06))
+    today = Finals(slower(trials, pace))
     result = tuner.run(replace(first, budget=Budget(trials=1), start=[newcomer]), evaluator=today)
     assert result.best.configuration == newcomer
     assert {identity(quick), identity(rival)} <= set(today.rounds[0])
+
+
+def test_an_earlier_search_s_best_does_not_stop_what_is_faster_on_a_slower_day(problem: Problem, store: Store) -> None:
+    newcomer, quick, *_ = trials = ranked(problem)
+    budget = Budget(trials=2)  # the default first
+    first = Request(problem, database=store.where, sampler="random", seed=1, budget=budget, start=[quick.configuration])
+    tuner.run(first, evaluator=Bounded(trials, failing=()))
+    today = Bounded(slower(trials, 1.2), failing=())
+    result = tuner.run(replace(first, budget=Budget(trials=1), start=[newcomer.configuration]), evaluator=today)
+    assert [row["outcome"] for row in result.trials()] == ["ok"]
 
 
 def test_a_gain_is_told_of_times_taken_in_the_same_turns_only(problem: Problem, store: Store) -> None:

@@ -84,7 +84,7 @@ def test_numbers_of_a_file_arrive_as_they_are(kind: str, array: Any) -> None:
 
 
 def test_a_matrix_by_rows_is_what_scipy_makes_of_it() -> None:
-    matrix("symmetric", "3 3 4", "1 1 1.5", "3 1 2", "2 2 -1", "3 2 7")
+    matrix("symmetric", "3 3 4", "1 1 1.5", "3 1 2", "2\t2\t-1", "3 2 7")
     parts = {"indptr": ([0, 2, 4, 6], "int", 4), "indices": ([0, 2, 1, 2, 0, 1], "int", 6),
              "values": ([1.5, 2, -1, 7, 2, 7], "float", 6), "row_indices": ([0, 0, 1, 1, 2, 2], "int", 6)}  # fmt: skip
     for part, (expected, kind, n) in parts.items():
@@ -215,6 +215,7 @@ def bad_files(folder: Path) -> None:
         ({"numpy": "arange(n)"}, r"unknown name 'n' \(did you mean 'N'\?\)", "float"),
         ({"numpy": "fft(arange(N))"}, "unknown name 'fft'; docs/studies-reference.md lists the functions", "float"),
         ({"numpy": "ones(2**40)[:N]"}, "out of memory", "float"),
+        ({"seed": -1}, r"arguments\.x\.data\.seed: input should be greater than or equal to 0, got -1", "float"),
         ({"low": 1, "high": -1}, r"arguments\.x\.data: low is 1, above high, -1", "float"),
         ({"high": float("inf")}, r"arguments\.x\.data\.high: inf is no number", "float"),
         ({"distribution": "constant", "value": 300}, r"arguments\.x\.data: holds 300, which uchar cannot", "uchar"),

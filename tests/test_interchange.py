@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from autotune.errors import StoreError
 from autotune.lookup import asking
 from autotune.model import Measurement
-from autotune.store import Store, interchange
+from autotune.store import Store, interchange, listing
 from autotune.store.fields import MOST_SAMPLES
 from autotune.study import default_choices, default_configuration, default_size, find_study, problem_key, space_hash
 from tests.contracts.exchange import places
@@ -172,7 +172,7 @@ def test_a_line_belongs_to_the_problem_it_tells(
 ) -> None:
     """Whether the other line of its search stands in the same file or was imported before."""
     first, second = exported()
-    second = changed(second if "configuration" not in changes else first, **changes)
+    second = changed(first if "uuid" in changes else second, **changes)
     first = changed(first, uuid="first")
     if apart:
         store.import_lines([first])
@@ -233,6 +233,27 @@ def test_one_file_may_tell_a_trial_begun_and_ended(store: Store) -> None:
     begun = changed(line, outcome="pending", samples_ns=None, warmup_ns=None, cache=None, finished=None)
     assert store.import_lines([begun, line, begun]) == 1
     assert [trial.time_ns for trial in store.trials(KEY)] == [5]
+
+
+def test_what_later_imports_tell_of_a_trial_counts(store: Store) -> None:
+    line = exported()[0]
+    begun = changed(line, outcome="pending", samples_ns=None, warmup_ns=None, cache=None, finished=None)
+    timing = {"uuid": "r", "driver": json.loads(line)["driver"], "samples_ns": [4], "warmup_ns": [], "cache": "warm"}
+    again = changed(line, retimings=[timing | {"taken": "2026-11-22T00:00:00+00:00"}])
+    for told, counts, times in ((begun, {}, []), (line, {"scale": 1}, [5]), (again, {"scale": 1}, [4])):
+        store.import_lines([told])
+        assert store.counts() == counts
+        assert [row.time_ns for row in store.rows("SELECT time_ns FROM standings", {})] == times
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_how_a_search_ended_is_taken_from_whoever_tells_of_it(store: Store, apart: bool) -> None:
+    first, second = exported()
+    at_work = json.loads(first)["search"] | {"ended": None, "reason": ""}
+    lines = [changed(first, search=at_work), second]
+    for some in [[line] for line in lines] if apart else [lines]:
+        store.import_lines(some)
+    assert [search.ended for search in listing.searches(store)] == [json.loads(second)["search"]["ended"]]
 
 
 hostile = st.sampled_from(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from autotune import tuner
+from autotune import samplers, tuner
 from autotune.bench.report import too_large
 from autotune.bench.timing import Rules
 from autotune.cli.result import _wrong_with, print_result
@@ -21,6 +21,7 @@ from autotune.pool import Settings
 from autotune.reports import result_json
 from autotune.samplers import Proposer
 from autotune.samplers.bayes import BayesSampler
+from autotune.space import Space
 from autotune.store import Store
 from autotune.study import GENERIC_DEVICE, Problem
 from autotune.text import time
@@ -581,6 +582,25 @@ def test_of_what_others_found_the_fastest_come_first_and_what_has_no_time_does_n
     elsewhere = Trial({**problem.default, "WPT": 999}, Outcome.OK, measurement=at_once)
     stopped = Trial(timed[-1], Outcome.STOPPED, measurement=at_once)
     assert imported_best(problem, [elsewhere, stopped, *told]) == timed[:IMPORTED_FIRST]
+
+
+@pytest.mark.parametrize("cold", [False, True])
+def test_a_cold_search_hears_of_nothing_from_elsewhere(
+    problem: Problem, store: Store, monkeypatch: pytest.MonkeyPatch, cold: bool
+) -> None:
+    run(Problem(problem.study, {"N": 100}), store, budget=Budget(trials=1))
+    foreign = replace(recorded(problem)[-1], origin={"format": "ktt", "file": "a.json", "entry": "{}"})
+    store.adopt(problem.key, None, [foreign], {"format": "ktt", "file": "a.json"})
+    donors: list[int] = []
+
+    def proposer(space: Space, sampler: str, seed: int, prior: Sequence[Sequence[Trial]]) -> Proposer:
+        donors.append(len(prior))
+        return Proposer(space, sampler, seed, prior)
+
+    monkeypatch.setattr(samplers, "Proposer", proposer)
+    result = run(problem, store, budget=Budget(trials=2), cold=cold)
+    tried = [{name: row[name] for name in foreign.configuration} for row in result.trials()]
+    assert (donors, foreign.configuration in tried) == (([0], False) if cold else ([2], True))
 
 
 @pytest.mark.parametrize(("vendor", "again"), [("NVIDIA Corporation", True), ("Intel", False)])

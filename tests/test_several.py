@@ -122,21 +122,23 @@ def test_an_error_comes_after_what_was_found_before(store: Store, turns: list[Re
         next(results)
 
 
-def test_the_nearest_size_is_heard_of_first_and_a_turn_that_lost_its_workers_is_the_last(
+def test_the_nearest_size_is_heard_of_first_if_valid_and_a_turn_that_lost_its_workers_is_the_last(
     store: Store, turns: list[Request]
 ) -> None:
     asked = requests(store, Budget(trials=12))
     known = vars(several)["run"](replace(asked[0], budget=Budget(trials=1)))
-    bests = [replace(known.best, configuration={**asked[0].problem.default, "WPT": wpt}) for wpt in (1, 2, 4)]
+    bests = [replace(known.best, configuration={**asked[0].problem.default, "WPT": wpt}) for wpt in (16, 2, 4, 1, 8)]
     turns.clear()
 
     def search(request: Request, *_: Any, **__: Any) -> Result:
         turns.append(request)
-        lost = WorkerError("gone") if len(turns) == 3 else None
+        lost = WorkerError("gone") if len(turns) == 5 else None
         return replace(known, problem=request.problem, best=bests[len(turns) - 1], failure=lost)
 
     assert dict(run_sizes(asked, search=search)).keys() == {0, 1, 2}
-    assert [list(request.start) for request in turns][2:] == [[bests[1].configuration, bests[0].configuration]]
+    nearest = [[1], [1, 2], [2, 3]]  # the first has a value that the study lacks
+    starts = [[bests[place].configuration for place in places] for places in nearest]
+    assert [list(request.start) for request in turns][2:] == starts
 
 
 def test_each_size_needs_a_trial(store: Store) -> None:

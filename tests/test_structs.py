@@ -228,6 +228,31 @@ def test_a_function_takes_and_returns_members(tmp_path: Path, monkeypatch: pytes
         expected_data(Problem(study(reference=lambda p: {"p": {"place": p.place[:, :3]}})), inputs)
 
 
+def test_members_of_nested_structs_go_by_their_names_and_hold_what_they_are_given() -> None:
+    structs = {"Inner": ["float a", "float b"], "Point": ["uchar tag", "Inner inside"]}
+    turned = np.dtype([("b", np.float32), ("a", np.float32)])
+    given = np.array([((2, 1), 255)] * 4, [("inside", turned), ("tag", np.int32)])
+
+    def reference(p: Any) -> Any:
+        return {"p": {"tag": p.tag + 1, "inside": p.inside.astype(turned)}}
+
+    def holding(data: Any) -> Problem:
+        point = {"type": "Point", "shape": ["N"], "access": "inout", "data": data}
+        return Problem(study(structs=structs, arguments={"p": point}, reference=reference))
+
+    problem = holding(given)
+    found = input_data(problem)
+    assert found["p"]["inside"]["a"].tolist() == [1] * 4
+    expected = (expected_data(problem, found) or {})["p"]
+    assert (expected["tag"].tolist(), expected["inside"]["b"].tolist()) == ([0] * 4, [1] * 4)
+    given["tag"][2] = 300
+    with pytest.raises(StudyError, match=r"arguments\.p\.data: tag: holds 300, which uchar cannot"):
+        input_data(holding(given))
+    plain = np.zeros(4, [("inside", np.float32), ("tag", np.int32)])
+    with pytest.raises(StudyError, match=r"arguments\.p\.data: inside holds float32, its members are a, b"):
+        input_data(holding(plain))
+
+
 def test_an_output_that_holds_structs_is_given_by_its_members() -> None:
     problem = Problem(study(reference={"numpy": {"p": "p.tag"}}))
     with pytest.raises(StudyError, match=r'Point is a struct.*give its members: p = \{ place = "..." \}'):

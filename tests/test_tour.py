@@ -294,10 +294,10 @@ def test_an_anchor_that_finds_everything_slow_keeps_nobody(
 def test_by_what_others_know_the_fastest_is_verified_and_nothing_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Finals, "go_round", lambda *_: pytest.fail("it was timed"))
     met = [(100,)] * levels.MOST_VISITS
-    known = (Visited(tuple(met), 32), Visited(((200,),) * levels.MOST_VISITS, 33), Visited(failure=WRONG))
+    known = (Visited(((200,),) * levels.MOST_VISITS, 33), Visited(tuple(met), 32), Visited(failure=WRONG))
     monkeypatch.setattr(finals, "_VERIFIED_RUNS", 52)
     monkeypatch.setattr("autotune.bench.tour.VERIFIED_S", 60.0)  # however late it is
-    short, slow, failed = bench_of(home(), out=5).retime((SHORT, LONG, SHORT), NOTICED_NS, -1.0, known)
+    slow, short, failed = bench_of(home(), out=5).retime((LONG, SHORT, SHORT), NOTICED_NS, -1.0, known)
     assert isinstance(short, Measurement)
     assert isinstance(slow, Measurement)
     assert failed == WRONG

@@ -123,6 +123,11 @@ def test_what_rounding_may_explain_names_the_tolerance(
     assert reason.split(" = ")[1].startswith(f"{found}")  # as its type has it, without the digits of a double
 
 
+def test_a_check_of_another_shape_is_wrong_even_where_one_would_stretch_to_the_other() -> None:
+    found = _judged("c", Check("c", Tolerance()), np.ones(1), np.ones(3))
+    assert found.reason == "check c has shape (1,), the reference has (3,)"
+
+
 @settings(max_examples=25)
 @given(
     relative=st.floats(0, 0.5, width=32),
@@ -385,6 +390,28 @@ def test_an_output_that_is_inout_already_is_not_to_be_made_so(session: Session) 
     plan = Plan(source, (), (Launch("k", (4,), (4,), ("y",)),), {"y": out}, {"y": Tolerance()})
     with pytest.raises(Fault, match=r"first y\[3\]: it reads what .*barrier.*beyond the end"):
         references(session, {"y": np.ones(4, np.float32)}).reference(plan)
+
+
+def test_a_reference_that_writes_beyond_its_outputs_is_refused(session: Session) -> None:
+    source = "kernel void k(global int *y) { y[get_global_id(0)] = 1; }"
+    out = Buffer("y", "int", (4,), (4,), "out")
+    plan = Plan(source, (), (Launch("k", (5,), (5,), ("y",)),), {"y": out}, {"y": Tolerance()})
+    with pytest.raises(Fault, match=r"kernel wrote outside buffer y \(canary after its end: 4 bytes changed\)"):
+        references(session).reference(plan)
+
+
+def test_what_an_earlier_kernel_left_in_scratch_makes_no_other_right(session: Session) -> None:
+    bench = Bench(session, {}, {"y": np.full(4, 7)}, Rules(), Limits(), lambda *_: None)
+    buffers = {name: Buffer(name, "int", (4,), (4,), access) for name, access in (("y", "out"), ("s", "scratch"))}
+    launch = Launch("k", (4,), (4,), ("y", "s"))
+
+    def first_run(body: str) -> None:
+        source = f"kernel void k(global int *y, global int *s) {{ int i = get_global_id(0); {body}; }}"
+        bench.verify_first(bench.build(Plan(source, (), (launch,), buffers, {"y": Tolerance()})), 60.0)
+
+    first_run("s[i] = 7; y[i] = s[i]")
+    with pytest.raises(Fault, match="4 of 4 values of y are wrong"):
+        first_run("y[i] = s[i]")
 
 
 def test_what_differs_from_run_to_run_by_itself_is_no_fault_of_a_reference(

@@ -146,11 +146,11 @@ def give_cores(threads: Sequence[int], before: Sequence[int] = ()) -> bool:
 def stretch(samples_ns: Sequence[float], contention: float) -> float:
     """How many times as long the median of some samples is as it would be with the cores to itself: 1 or more.
 
-    Had nobody waited, all of them together would have taken the share that is left. Short ones spend much of theirs
-    between launches, which waiting falls on as well.
+    Had nobody waited, all of them together would have taken the share that is left; where none is, the kernel ran in
+    the thread that asks. Short ones spend much of theirs between launches, which waiting falls on as well.
     """
     found = median(samples_ns)
-    if contention <= CONTENDED or found < _SHORT_NS:
+    if not CONTENDED < contention < 1 or found < _SHORT_NS:
         return 1.0
     return max(1.0, found / (fmean(samples_ns) * (1 - contention)))
 

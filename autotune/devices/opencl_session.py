@@ -72,6 +72,11 @@ def _described(index: int, device: cl.Device) -> DeviceInfo:
     return drivers.describe(index, device, cl._cl.__file__)
 
 
+def _which(info: DeviceInfo) -> tuple[str, str, str, str]:
+    """Return what tells a device of this machine from the others, as far as its driver does."""
+    return info.name, info.vendor, info.uuid, info.pci
+
+
 def describe(device: cl.Device) -> DeviceInfo:
     """Return what a program's own device is; -1 is the index of what is a part of one."""
     with reported():
@@ -85,7 +90,8 @@ class OpenCLSession(OpenCLMemory):
         self._is_on(info)
         with reported():
             found = _devices()
-            if info.index >= len(found):
+            # Where one has gone, as a GPU that fell off its bus, others have its number.
+            if info.index >= len(found) or _which(_described(info.index, found[info.index])) != _which(info):
                 raise BackendError(f"device {info.index}, {info.name}, is no longer there")
             self._device = found[info.index]
             self._context = cl.Context([self._device])

@@ -91,12 +91,13 @@ def _sample(store: Store, problem: int, most: int) -> Sample:
     rows |= survey.trials_of(store, [number for number in times if number not in rows])
     if not times.keys() <= rows.keys() or not all(_is_time(entry.time_ns) for entry in times.values()):
         raise ValueError("a time is of no trial, or none")
+    passed = [row for row in found.rows if row.outcome is Outcome.OK and row.driver == driver]
     if found.stride > 1:  # the ranking knows the fastest alone: of the rest, the latest measurement of each counts
-        passed = (row for row in found.rows if row.outcome is Outcome.OK and row.driver == driver)
         known = {rows[number].name for number in times}
         latest = {row.name: row for row in passed if row.name not in known and _is_time(row.time_ns)}
         times |= {row.number: _event(row, ranking.generation) for row in latest.values()}
-    measured = [_measured(entry, rows[number]) for number, entry in times.items()]
+    firsts = {row.name: row.time_ns for row in passed if _is_time(row.time_ns)}  # of each the latest
+    measured = [_measured(entry, rows[number], firsts) for number, entry in times.items()]
     named = {rows[number].name for number in times}
     untimed = {row.name: row for row in found.rows if row.outcome.failed or row.outcome is Outcome.STOPPED}
     others = [row for name, row in untimed.items() if name not in named]
@@ -109,9 +110,11 @@ def _event(row: survey.Row, generation: int) -> Event:
     return Event(MEASURED, row.name, row.driver, generation, (row.number, 0), row.time_ns or math.nan)
 
 
-def _measured(entry: Event, row: survey.Row) -> Measured:
-    """Return what a ranked time says of its trial, whose own time is the one before it was timed again."""
-    first = row.time_ns if _is_time(row.time_ns) else entry.time_ns
+def _measured(entry: Event, row: survey.Row, firsts: Mapping[str, float]) -> Measured:
+    """Return what a ranked time says of its trial; `firsts` has what configurations took before they were timed again,
+    else that is the trial's own time.
+    """
+    first = firsts.get(row.name, row.time_ns if _is_time(row.time_ns) else entry.time_ns)
     return Measured(row.configuration, Standing(entry, first, row.number))
 
 

@@ -195,9 +195,9 @@ def _matrix(file: BinaryIO, nbytes: int) -> Matrix:
 
 def _on_diagonal(file: BinaryIO) -> Iterator[bool]:
     for line in iter(lambda: file.readline(_MAX_HEADER), b""):
-        row, _, rest = line.strip().partition(b" ")
-        if row and not row.startswith(b"%"):
-            yield row == rest.split(None, 1)[:1][0] if rest.strip() else False
+        words = line.split(None, 2)  # blanks or tabs part them
+        if words and not words[0].startswith(b"%"):
+            yield words[1:2] == words[:1]
 
 
 def _matrix_header(matrix: Matrix, part: str | None) -> Header:

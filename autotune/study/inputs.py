@@ -17,8 +17,8 @@ from autotune.study.draw import check_drawn, draw
 from autotune.study.file_data import header_in, read_array
 from autotune.study.function import ALONE, call
 from autotune.study.places import python_place
-from autotune.study.structs import struct_name, wide_type, widened
-from autotune.study.types import numpy_type
+from autotune.study.structs import paired, struct_name, wide_type, widened
+from autotune.study.types import numpy_type, scalar_name
 
 if TYPE_CHECKING:
     from autotune.study.problem import Problem
@@ -115,6 +115,11 @@ def fitted(buffer: Buffer, found: NDArray[Any], where: str) -> NDArray[Any]:
         return _record(buffer, dtype, found, where)
     require_real(found.dtype, where)
     require_shape(buffer.data_shape, found.shape, where)
+    return _held(dtype, buffer.type, found, where)
+
+
+def _held(dtype: np.dtype[Any], kind: str, found: NDArray[Any], where: str) -> NDArray[Any]:
+    """Return numbers in a type, which is called `kind`. Raises StudyError for one that it cannot hold."""
     with np.errstate(over="ignore", invalid="ignore"):
         typed = found.astype(dtype)
     if dtype.kind == "f":
@@ -126,7 +131,7 @@ def fitted(buffer: Buffer, found: NDArray[Any], where: str) -> NDArray[Any]:
         lost = (typed.astype(found.dtype) != found) | ((typed < 0) != (found < 0))
     if lost.any():
         value = found[np.unravel_index(int(np.argmax(lost)), found.shape)]
-        raise StudyError(f"holds {value}, which {buffer.type} cannot", where=where)
+        raise StudyError(f"holds {value}, which {kind} cannot", where=where)
     return typed
 
 
@@ -137,11 +142,18 @@ def _record(buffer: Buffer, dtype: np.dtype[Any], found: NDArray[Any], where: st
         what = f"holds {found.dtype!s:.80}, the argument is {struct_name(buffer.type)}"
         raise StudyError(what, where=where, hint=f"its members are {', '.join(dtype.names or ())}")
     record: NDArray[Any] = np.zeros(buffer.shape, dtype)
-    for name in found.dtype.names:
+    try:
+        pairs = [*paired(record, found)]
+    except ValueError as error:
+        raise StudyError(str(error), where=where) from None
+    for path, place, part in pairs:
+        own = f"{where}: {path[1:]}"
+        require_real(part.dtype, own)
+        held = _held(place.dtype, scalar_name(place.dtype), part, own)
         try:
-            record[name] = found[name]
-        except (ValueError, TypeError) as error:
-            raise StudyError(f"{name}: {error}", where=where) from None
+            place[...] = held
+        except ValueError as error:
+            raise StudyError(str(error), where=own) from None
     return record
 
 

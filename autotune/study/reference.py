@@ -27,7 +27,7 @@ from autotune.study.inputs import (
     require_shape,
     shaped,
 )
-from autotune.study.structs import struct_name, widened
+from autotune.study.structs import paired, struct_name, widened
 from autotune.study.types import numpy_type
 from autotune.text import did_you_mean
 
@@ -250,11 +250,20 @@ def _record(buffer: Buffer, found: Any, given: NDArray[Any] | None, where: str) 
         require_shape(fields[name], array.shape, f"{where}.{name}", "output")
         if array.dtype.kind not in "biufV":
             raise StudyError(f"{name} holds {array.dtype}, not numbers", where=where)
-        kind = record[name].dtype
-        with np.errstate(all="ignore"):  # what leaves the range of the kernel's type does so in the kernel too
-            whole = array.dtype.kind in "biuf" and kind.kind in "iu"
-            record[name] = array.astype(np.int64 if kind.kind == "i" else np.uint64) if whole else array
+        try:
+            for _, place, numbers in paired(record[name], array):
+                place[...] = _wrapped(place.dtype, numbers)
+        except ValueError as error:
+            raise StudyError(str(error), where=f"{where}.{name}") from None
     return record
+
+
+def _wrapped(dtype: np.dtype[Any], numbers: NDArray[Any]) -> NDArray[Any]:
+    """Return numbers in a type: what leaves its range does so in the kernel too."""
+    with np.errstate(all="ignore"):
+        if numbers.dtype.kind in "biuf" and dtype.kind in "iu":
+            numbers = numbers.astype(np.int64 if dtype.kind == "i" else np.uint64)
+        return numbers.astype(dtype)
 
 
 def _members(buffer: Buffer, found: Mapping[str, Any], where: str) -> dict[str, tuple[int, ...]]:

@@ -92,7 +92,7 @@ class Scalar(Argument):
             _require_members(self.value, dtype, where)
         for leaf in leaves(self.type):
             place, value = member_of(found, leaf), _value_at(self.value, leaf.path)
-            shape, given = tuple(extent for extent, _ in leaf.axes), _nested_shape(value)
+            shape, given = tuple(extent for extent, _ in leaf.axes), _nested_shape(value, f"{where}{leaf.label}")
             if given not in (shape, ()):
                 kind = "".join(f"[{extent}]" for extent in shape) or "one number"
                 what = f"{self.name}{leaf.label} has {kind}, the value {list(given)}"
@@ -130,11 +130,16 @@ def _value_at(value: Any, path: tuple[str, ...]) -> Any:
     return tuple(_value_at(part, path) for part in value)
 
 
-def _nested_shape(value: Any) -> tuple[int, ...]:
+def _nested_shape(value: Any, where: str) -> tuple[int, ...]:
+    """Return the extents of lists within lists. Raises StudyError where some are longer than others, or are tables."""
+    if isinstance(value, Members):
+        raise StudyError("holds a table where there is no struct", where=where)
     if not isinstance(value, tuple):
         return ()
-    shapes = {_nested_shape(part) for part in value}
-    return (len(value), *(shapes.pop() if len(shapes) == 1 else ()))
+    shapes = {_nested_shape(part, where) for part in value}
+    if len(shapes) > 1:
+        raise StudyError("is a list whose parts are not equally long", where=where)
+    return (len(value), *(shapes.pop() if shapes else ()))
 
 
 def _require_held(value: Any, dtype: np.dtype[Any], kind: str, where: str) -> None:

@@ -102,7 +102,7 @@ class DataTable(Table):
     low: Text | None = None  # -1
     high: Text | None = None  # 1
     value: Text = 0
-    seed: int = 1
+    seed: Annotated[StrictInt, Field(ge=0)] = 1
     file: Annotated[StrictStr, Field(min_length=1, max_length=1000)] | None = None
     part: StrictStr | None = None
     type: StrictStr | None = None

@@ -248,6 +248,23 @@ def member_of(record: np.ndarray[Any, Any], leaf: Leaf) -> np.ndarray[Any, Any]:
     return found
 
 
+def paired(
+    ours: np.ndarray[Any, Any], theirs: np.ndarray[Any, Any], label: str = ""
+) -> Iterator[tuple[str, np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
+    """Yield the numbers of structs beside those of others with the same members, in whatever order: `.path`, both.
+
+    NumPy itself assigns the members of nested structs by their places. Raises ValueError for other members.
+    """
+    names = ours.dtype.names
+    if names is None:
+        yield label, ours, theirs
+        return
+    if theirs.dtype.names is None or set(theirs.dtype.names) != set(names):
+        raise ValueError(f"{label[1:]} holds {theirs.dtype!s:.80}, its members are {', '.join(names)}".strip())
+    for name in names:
+        yield from paired(ours[name], theirs[name], f"{label}.{name}")
+
+
 def widened(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return an array with its numbers in 64 bits, so that what is computed is better than the kernel."""
     return array.astype(wide_type(array.dtype))

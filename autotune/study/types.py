@@ -59,6 +59,11 @@ def scalar_type(name: str) -> tuple[np.dtype[Any], str, int]:
     return np.dtype(SCALAR_TYPES[found[1]]), found[1], int(found[2] or 1)
 
 
+def scalar_name(dtype: np.dtype[Any]) -> str:
+    """Return OpenCL's name of a NumPy type of numbers."""
+    return next(name for name, kind in SCALAR_TYPES.items() if np.dtype(kind) == dtype)
+
+
 def holds(dtype: np.dtype[Any], value: float) -> bool:
     """Whether a type holds a number: whole and within its range, or a float that stays finite, whatever precision."""
     if dtype.kind == "f":

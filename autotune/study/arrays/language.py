@@ -262,7 +262,7 @@ class _Evaluator:
             raise BoundError(re.sub(r"^\w+\(\)", f"{name}()", str(error))) from None
         if name == "argsort":
             keywords["kind"] = "stable"  # NumPy's own choice orders equal keys by the processor's instructions
-        return self._step(getattr(np, name), size, *given, **keywords)
+        return self._step(astype if name == "astype" else getattr(np, name), size, *given, **keywords)
 
     def _step(self, call: Callable[..., Any], size: Size, *given: Any, **keywords: Any) -> Any:
         self._meter.allow(size, call.__name__)
@@ -302,7 +302,10 @@ class _Evaluator:
         rest = math.prod(sorted(value.shape, reverse=True)[: max(0, value.ndim - len(lists))])
         count = chosen * max(rest, 1) if lists else 0
         self._meter.allow(Size(None, count, count), "the index")
-        return value[index]
+        found = value[index]
+        # NumPy takes a single element out of its array: as little is known of it as before.
+        known = isinstance(found, np.ndarray) or not isinstance(value, Outline)
+        return found if known else outline((), value.dtype)
 
     def _index(self, node: ast.expr) -> Any:
         if isinstance(node, ast.Tuple):
@@ -331,6 +334,11 @@ def _field(value: Any, name: str) -> Any:
 def _outlined(value: Any) -> bool:
     """Whether only a shape is known of some part."""
     return isinstance(value, Outline) or (isinstance(value, tuple) and any(map(_outlined, value)))
+
+
+def astype(a: Any, dtype: Any) -> Any:
+    """Return numbers in another type, as NumPy does for arrays; here a size or a list may be given as well."""
+    return np.asarray(a).astype(dtype)
 
 
 def _bound(value: Any) -> Any:
