@@ -326,7 +326,7 @@ def test_what_an_earlier_search_timed_again_is_not_named_by_that_day_s_pace(
     assert {identity(quick), identity(rival)} <= set(today.rounds[0])
 
 
-def test_an_earlier_search_s_best_does_not_stop_what_is_faster_on_a_slower_day(problem: Problem, store: Store) -> None:
+def test_what_is_faster_than_an_earlier_search_s_best_is_found_on_a_slower_day(problem: Problem, store: Store) -> None:
     newcomer, quick, *_ = trials = ranked(problem)
     budget = Budget(trials=2)  # the default first
     first = Request(problem, database=store.where, sampler="random", seed=1, budget=budget, start=[quick.configuration])
@@ -334,6 +334,10 @@ def test_an_earlier_search_s_best_does_not_stop_what_is_faster_on_a_slower_day(p
     today = Bounded(slower(trials, 1.2), failing=())
     result = tuner.run(replace(first, budget=Budget(trials=1), start=[newcomer.configuration]), evaluator=today)
     assert [row["outcome"] for row in result.trials()] == ["ok"]
+    assert result.best.configuration == newcomer.configuration
+    after = Bounded(trials, failing=())
+    tuner.run(replace(first, budget=Budget(seconds=1e-9)), evaluator=after)
+    assert after.rounds == []  # they were timed together
 
 
 def test_a_gain_is_told_of_times_taken_in_the_same_turns_only(problem: Problem, store: Store) -> None:

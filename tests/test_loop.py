@@ -26,6 +26,7 @@ from autotune.store import Store
 from autotune.study import GENERIC_DEVICE, Problem
 from autotune.text import time
 from autotune.tuner import Budget, Progress, ProgressCallback, ReplayEvaluator, Request, Result, loop, recall
+from autotune.tuner.finale import ANOTHER_DAY
 from autotune.tuner.recall import IMPORTED_FIRST, imported_best
 from autotune.tuner.result import SEARCH
 from autotune.tuner.start import within_budget
@@ -100,7 +101,7 @@ def test_what_an_earlier_search_timed_bounds_this_one_with_room_for_a_slower_day
 
     slow = [replace(one, measurement=Measurement((round(one.time_ns * 1.2),) * 5)) for one in recorded(problem)]
     run(problem, store, Today(slow), budget=Budget(trials=3))
-    assert bounds[0] == loop.ANOTHER_DAY * first.best.time_ns
+    assert bounds[0] == ANOTHER_DAY * first.best.time_ns
 
 
 def test_an_unbounded_search_exhausts_the_space_and_finds_the_best(problem: Problem, store: Store) -> None:

@@ -18,7 +18,7 @@ from autotune.model import Configuration, Identity, Measurement, Outcome, Trial,
 from autotune.pool import Evaluator, Stopped
 from autotune.study import Problem
 from autotune.text import count, duration
-from autotune.tuner.finale import Finale, fastest, ranked, ties
+from autotune.tuner.finale import ANOTHER_DAY, Finale, fastest, ranked, ties
 from autotune.tuner.request import GAIN_TRIALS, Budget
 from autotune.tuner.result import SEARCH, ProgressCallback, Reporter, Result, Trials
 
@@ -37,10 +37,6 @@ RETIME_S = 8.0
 
 POLL_S = 0.2
 """How often a search that waits looks whether it is to stop."""
-
-ANOTHER_DAY = 1.35
-"""What an earlier search has timed bounds this one by so much more: the machine may be slower today, and what is faster
-than that best must not be stopped for it. What is timed here bounds as it is."""
 
 AT_ONCE = 64
 """Trials that are recorded in one transaction, where so many have ended or are to begin."""
