@@ -19,6 +19,8 @@ _LONGEST_OF_IMAGES = 13
 """The exponent, of 2, of as many pixels as every device's images have along an axis."""
 _MOST_ELEMENTS = 2**24
 """Elements of the largest buffer of a study at its first sizes, as far as their extents tell."""
+_COUNTED = 1024
+"""What a macro that is a size is at most at first, where nobody has given more than 1."""
 _ENTRIES_EACH = 16
 """Entries that a row of other arrays is proposed to have."""
 
@@ -89,6 +91,13 @@ class Sizes:
             degree, several = degree + more, several * max(factor, 1)
         exponent = max(_MOST_ELEMENTS // several, 1).bit_length() - 1
         return 1 << exponent // degree if degree else _MOST_ELEMENTS
+
+    def count(self, name: str, given: int) -> int:
+        """What a macro that is a size is at first: of 1, as names without a meaning are told to be given, nothing would
+        be left to share out, where a launch counts to it.
+        """
+        counted = any(name in (extents or ()) for extents in self._items.values())
+        return min(self.each, _COUNTED) if counted and given == 1 else given
 
     def first(self, name: str) -> int:
         """What one of them is at first: as much as the rows take of which it is the length, and its type holds."""
