@@ -1234,7 +1234,7 @@ def test_a_window_that_each_item_walks_over_is_small() -> None:
             for (int k = 0; k < maskSize; ++k) sum += mask[k] * x[i + k];
             if (i < n) y[i] = sum;
         }""")
-    assert any(line.startswith("maskSize = 1") for line in lines)
+    assert any(line.startswith("maskSize = 3  # guess: its value") for line in lines)
 
 
 def test_a_macro_that_is_as_long_as_rows_of_work_items_are_is_a_size() -> None:

@@ -11,6 +11,7 @@ from autotune.errors import UsageError
 from autotune.expression import Expression
 from autotune.study.drafting.byvalue import NARROW
 from autotune.study.drafting.groups import by_default
+from autotune.study.drafting.nouns import WINDOW_NAME
 from autotune.study.drafting.proposal import Proposal
 from autotune.study.drafting.terms import Sum
 from autotune.study.drafting.uses import Uses, words
@@ -28,6 +29,11 @@ _ENTRIES_EACH = 16
 def _degree(extent: Sum, names: Collection[str]) -> int:
     """How many of the names are multiplied in an extent."""
     return max((sum(bool({*words(name)} & {*names}) for name in product) for product in extent.terms), default=0)
+
+
+def _least(name: str) -> int:
+    """What a small size is at first."""
+    return 3 if WINDOW_NAME.match(name) else 1
 
 
 class Sizes:
@@ -110,7 +116,7 @@ class Sizes:
         if name.startswith("ENTRIES"):
             return self.each * _ENTRIES_EACH
         if self.is_small(name) and name not in self._of.made:
-            return 1
+            return _least(name)
         of, numbers = self._of, self._of.configuration()
         defaults = {name: number for name, number in numbers.items() if isinstance(number, int)}
         rims, whole = [0], 1
@@ -130,7 +136,7 @@ class Sizes:
         term = r" - (?:(\d+) \* )?(\w+)"
         if re.fullmatch(rf"{name}(?:{term})*", extent) is None:
             return None
-        known = self._of.tasks | {each: 1 for each in self.names if self.is_small(each)}
+        known = self._of.tasks | {each: _least(each) for each in self.names if self.is_small(each)}
         parts = [(int(factor or 1), part) for factor, part in re.findall(term, extent)]
         found = [
             factor * (int(part) if part.isdigit() else known[part])
