@@ -1234,4 +1234,21 @@ def test_a_window_that_each_item_walks_over_is_small() -> None:
             for (int k = 0; k < maskSize; ++k) sum += mask[k] * x[i + k];
             if (i < n) y[i] = sum;
         }""")
-    assert any(line.startswith("maskSize = 1") for line in lines)
+    assert any(line.startswith("maskSize = 3  # guess: its value") for line in lines)
+
+
+def test_a_macro_that_is_as_long_as_rows_of_work_items_are_is_a_size() -> None:
+    text = (
+        macros(N_GP=1)
+        + """
+        #define AT(p, k) (p)[((k) - 1) * N_GP + get_global_id(0)]
+        kernel void f(global const float *x, global float *y) { AT(y, 1) = AT(x, 2);
+        AT(y, 3) = AT(x, 4) + AT(x, 2); }"""
+    )
+    sketch, lines = drafted(text)
+    assert any(line.startswith("N_GP = 1024  # guess") for line in lines)
+    assert 'shape = ["3 * N_GP"]' in shape_of(lines, "y")
+    assert any(line.startswith('global = ["N_GP"]') for line in lines)
+    assert sketch.gaps == []
+    _, lines = drafted(text.replace("* N_GP + get_global_id(0)", "+ N_GP * get_global_id(0)"))
+    assert "[parameters.N_GP]" in lines

@@ -43,6 +43,20 @@ def flat_rows(axis: int, moved: Sum, places: Sum | None) -> dict[int, Sum]:
     return found
 
 
+def rows_of_ids(reading: Reading, axes: Sequence[int] = (0, 1, 2)) -> set[str]:
+    """Return the single names that say how long the rows are that global ids count through: N of `2 * N + id`."""
+    found = set[str]()
+    for place in reading.places:
+        products = [product for product in place.terms if product]
+        ids = [each for each in products if each in [(f"gid#{axis}",) for axis in axes] and place.terms[each] == 1]
+        others = [each for each in products if each not in ids]
+        known = {tuple(name for name in each if "#" not in name) for each in others}
+        several = any(place.terms[each] > 1 or len(each) > 1 for each in others)  # of `id + N` it may be an offset
+        if several and len(ids) == len(known) == 1 and len(row := known.pop()) == 1:
+            found |= {*row}
+    return found
+
+
 def _only_taken_off(counted: Sum) -> bool:
     """Whether a sum has variables and is never more than 0: it counts no rows."""
     return not counted.known and max(counted.terms.values()) < 0

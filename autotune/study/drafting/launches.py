@@ -6,7 +6,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 
-from autotune.study.drafting.indices import Indices, tile_of, words
+from autotune.study.drafting.indices import Indices, rows_of_ids, tile_of, words
 from autotune.study.drafting.reading import EXTENT, Reading
 from autotune.study.drafting.terms import Sum, plain, quotient
 
@@ -141,6 +141,9 @@ class Launches(Indices, ABC):
             others = {each.places[0] for each in self.reading.of(name)}
             if others & own and (found := next((u for i in others if (u := self._counted(i))), None)):
                 return found
+        apart = [name for name in sorted(rows_of_ids(self.reading, [axis])) if self._sized(Sum.of(name))]
+        if len(apart) == 1 and apart[0] not in self._small:
+            return Sum.of(apart[0])
         images = any(len(mention.places) > 1 for mention in self.reading.mentions)
         names = IMAGE_NAMES if images else AXIS_NAMES[3 if self._used(2) else 2 if self._used(1) else 1]
         self._note_each(axis, {each.factor_of(f"gid#{axis}") for each in own & stored})

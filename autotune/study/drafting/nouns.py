@@ -22,3 +22,5 @@ SMALL_NAME = re.compile(
     re.IGNORECASE,
 )
 """Numbers that hardly are a size, by their names."""
+WINDOW_NAME = re.compile(r"^(.*_)?(filter|mask|window|stencil)(_?(size|width|height|[whxy]))+$", re.IGNORECASE)
+"""Small numbers that are the extent of a window, which has a middle and something around it."""

@@ -23,7 +23,7 @@ from autotune.study.drafting.groups import FIRST, MADE, by_default, is_alone, is
 from autotune.study.drafting.nouns import COUNT_NAME, SMALL_NAME, TASK_NAME
 from autotune.study.drafting.preprocessing import Preprocessed
 from autotune.study.drafting.reading import Reading
-from autotune.study.drafting.repeats import lengths, operands, repeats
+from autotune.study.drafting.repeats import lengths, operands, repeats, row_lengths
 from autotune.study.drafting.scanning import DEFINE, candidates, number_of
 from autotune.study.drafting.shapes import Shapes
 from autotune.study.drafting.sketch import Sketch
@@ -203,12 +203,15 @@ class Proposal:
         return {word for extents in self.locals.values() for extent in extents for word in re.findall(r"\w+", extent)}
 
     def _set_apart_counts(self) -> None:
-        """Take the macros that are sizes for such: by their names, or as the global ids of a kernel end at them."""
+        """Take the macros that are sizes for such: by their names, as the global ids of a kernel end at them, or as
+        long as rows are that these count through.
+        """
         found = {name for name in self.parameters if COUNT_NAME.match(name)}
         for reading in filter(None, (self._reading(entry, tuned=True) for entry in self.launched)):
             for limit in reading.ends():
                 if limit.names <= self.parameters.keys() and not any(map(is_of_group, limit.names)):
                     found |= limit.names
+            found |= row_lengths(reading, self.parameters)
         found -= {*self.words, *widths_of(self, tuned=True).values()}
         self._take_for(self.counts, {name for name in found if self.parameters[name] > 0})
 

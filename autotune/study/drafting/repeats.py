@@ -10,12 +10,14 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from autotune.study.drafting.groups import is_of_group
+from autotune.study.drafting.groups import EXTENT_NAME, is_of_group
+from autotune.study.drafting.indices import rows_of_ids
 from autotune.study.drafting.syntax import closing, split
 from autotune.study.drafting.touching import is_understood
 
 if TYPE_CHECKING:
     from autotune.study.drafting.proposal import Proposal
+    from autotune.study.drafting.reading import Reading
 
 
 def repeats(tokens: Sequence[str], names: Collection[str], pointers: Collection[str]) -> set[str]:
@@ -52,6 +54,11 @@ def lengths(of: Proposal, names: Collection[str]) -> set[str]:
             if one not in shapes.doubts and met <= {*names} and not any(map(is_of_group, met)):
                 found |= met
     return found
+
+
+def row_lengths(reading: Reading, names: Collection[str]) -> set[str]:
+    """Return those of the names that say how many work-items there are, as each row has a place for each of them."""
+    return {name for name in rows_of_ids(reading) & {*names} if not EXTENT_NAME.fullmatch(name)}
 
 
 def codes(tokens: Sequence[str], names: Collection[str]) -> set[str]:

@@ -9,7 +9,7 @@ from functools import cached_property
 from math import gcd
 from typing import Any
 
-from autotune.study.drafting.indices import tile_of, words
+from autotune.study.drafting.indices import rows_of_ids, tile_of, words
 from autotune.study.drafting.launches import Launches, extent_of
 from autotune.study.drafting.terms import Sum, factors_of, is_multiple, undivided
 
@@ -268,7 +268,7 @@ class Shapes(Launches):
         """
         found: list[tuple[list[Sum], Sum, int]] = []
         stored = list[Sum]()
-        guarded = list[Sum]()
+        guarded, by_items = list[Sum](), rows_of_ids(self.reading)
         for mention in self.reading.filled(name) if local else self.reading.of(name):
             index = self._from_starts(self._begun(mention.places[0]), name)
             index = self._grouped(index) if farthest else index
@@ -293,7 +293,7 @@ class Shapes(Launches):
                 continue
             found.append((rows[1], limit, rows[0].terms.get((), 0)))
             stored += [limit] if mention.kind != "read" else []
-            guarded += [limit - _number(limit)] if whole else []
+            guarded += [limit - _number(limit)] if whole or limit.names & by_items else []
         if name in self.reading.unread:
             self.doubts[name] = BEYOND
         if not found:

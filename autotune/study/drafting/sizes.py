@@ -11,6 +11,7 @@ from autotune.errors import UsageError
 from autotune.expression import Expression
 from autotune.study.drafting.byvalue import NARROW
 from autotune.study.drafting.groups import by_default
+from autotune.study.drafting.nouns import WINDOW_NAME
 from autotune.study.drafting.proposal import Proposal
 from autotune.study.drafting.terms import Sum
 from autotune.study.drafting.uses import Uses, words
@@ -19,6 +20,8 @@ _LONGEST_OF_IMAGES = 13
 """The exponent, of 2, of as many pixels as every device's images have along an axis."""
 _MOST_ELEMENTS = 2**24
 """Elements of the largest buffer of a study at its first sizes, as far as their extents tell."""
+_COUNTED = 1024
+"""What a macro that is a size is at most at first, where nobody has given more than 1."""
 _ENTRIES_EACH = 16
 """Entries that a row of other arrays is proposed to have."""
 
@@ -26,6 +29,11 @@ _ENTRIES_EACH = 16
 def _degree(extent: Sum, names: Collection[str]) -> int:
     """How many of the names are multiplied in an extent."""
     return max((sum(bool({*words(name)} & {*names}) for name in product) for product in extent.terms), default=0)
+
+
+def _least(name: str) -> int:
+    """What a small size is at first."""
+    return 3 if WINDOW_NAME.match(name) else 1
 
 
 class Sizes:
@@ -90,6 +98,13 @@ class Sizes:
         exponent = max(_MOST_ELEMENTS // several, 1).bit_length() - 1
         return 1 << exponent // degree if degree else _MOST_ELEMENTS
 
+    def count(self, name: str, given: int) -> int:
+        """What a macro that is a size is at first: of 1, as names without a meaning are told to be given, nothing would
+        be left to share out, where a launch counts to it.
+        """
+        counted = any(name in (extents or ()) for extents in self._items.values())
+        return min(self.each, _COUNTED) if counted and given == 1 else given
+
     def first(self, name: str) -> int:
         """What one of them is at first: as much as the rows take of which it is the length, and its type holds."""
         number = max(self._begun(name), self._longest.get(name, 0))
@@ -101,7 +116,7 @@ class Sizes:
         if name.startswith("ENTRIES"):
             return self.each * _ENTRIES_EACH
         if self.is_small(name) and name not in self._of.made:
-            return 1
+            return _least(name)
         of, numbers = self._of, self._of.configuration()
         defaults = {name: number for name, number in numbers.items() if isinstance(number, int)}
         rims, whole = [0], 1
@@ -121,7 +136,7 @@ class Sizes:
         term = r" - (?:(\d+) \* )?(\w+)"
         if re.fullmatch(rf"{name}(?:{term})*", extent) is None:
             return None
-        known = self._of.tasks | {each: 1 for each in self.names if self.is_small(each)}
+        known = self._of.tasks | {each: _least(each) for each in self.names if self.is_small(each)}
         parts = [(int(factor or 1), part) for factor, part in re.findall(term, extent)]
         found = [
             factor * (int(part) if part.isdigit() else known[part])

@@ -121,8 +121,11 @@ class _Writer:
                 self._guess(line, "its value; no extent was found to depend on it")
             else:
                 self._add(line)
-        for name, number in of.counts.items():
-            self._guess(f"{name} = {number}", f"how much there is to compute; if not, make it [parameters.{name}]")
+        for name, given in of.counts.items():
+            self._guess(
+                f"{name} = {self._sizes.count(name, given)}",
+                f"how much there is to compute; if not, make it [parameters.{name}]",
+            )
         if of.counts:
             self._add("", "# The kernel has them as macros.", "[defines]")
             self._add(*(f'{name} = "{name}"' for name in of.counts))
