@@ -11,6 +11,7 @@
     worker.py      their entry, which ties them to their parent; what they do is in ../bench
     tasks.py       what travels through the threads, what waits, what a device is at, and how many are in flight
     way.py         long runs make way for what is ready
+    retiming.py    finalists: built by all, then timed by a device's worker
     visits.py      finalists of short launches on sessions of other workers
     turns.py       how often threads take turns
     pause.py       builders stand still while a trial runs, where they share the hardware

@@ -16,7 +16,7 @@ from contextlib import ExitStack, nullcontext, suppress
 from itertools import cycle, islice
 from queue import Empty, SimpleQueue
 
-from autotune.bench import Job, Onward, Report, Retime, Visited
+from autotune.bench import Job, Report
 from autotune.devices import require_usable, traits
 from autotune.errors import AutotuneError, WorkerError
 from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Trial
@@ -29,6 +29,7 @@ from autotune.pool.keeper import Cancelled, Closed, Keeper
 from autotune.pool.listing import let_go
 from autotune.pool.lock import Stopped, lock_devices
 from autotune.pool.pause import Pause
+from autotune.pool.retiming import Retiming
 from autotune.pool.sizing import count_builders, require_room
 from autotune.pool.tasks import Ahead, AtWork, Finalists, Task, Usage, Waiting, make_trial
 from autotune.pool.way import MakingWay
@@ -112,6 +113,7 @@ class DeviceEvaluator(Evaluator):
             [self._builder(number, *pair) for number, pair in enumerate(islice(pairs, builders))],
             count_first(settings.trials, len(devices)),
         )
+        self._retiming = Retiming(problem, self._setups, self._builders, self._pause, settings.limits.build_s)
         for keeper in self._runners:
             keeper.start()
         self._builders.start()
@@ -212,7 +214,7 @@ class DeviceEvaluator(Evaluator):
             keeper.resume()
             try:
                 if isinstance(task, Finalists):
-                    self._retime(keeper, task, device)
+                    self._retiming.answer(task, keeper, device, self.best_ns)
                 elif self._at_work.begin(keeper, task):
                     with suppress(Cancelled):
                         self._run(keeper, task, device)
@@ -264,6 +266,7 @@ class DeviceEvaluator(Evaluator):
         undecided = self._traits.builds_at_launch and ran
         task.built = None if undecided else report
         if report.outcome is Outcome.OK or undecided:
+            self._retiming.note_built(task.configuration)
             if self._waiting.make_ready(task):
                 self._to_run.put(task)
         elif self._waiting.claim(task):
@@ -317,22 +320,10 @@ class DeviceEvaluator(Evaluator):
                 on_built=take_turn,
                 gives_up=self._way.of(task) if best_ns is None and not patient else None,
             )
+        self._retiming.note_built(task.configuration)
         if not task.opens:
             self._ahead.ran(time.monotonic() - began)
         return report
-
-    def _retime(self, keeper: Keeper, request: Finalists, device: DeviceInfo) -> None:
-        plans = [self._problem.plan(task.configuration) for task in request.tasks]
-
-        def visit(asked: Retime, home: Onward) -> tuple[Visited, ...]:
-            from autotune.pool.visits import Tour, most_visitors  # not as a search starts
-
-            with self._builders.borrowed(device, most_visitors(asked.plans, device.memory)) as idle:
-                return Tour(asked, home, self._setups.known(), self._limits.build_s).visited(idle or [keeper])
-
-        with self._pause.held():
-            found = keeper.retime(plans, self.best_ns, request.budget_s, self._limits.build_s, visit)
-        request.finish(found, device)
 
     def _end(self, task: Task, report: Report, device: DeviceInfo) -> None:
         """Hand a trial over to `collect`; what follows on this device is bounded by it already."""
