@@ -19,6 +19,9 @@ _SECONDS = {"w": 7 * 86400.0, "d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, ""
 _TIMES = (("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1.0))
 
 
+_MOST_DETAIL = 50
+"""Lines of a build log that are shown: where a name is missing, each line of a kernel may complain."""
+
 _MOST_S = 1e100
 """The longest duration, in seconds: beyond, arithmetic on it overflows somewhere."""
 
@@ -126,10 +129,13 @@ def say(text: str) -> None:
 
 
 def say_error(error: AutotuneError) -> None:
-    """Print `error: ...` on stderr as one line, and its detail (a build log) below, indented."""
+    """Print `error: ...` on stderr as one line, and its detail (a build log) below, indented, as far as one looks."""
     say(f"error: {error}")
-    for detail in error.detail.rstrip().splitlines():
+    told = error.detail.rstrip().splitlines()
+    for detail in told[:_MOST_DETAIL]:
         say(f"  {detail}")
+    if len(told) > _MOST_DETAIL:
+        say(f"  ... {count(len(told) - _MOST_DETAIL, 'line')} more")
 
 
 def lines(text: str) -> str:

@@ -58,6 +58,13 @@ def test_a_table_breaks_no_word_and_is_paragraphs_where_it_would(
     ]
 
 
+def test_of_a_long_log_the_beginning_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    for number, last in ((50, "  49"), (51, "  ... 1 line more"), (1050, "  ... 1,000 lines more")):
+        say_error(UsageError("does not build", detail="\n".join(map(str, range(number)))))
+        told = capsys.readouterr().err.splitlines()
+        assert (told[0], told[50], told[-1]) == ("error: does not build", "  49", last)
+
+
 def test_nothing_printed_acts_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     output.say(f"{NASTY}\nerror: forged")
     output.warn(f"{NASTY}\nerror: forged")
