@@ -19,7 +19,6 @@ _SECONDS = {"w": 7 * 86400.0, "d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, ""
 _TIMES = (("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1.0))
 
 
-_MOST_DETAIL = 50  # lines of a build log: where a name is missing, each line of a kernel may complain
 _MOST_S = 1e100
 """The longest duration, in seconds: beyond, arithmetic on it overflows somewhere."""
 
@@ -127,11 +126,11 @@ def say(text: str) -> None:
 
 
 def say_error(error: AutotuneError) -> None:
-    """Print `error: ...` on stderr as one line, and its detail (a build log) below, indented, as far as one looks."""
+    """Print `error: ...` on stderr as one line, and 50 lines of its detail (a build log) below, indented."""
     say(f"error: {error}")
-    told = error.detail.rstrip().splitlines()
-    more = [f"... {count(len(told) - _MOST_DETAIL, 'line')} more"] if len(told) > _MOST_DETAIL else []
-    for detail in (*told[:_MOST_DETAIL], *more):
+    told, most = error.detail.rstrip().splitlines(), 50  # where a name is missing, each line may complain
+    more = [f"... {count(len(told) - most, 'line')} more"] if len(told) > most else []
+    for detail in (*told[:most], *more):
         say(f"  {detail}")
 
 
