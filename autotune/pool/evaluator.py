@@ -266,7 +266,6 @@ class DeviceEvaluator(Evaluator):
         undecided = self._traits.builds_at_launch and ran
         task.built = None if undecided else report
         if report.outcome is Outcome.OK or undecided:
-            self._retiming.note_built(task.configuration)
             if self._waiting.make_ready(task):
                 self._to_run.put(task)
         elif self._waiting.claim(task):

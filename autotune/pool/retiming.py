@@ -32,7 +32,7 @@ class Retiming:
         self._built: set[Identity] = set()
 
     def note_built(self, configuration: Configuration) -> None:
-        """Note that a configuration was built in this search: the driver has it in its cache."""
+        """Note that a configuration was run, and so built, in this search: the driver has it in its cache."""
         self._built.add(identity(configuration))
 
     def answer(self, request: Finalists, keeper: Keeper, device: DeviceInfo, best_ns: float | None) -> None:
