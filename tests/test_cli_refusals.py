@@ -154,7 +154,10 @@ def test_data_that_this_machine_cannot_hold_is_refused(monkeypatch: pytest.Monke
         ("serve --port 65536", "--port: '65536' is not a whole number from 0 to 65535; autotune serve --help"),
         ("search --size", "option '--size' requires an argument; autotune search --help"),
         ("searh", "no such command 'searh' (did you mean 'search', 'serve'?); autotune --help"),
-        ("--nosuch", "no such option: --nosuch; autotune --help"),
+        (
+            "--db x.db search",
+            "no such option: --db; an option stands after its command: autotune COMMAND --db; autotune --help",
+        ),
         ("compare matmul", "missing option '--by'; autotune compare --help"),
         ("token add", "missing argument 'NAME'; autotune token add --help"),
     ],
