@@ -1,12 +1,15 @@
 """How fast the measuring engine is: beside Kernel Tuner, per trial, and from search to search.
 
     python benchmarks/engine.py peer [-d DEVICE] [--kernel sgemm] [--size 4096] [--trials 200] [--save]
+    python benchmarks/engine.py compilers [-d DEVICE] [--kernel sgemm] [--size 4096] [--trials 200] [--processes 16,32]
     python benchmarks/engine.py overhead [-d DEVICE]
     python benchmarks/engine.py repeat [-d DEVICE] [--size 4096] [--searches 10]
 
 `peer` needs the extra `[bench]`. It runs `autotune search` with random configurations (builds differ tenfold in length)
 and a program that runs Kernel Tuner over the same ones, each a fresh process with empty build caches. Both verify every
 configuration; the wall time is that of the whole process. Both picks are then timed again, interleaved, in one process.
+`compilers` has pyopencl alone build as many random configurations, in processes that do nothing else and are ready
+before: no search that builds each of them is quicker.
 Where PYTHONDONTWRITEBYTECODE is set, unset it and run `python -m compileall` over the packages: pip leaves them
 compiled, and to compile them in each process takes longer than a short search.
 """
@@ -15,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import tempfile
 import time
@@ -49,6 +53,34 @@ def peer(options: argparse.Namespace) -> None:
             note="Python compiles its packages in each process here."
             if sys.dont_write_bytecode
             else "Python's packages are compiled to bytecode, as pip leaves them.",
+        )
+
+
+def compilers(options: argparse.Namespace) -> None:
+    """Time the driver's compiler by itself, and keep the rows beside those of the other kernels and sizes."""
+    from peer.compilers import alone, sources
+
+    contest = CONTESTS[options.kernel]
+    size = options.size or contest.size
+    problem = contest.problem(options.device, size, whole=options.whole)
+    programs = sources(problem, options.trials, options.seed)
+    told = f"{options.kernel} {size}{', whole space' if options.whole else ''}"
+    rows = []
+    for processes in map(int, options.processes.split(",")):
+        total, one = alone(problem.device.name, programs, processes)
+        rows.append([told, len(programs), os.cpu_count(), processes, f"{total:.1f}", f"{one:.2f}"])
+        print(*rows[-1], sep=" | ", flush=True)
+    if options.save:
+        command = "python benchmarks/engine.py compilers --kernel KERNEL --size SIZE --trials N --processes P --save"
+        ours = [row[:4] for row in rows]
+        others = [row for row in saved("compilers-gpu", command) if row[:4] not in ours]
+        save(
+            "compilers-gpu",
+            question="How long does the driver's compiler take, in processes that do nothing else?",
+            command=command,
+            columns=("kernel", "builds", "cores", "processes", "all, s", "a build, s"),
+            rows=sorted([*others, *rows]),
+            note="From when all processes are ready: a search that builds as many needs its start and end besides.",
         )
 
 
@@ -121,16 +153,18 @@ def repeat(options: argparse.Namespace) -> None:
 
 def main() -> None:
     """Dispatch."""
-    modes = {"peer": peer, "overhead": overhead, "repeat": repeat}
+    modes = {"peer": peer, "compilers": compilers, "overhead": overhead, "repeat": repeat}
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("mode", choices=list(modes))
     parser.add_argument("-d", "--device")
-    parser.add_argument("--kernel", choices=list(CONTESTS), default="sgemm", help="peer: of which kernel")
+    parser.add_argument("--kernel", choices=list(CONTESTS), default="sgemm", help="peer, compilers: of which kernel")
     parser.add_argument("--size", type=int)
     parser.add_argument("--trials", type=int, default=200)
+    parser.add_argument("--processes", default=str(os.cpu_count()), help="compilers: how many at once")
+    parser.add_argument("--whole", action="store_true", help="compilers: of the whole space")
     parser.add_argument("--searches", type=int, default=10)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--save", action="store_true", help="peer: write results/peer-gpu.json")
+    parser.add_argument("--save", action="store_true", help="peer, compilers: write their file of results")
     options = parser.parse_args()
     modes[options.mode](options)
 
