@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -346,11 +345,10 @@ exec {1} "$@"
 
 @pytest.mark.usefixtures("links")
 def test_a_fault_that_passes_is_no_verdict_on_the_machine(tmp_path: Path, no_delays: None) -> None:
-    linking = tmp_path / "bin"
-    linking.mkdir()
-    (linking / "ld").write_text(KILLED_TWICE.format(tmp_path, shutil.which("ld") or Path(linker._OURS) / "ld"))
-    (linking / "ld").chmod(0o755)
-    with closing(kept(tmp_path, "device", {"PATH": f"{linking}{os.pathsep}{os.environ['PATH']}"})) as keeper:
+    (tmp_path / "tcc").write_text(KILLED_TWICE.format(tmp_path, linker._tcc()))
+    (tmp_path / "tcc").chmod(0o755)
+    ours = {"PATH": f"{linker._OURS}{os.pathsep}{os.environ['PATH']}", "AUTOTUNE_TCC": str(tmp_path / "tcc")}
+    with closing(kept(tmp_path, "device", ours)) as keeper:
         keeper._set_up(keeper)
         assert (tmp_path / "twice").exists()
         assert keeper.attempt(Job(plan("out[get_global_id(0)] = 1;")), 60.0).outcome is Outcome.OK
