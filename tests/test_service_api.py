@@ -178,6 +178,19 @@ def test_a_wrong_question_is_told_what_is_wrong(shared: Client, query: str, stat
     assert str(Path.cwd()) not in answer.text
 
 
+@pytest.mark.parametrize(
+    ("path", "hint"),
+    [
+        ("trials?stduy=matmul", "known: study, device, search, outcome, before, limit"),
+        ("compare?study=matmul&by=PAD&siz=64", "known: by, study, size, choice, device"),
+        ("export?study=matmul", "this takes none; leave it out"),
+    ],
+)
+def test_what_a_route_does_not_take_is_refused_and_not_left_out(shared: Client, path: str, hint: str) -> None:
+    answer = shared.ask(None, "GET", f"/v1/{path}")
+    assert (answer.status_code, answer.json()["hint"]) == (422, hint)
+
+
 # Searches --------------------------------------------------------------------------------------------------
 
 

@@ -16,14 +16,14 @@ from autotune.model import Outcome
 from autotune.service import submit as submitting
 from autotune.service import views
 from autotune.service.answers import NothingNew, documented
-from autotune.service.depends import Admin, Before, Opened, Reader, SearchId, Submitter, Writer
+from autotune.service.depends import Admin, Before, Opened, Reader, SearchId, Submitter, Writer, require_asked
 from autotune.service.feeds import BEAT
 from autotune.service.shapes import Check, NewToken, StudyName, Submit
 from autotune.service.takein import take_in
 from autotune.store import lifetime
 from autotune.text import in_quotes, plain
 
-router = APIRouter(prefix="/v1")
+router = APIRouter(prefix="/v1", dependencies=[Depends(require_asked)])
 
 Json = dict[str, Any]
 Limit = Annotated[int, Query(ge=1, le=1000)]
