@@ -129,6 +129,11 @@ def test_an_index_that_a_guard_ends_as_a_whole_has_no_rows() -> None:
     assert 'shape = ["count"]' in shape_of(lines, "to")
     _, lines = drafted(text.replace("at < count", "at < count * each"))
     assert 'shape = ["count", "each"]' in shape_of(lines, "to")
+    halo = "int at = (int)get_group_id(0) * (64 - 2 * reach) + get_local_id(0) - reach;"
+    _, lines = drafted(
+        f"kernel void f(int n, int reach, global int *to) {{ {halo} if (at >= 0 && at < n) to[at] = 1; }}"
+    )
+    assert 'shape = ["n"]' in shape_of(lines, "to")
 
 
 TURNED = (
