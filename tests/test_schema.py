@@ -46,6 +46,11 @@ def test_a_good_table_passes() -> None:
         ({"arguments": {"x": {"type": "float"}}}, "arguments.x: .*exactly one of shape"),
         ({"arguments": {"x": {"type": "float", "shape": [1]}}}, "arguments.x: .*needs access"),
         ({"arguments": {"x": {"type": "float", "value": 1, "access": "in"}}}, "arguments.x: .*belong to buffers"),
+        (
+            {"arguments": {"x": {"type": "float", "shape": [1], "access": "out", "data": {"low": 0}}}},
+            'arguments.x: data has no part in access = "out": write "inout"',
+        ),
+        ({"tolerance": {"about": "x"}}, r"tolerance.about: no key of this table; about belongs above the .* .table."),
         ({"reference": {}}, "reference: .*exactly one of numpy"),
         ({"reference": {"kernel": "k.cl"}}, "reference: .*reference.launch"),
         ({"timing": {"cache": "hot"}}, "timing.cache: "),

@@ -177,6 +177,8 @@ class ArgumentTable(Table):
         if stored and self.access is None:
             what = "a buffer" if self.shape is not None else "an image"
             raise ValueError(f'{what} needs access = "in", "out", "inout", "scratch" or "zeroed"')
+        if self.data is not None and self.access not in ("in", "inout"):
+            raise ValueError(f'data has no part in access = "{self.access}": write "inout" where the kernel adds to it')
         if self.shape is not None and self.allocate is not None and len(self.shape) != len(self.allocate):
             raise ValueError("shape and allocate need equally many dimensions")
         if self.constant and self.shape is None:
