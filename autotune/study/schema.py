@@ -51,10 +51,14 @@ class RequiresTable(Table):
     vendor: str = ""
 
 
+def _flag_fault(entry: str) -> str:
+    return "" if re.match(r"\s*[-{]", entry) else 'needs a compiler\'s option, such as "-cl-mad-enable"'
+
+
 class OptionTable(Table):
     """`[[options]]`: one build option."""
 
-    flag: Annotated[StrictStr, Field(min_length=1)]
+    flag: Annotated[StrictStr, refusing(_flag_fault)]
     when: Text = "1"
 
 
