@@ -27,6 +27,7 @@ from autotune.study.drafting.terms import Sum
 from autotune.study.drafting.touching import bytes_of, components
 from autotune.study.drafting.values import MOST_STEPS, Values
 
+_LEAVING = {"return", "continue", "break", "goto"}
 _FARTHEST = 4000
 """Tokens of a block that are looked through for changes of a variable."""
 
@@ -101,16 +102,19 @@ class _Walk(Values):
                 return self._loop(inside, tokens, end + 1)
             if token == "while":
                 self._leave_behind(tokens[at : end + 1 + _FARTHEST], end + 1 - at)
-            told, before = len(self.found.guards), len(self.found.mentions)
+            compared = len(self.found.compared)
             if token != "_Pragma":
                 self._value(inside, bound=token == "while")
-            asked, within = len(self.found.guards), [before]
+            within, held = [len(self.found.mentions)], slice(compared, len(self.found.compared))
             at = self._perhaps(tokens, end + 1)  # within the scope of a loop around it
             while tokens[at : at + 1] == ["else"]:
                 within.append(len(self.found.mentions))
                 at = self._perhaps(tokens, at + 1)
             if len(within) > 1:
-                self.found.note_rim(self.found.guards[told:asked], within)
+                self.found.note_rim(within)
+            uses = len(self.found.mentions) > within[0]  # else it may set a flag
+            if token != "if" or (uses and not _LEAVING & {*tokens[end + 1 : at]}):
+                self.found.hold(held, *within[1:2])
             return at
         if token in ("else", "do"):
             if token == "do":
@@ -136,8 +140,9 @@ class _Walk(Values):
         self._simple(parts[0])
         self._in_head = False
         left = self._leave_behind([*inside, ";", *tokens[at : at + _FARTHEST]], len(inside) + 1)
+        compared = len(self.found.compared)
         self._value(parts[1], bound=True)
-        before = dict(self.found.loops)
+        held, before = slice(compared, len(self.found.compared)), dict(self.found.loops)
         self._in_head = True
         for step in split(parts[2]):
             self._value(step)
@@ -145,6 +150,7 @@ class _Walk(Values):
         stepped = [name for name, loop in self.found.loops.items() if before.get(name) != loop]
         self.found.together.update(dict.fromkeys([*stepped, *left] if stepped else [], min(stepped, default="")))
         at = self._perhaps(tokens, at)
+        self.found.hold(held)
         self._close()
         return at
 
