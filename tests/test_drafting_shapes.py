@@ -1070,6 +1070,20 @@ def test_images_are_as_large_as_what_is_read_of_them_and_never_empty(at: str, im
     assert f"image = {image}" in shape_of(drafted(text)[1], "in_")
 
 
+@pytest.mark.parametrize(
+    ("kind", "at", "image"),
+    [("image2d_t", "p", '"h", "w"'), ("image3d_t", "(float4)(p, 0.5f, 0)", '"128", "128", "128"')],
+)
+def test_an_image_that_is_read_at_unread_coordinates_has_extents_all_the_same(kind: str, at: str, image: str) -> None:
+    _, lines = drafted(
+        f"kernel void turn(read_only {kind} in, sampler_t s, global float4 *out, int w, int h, float a) {{"
+        "int x = get_global_id(0), y = get_global_id(1); if (x >= w || y >= h) return;"
+        f"float2 p = (float2)(x * cos(a), y * sin(a)); out[y * w + x] = read_imagef(in, s, {at}); }}"
+    )
+    assert f"image = [{image}]" in shape_of(lines, "in_")
+    assert "guess: its extents, its coordinates were not read" in shape_of(lines, "in_")
+
+
 def test_a_guard_of_a_block_bounds_its_places_and_what_only_is_taken_off_makes_no_rows() -> None:
     text = """kernel void f(global const float *x, global float *y, const uint n, const uint m)
     {

@@ -45,7 +45,8 @@ class Sizes:
     def __init__(self, of: Proposal, uses: Uses, items: Mapping[str, Sequence[str | None]]) -> None:
         self._of, self._shapes, self._shifts, self._items = of, uses.shapes, uses.shifts, items
         counted = {extent or "" for extents in items.values() for extent in extents}
-        used = {name for extents in uses.shapes.values() for extent in extents for name in words(str(extent))}
+        told = [extents for name, extents in uses.shapes.items() if name not in uses.unread]
+        used = {name for extents in told for extent in extents for name in words(str(extent))}
         used |= {name for extent in counted for name in words(extent)}
         buffers = [one.name for one in of.arguments.values() if one.type_name.endswith("*")]
         read = all(name in uses.shapes for name in buffers) and bool(used)
