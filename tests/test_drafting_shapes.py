@@ -808,6 +808,15 @@ def test_a_rim_that_is_set_to_something_else_is_part_of_the_launch(halves: str) 
     assert 'shape = ["h", "w"]' in shape_of(lines, "b")
 
 
+def test_how_many_an_item_takes_is_a_small_number() -> None:
+    _, lines = drafted(
+        "kernel void scale(global float *x, uint count, uint items) { uint first = get_global_id(0) * items;"
+        "for (uint k = 0; k < items; ++k) if (first + k < count) x[first + k] *= 2; }"
+    )
+    assert "items = 1  # guess: its value" in lines
+    assert "count = 65536" in lines
+
+
 @pytest.mark.parametrize(
     ("body", "items"),
     [
