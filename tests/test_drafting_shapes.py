@@ -817,10 +817,16 @@ def test_how_many_an_item_takes_is_a_small_number() -> None:
     assert "count = 65536" in lines
 
 
+BARRED = 'n"]  # guess: as many work-items as there are places to write: all have to reach a barrier'
+
+
 @pytest.mark.parametrize(
     ("body", "items"),
     [
-        ("float s = 0; for (int k = -r; k <= r; k++) if (i + k >= 0 && i + k < n) s += x[i + k]; y[i] = s;", "n"),
+        (
+            "float s = 0; for (int k = -r; k <= r; k++) if (i + k >= 0 && i + k < n) s += x[i + k]; y[i] = s;",
+            'n"]  # guess',
+        ),
         ("y[i] = x[i < n - 1 ? i + 1 : i];", "n"),
         ("float next = 0; if (i < n - 1) next = x[i + 1]; y[i] = next;", "n"),
         ("if (i < n) y[i] = x[i]; else y[i] = 0;", "n"),
@@ -830,12 +836,18 @@ def test_how_many_an_item_takes_is_a_small_number() -> None:
         ("if (i >= n) i = n - 1; y[i] = x[i];", "round_up(n, WG)"),
         ("for (int k = i; k < n; k += get_global_size(0)) y[k] = x[k];", "round_up(n, WG)"),
         ("if (i == 0) y[i] = 0; else if (i < n) y[i] = x[i - 1];", "round_up(n, WG)"),
+        ("if (i >= n) return; barrier(1); y[i] = x[i];", BARRED),
+        ("if (i < n) { y[i] = x[i]; barrier(1); }", BARRED),
+        ("float own = at(x, i, n); barrier(1); if (i < n) y[i] = own;", "round_up(n, WG)"),
+        ("bool in = i < n; float own = in ? x[i] : 0; barrier(1); if (in) y[i] = own;", "round_up(n, WG)"),
+        ("if (get_group_id(0) >= 99) return; barrier(1); if (i < n) y[i] = x[i];", "round_up(n, WG)"),
     ],
 )
 def test_a_guard_that_keeps_nobody_from_what_is_written_turns_nobody_away(body: str, items: str) -> None:
     head = "kernel void f(global const float *x, global float *y, int n, int r) { int i = get_global_id(0);"
-    _, lines = drafted(f"{head} {body} }}")
-    assert any(line.startswith(f'global = ["{items}"]') for line in lines)
+    helper = "float at(global const float *x, int i, int n) { if (i >= n) return 0; return x[i]; }"
+    _, lines = drafted(f"{helper} {head} {body} }}")
+    assert any(line.startswith(f'global = ["{items}') for line in lines)
 
 
 def test_a_window_around_a_share_reaches_beyond_the_widest() -> None:

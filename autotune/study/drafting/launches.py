@@ -44,7 +44,7 @@ def _in_groups(groups: str, local: str) -> str:
 class Launches(Indices, ABC):
     """What one kernel's reading says of its launch; `sizes` are its whole numbers, and whether each is small.
 
-    `local` are the extents of a work-group. `inferred` are the axes that no guard bounds, or none where it matters.
+    `local` are the extents of a work-group. `inferred` are the axes that no guard bounds as it should.
     Sizes that had to be made up are added to `made`, under names that are not `taken`. `each`: how many places an item
     writes along axes that nothing bounds, where that is known already.
     """
@@ -67,7 +67,10 @@ class Launches(Indices, ABC):
         self.tiles: dict[int, Sum] = {}
         """How many each work-group has along axes of which it has a tile."""
         self._open = {axis for axis in range(3) if self._is_open(axis)}
-        self.inferred = {*self._open}
+        parted = {name for varying in reading.parted for name in self._started(varying).names}
+        self.barred = {axis for axis in range(3) if f"gid#{axis}" in parted}
+        """Axes along which what turns items away keeps them from a barrier, which all of a group have to reach."""
+        self.inferred = self._open | self.barred
         for axis in range(3):
             if (extent := self._axis(axis)) is not None:
                 self.axes[axis] = self._named(extent)

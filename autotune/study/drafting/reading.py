@@ -76,6 +76,7 @@ class Reading:
     `shifts`: numbers that are bytes by which a place is shifted. `exponents`: numbers of bits by which others are
     shifted. `seen`: the types that each argument is read and written as.
     `rimmed`: arguments of which the same places are written within a rim and beyond.
+    `barriers`: how many were met; `turning`: what turned items away for good, `parted`: what keeps some from a barrier.
     `unread`: arguments that are also used in a way that was not understood.
     """
 
@@ -107,6 +108,9 @@ class Reading:
     lost: bool = False
     begun: bool = False
     rimmed: set[str] = field(default_factory=set)
+    barriers: int = 0
+    turning: list[Sum] = field(default_factory=list)
+    parted: set[Sum] = field(default_factory=set)
     unread: set[str] = field(default_factory=set)
     shifts: set[str] = field(default_factory=set)
     exponents: set[str] = field(default_factory=set)

@@ -64,6 +64,7 @@ class _Walk(Values):
     def function(self, function: Function, given: Mapping[str, Any]) -> Any:
         """Walk through a body; return what it returns, if that is one value."""
         before = self._scopes, self._opened, self._plain, self._rest, self._returned
+        turning = len(self.found.turning)
         self._scopes, self._opened, self._plain, self._returned = [dict(given)], [self._branches], [set()], []
         for name, extents in function.rows.items():
             if isinstance(value := given.get(name), Pointer):
@@ -76,6 +77,7 @@ class _Walk(Values):
         self._block(function.body)
         returned = self._returned
         self._scopes, self._opened, self._plain, self._rest, self._returned = before
+        del self.found.turning[turning:]
         return returned[0] if len(returned) == 1 else None
 
     def _block(self, tokens: Sequence[str]) -> None:
@@ -106,12 +108,14 @@ class _Walk(Values):
             if token != "_Pragma":
                 self._value(inside, bound=token == "while")
             within, held = [len(self.found.mentions)], slice(compared, len(self.found.compared))
+            barriers = self.found.barriers
             at = self._perhaps(tokens, end + 1)  # within the scope of a loop around it
             while tokens[at : at + 1] == ["else"]:
                 within.append(len(self.found.mentions))
                 at = self._perhaps(tokens, at + 1)
             if len(within) > 1:
                 self.found.note_rim(within)
+            self._part(held, barriers, leaves=token == "if" and "return" in tokens[end + 1 : at])
             uses = len(self.found.mentions) > within[0]  # else it may set a flag
             if token != "if" or (uses and not _LEAVING & {*tokens[end + 1 : at]}):
                 self.found.hold(held, *within[1:2])
@@ -143,6 +147,7 @@ class _Walk(Values):
         compared = len(self.found.compared)
         self._value(parts[1], bound=True)
         held, before = slice(compared, len(self.found.compared)), dict(self.found.loops)
+        barriers = self.found.barriers
         self._in_head = True
         for step in split(parts[2]):
             self._value(step)
@@ -151,8 +156,17 @@ class _Walk(Values):
         self.found.together.update(dict.fromkeys([*stepped, *left] if stepped else [], min(stepped, default="")))
         at = self._perhaps(tokens, at)
         self.found.hold(held)
+        self._part(held, barriers, leaves=False)
         self._close()
         return at
+
+    def _part(self, told: slice, barriers: int, *, leaves: bool) -> None:
+        """Note of what was compared that some items never come to a barrier: one in what was walked through since there
+        were so many, or any behind it that leaves the kernel.
+        """
+        sums = [varying for varying, *_ in self.found.compared[told]]
+        self.found.parted |= {*sums} if self.found.barriers > barriers else set()
+        self.found.turning += sums if leaves else []
 
     def _open(self) -> None:
         self._scopes.append({})

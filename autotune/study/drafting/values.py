@@ -334,6 +334,9 @@ class Values(Guards, ABC):
             product = given[0] * given[1] if len(given) > 1 else given[0]
             return product + given[2] if len(given) > 2 else product
         self._touched(name, given)
+        if name in ("barrier", "work_group_barrier"):
+            self.found.barriers += 1
+            self.found.parted |= {*self.found.turning}
         function = self._functions.get(name)
         if function is None and not is_understood(name):
             self._ask_apart(*given)

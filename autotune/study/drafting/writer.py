@@ -298,7 +298,8 @@ class _Writer:
         if None in items:
             self._gap(line, "work-items along each axis, in whole work-groups")
         elif self._of.tuned[entry].inferred:
-            self._guess(line, "as many work-items as there are places to write: nothing turns others away")
+            why = "all have to reach a barrier" if self._of.tuned[entry].barred else "nothing turns others away"
+            self._guess(line, f"as many work-items as there are places to write: {why}")
         elif self._of.words:
             self._guess(line, "as the defaults want it; look at what the other variants want")
         else:
