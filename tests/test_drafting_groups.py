@@ -406,6 +406,13 @@ def test_what_a_launch_divides_by_is_kept_from_zero() -> None:
     _, lines = drafted(SPREAD)
     assert 'global = ["ceil_div(rows, WG // LANES) * WG"]' in lines
     assert 'require = "WG // LANES > 0"  # guess: what is below divides by it' in lines
+    halo = "(int)(get_group_id(0) * (WG - 2 * RADIUS) + get_local_id(0)) - RADIUS"
+    _, lines = drafted(
+        macros(WG=16, RADIUS=2)
+        + f"kernel void a(int n, global int *o) {{ int x = {halo}; if (x >= 0 && x < n) o[x] = 1; }}"
+    )
+    assert 'global = ["ceil_div(RADIUS + n, WG - 2 * RADIUS) * WG"]' in lines
+    assert 'require = "WG - 2 * RADIUS > 0"  # guess: what is below divides by it' in lines
     _, lines = drafted(SPREAD.replace("WG=64", "WG=512").replace("#define WG 64", "#define WG 4096"))
     assert "[[constraints]]" not in lines
 
@@ -415,6 +422,7 @@ def test_what_a_launch_divides_by_is_kept_from_zero() -> None:
     [
         (["ceil_div(n, A // B) * A", "round_up(n, A % B)"], ["A // B", "A % B"]),
         (["n // (A - B) + n % (A - B)"], ["A - B"]),
+        (["n // (B - 3)"], ["B - 3"]),
         (["n // A", "n // (A + B)", "n / B", "TODO", "n // m", "1 +"], []),
         (["n // (A // (B - 1))"], ["B - 1"]),
     ],

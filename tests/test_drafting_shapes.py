@@ -129,6 +129,11 @@ def test_an_index_that_a_guard_ends_as_a_whole_has_no_rows() -> None:
     assert 'shape = ["count"]' in shape_of(lines, "to")
     _, lines = drafted(text.replace("at < count", "at < count * each"))
     assert 'shape = ["count", "each"]' in shape_of(lines, "to")
+    halo = "int at = (int)get_group_id(0) * (64 - 2 * reach) + get_local_id(0) - reach;"
+    _, lines = drafted(
+        f"kernel void f(int n, int reach, global int *to) {{ {halo} if (at >= 0 && at < n) to[at] = 1; }}"
+    )
+    assert 'shape = ["n"]' in shape_of(lines, "to")
 
 
 TURNED = (
@@ -796,9 +801,53 @@ def test_a_rim_that_is_set_to_something_else_is_part_of_the_launch(halves: str) 
         "kernel void edges(global const float *a, global float *b, int w, int h)\n"
         f"{{ int x = get_global_id(0), y = get_global_id(1); {body} }}"
     )
-    assert 'global = ["round_up(w, WX)", "round_up(h, WY)"]' in lines
+    assert any(
+        line.startswith('global = ["w", "h"]  # guess: as many work-items as there are places') for line in lines
+    )
     assert 'shape = ["h", "w"]' in shape_of(lines, "a")
     assert 'shape = ["h", "w"]' in shape_of(lines, "b")
+
+
+def test_how_many_an_item_takes_is_a_small_number() -> None:
+    _, lines = drafted(
+        "kernel void scale(global float *x, uint count, uint items) { uint first = get_global_id(0) * items;"
+        "for (uint k = 0; k < items; ++k) if (first + k < count) x[first + k] *= 2; }"
+    )
+    assert "items = 1  # guess: its value" in lines
+    assert "count = 65536" in lines
+
+
+BARRED = 'n"]  # guess: as many work-items as there are places to write: all have to reach a barrier'
+
+
+@pytest.mark.parametrize(
+    ("body", "items"),
+    [
+        (
+            "float s = 0; for (int k = -r; k <= r; k++) if (i + k >= 0 && i + k < n) s += x[i + k]; y[i] = s;",
+            'n"]  # guess',
+        ),
+        ("y[i] = x[i < n - 1 ? i + 1 : i];", "n"),
+        ("float next = 0; if (i < n - 1) next = x[i + 1]; y[i] = next;", "n"),
+        ("if (i < n) y[i] = x[i]; else y[i] = 0;", "n"),
+        ("if (i >= n) return; y[i] = i < n - 1 ? x[i + 1] : x[i];", "round_up(n, WG)"),
+        ("int last = n - 1; if (i < last) y[i] = x[i + 1]; else if (i == last) y[i] = x[i];", "n"),
+        ("bool in = true; if (i >= n) in = false; if (in) y[i] = x[i];", "round_up(n, WG)"),
+        ("if (i >= n) i = n - 1; y[i] = x[i];", "round_up(n, WG)"),
+        ("for (int k = i; k < n; k += get_global_size(0)) y[k] = x[k];", "round_up(n, WG)"),
+        ("if (i == 0) y[i] = 0; else if (i < n) y[i] = x[i - 1];", "round_up(n, WG)"),
+        ("if (i >= n) return; barrier(1); y[i] = x[i];", BARRED),
+        ("if (i < n) { y[i] = x[i]; barrier(1); }", BARRED),
+        ("float own = at(x, i, n); barrier(1); if (i < n) y[i] = own;", "round_up(n, WG)"),
+        ("bool in = i < n; float own = in ? x[i] : 0; barrier(1); if (in) y[i] = own;", "round_up(n, WG)"),
+        ("if (get_group_id(0) >= 99) return; barrier(1); if (i < n) y[i] = x[i];", "round_up(n, WG)"),
+    ],
+)
+def test_a_guard_that_keeps_nobody_from_what_is_written_turns_nobody_away(body: str, items: str) -> None:
+    head = "kernel void f(global const float *x, global float *y, int n, int r) { int i = get_global_id(0);"
+    helper = "float at(global const float *x, int i, int n) { if (i >= n) return 0; return x[i]; }"
+    _, lines = drafted(f"{helper} {head} {body} }}")
+    assert any(line.startswith(f'global = ["{items}') for line in lines)
 
 
 def test_a_window_around_a_share_reaches_beyond_the_widest() -> None:
@@ -1040,6 +1089,20 @@ def test_images_are_as_large_as_what_is_read_of_them_and_never_empty(at: str, im
         y[i] = sum;
     }}"""
     assert f"image = {image}" in shape_of(drafted(text)[1], "in_")
+
+
+@pytest.mark.parametrize(
+    ("kind", "at", "image"),
+    [("image2d_t", "p", '"h", "w"'), ("image3d_t", "(float4)(p, 0.5f, 0)", '"128", "128", "128"')],
+)
+def test_an_image_that_is_read_at_unread_coordinates_has_extents_all_the_same(kind: str, at: str, image: str) -> None:
+    _, lines = drafted(
+        f"kernel void turn(read_only {kind} in, sampler_t s, global float4 *out, int w, int h, float a) {{"
+        "int x = get_global_id(0), y = get_global_id(1); if (x >= w || y >= h) return;"
+        f"float2 p = (float2)(x * cos(a), y * sin(a)); out[y * w + x] = read_imagef(in, s, {at}); }}"
+    )
+    assert f"image = [{image}]" in shape_of(lines, "in_")
+    assert "guess: its extents, its coordinates were not read" in shape_of(lines, "in_")
 
 
 def test_a_guard_of_a_block_bounds_its_places_and_what_only_is_taken_off_makes_no_rows() -> None:

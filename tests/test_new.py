@@ -279,6 +279,11 @@ def test_definitions_are_those_that_compilers_take(tmp_path: Path) -> None:
         ),
         ("x[0] = (IN_TYPE4)(1).x + ROWS_BLOCKDIM_X;", " -D IN_TYPE4=float4 -D ROWS_BLOCKDIM_X=16$"),
         ("x[get_global_id(0)] = 1", "expected ';' after expression; mend the kernel there"),
+        pytest.param(
+            "x[0] = order;",
+            "with -D order=1; then it says: .* one of OpenCL's own headers: call it otherwise",
+            marks=pytest.mark.processor,
+        ),
         (
             "} WIDE WIDER kernel void g(global int *x) { x[0] = 1;",
             r"2 names .* default \(#ifndef WIDE, #define WIDE, #endif\), .* -D WIDE= -D WIDER=$",

@@ -46,8 +46,17 @@ def test_a_good_table_passes() -> None:
         ({"arguments": {"x": {"type": "float"}}}, "arguments.x: .*exactly one of shape"),
         ({"arguments": {"x": {"type": "float", "shape": [1]}}}, "arguments.x: .*needs access"),
         ({"arguments": {"x": {"type": "float", "value": 1, "access": "in"}}}, "arguments.x: .*belong to buffers"),
+        (
+            {"arguments": {"x": {"type": "float", "shape": [1], "access": "out", "data": {"low": 0}}}},
+            'arguments.x: data has no part in access = "out": write "inout"',
+        ),
+        ({"tolerance": {"about": "x"}}, r"tolerance.about: no key of this table; about belongs above the .* .table."),
         ({"reference": {}}, "reference: .*exactly one of numpy"),
         ({"reference": {"kernel": "k.cl"}}, "reference: .*reference.launch"),
+        (
+            {"options": [{"flag": "cl-mad-enable"}]},
+            'options.1.flag: needs a compiler.s option, such as "-cl-mad-enable"',
+        ),
         ({"timing": {"cache": "hot"}}, "timing.cache: "),
         ({"timing": {"cache": "clod"}}, r"timing.cache: .*, got 'clod' \(did you mean 'cold'\?\)"),
         ({"sizes": {"N": {"file": "m.mtx", "prt": "rows"}}}, r"sizes.N.prt: unknown key \(did you mean 'part'\?\)"),

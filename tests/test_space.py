@@ -352,6 +352,10 @@ def test_a_constraint_that_fails_for_a_configuration_that_nothing_forbids() -> N
     with pytest.raises(ExpressionError, match=r"divides by zero \(TS=8, WPT=0\); forbid what .*require"):
         space({"TS": [8, 16], "WPT": [0, 1]}, "TS % WPT == 0")
     assert len(space({"TS": [8, 16], "WPT": [0, 1]}, "TS % WPT == 0", "WPT > 0")) == 2
+    with pytest.raises(ExpressionError, match=r"by size; .* \(TS='8'\); TS is text there: values without quotes are"):
+        space({"TS": ["8", "16"]}, "TS <= 64")
+    with pytest.raises(ExpressionError, match=r"divides by zero .*; forbid what"):
+        space({"V": ["A"], "TS": [0, 8]}, "V == 'A' and 64 % TS == 0")
 
 
 @pytest.mark.parametrize("fact", [None, 2**63, float("nan")])

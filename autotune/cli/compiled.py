@@ -180,6 +180,8 @@ def _lacking(error: WorkerError, source: str, compiler: Compiler) -> _Lacking:
 
 def _other_cure(told: str, source: str, compiler: Compiler) -> str:
     """What to do about a message that is of no name without a meaning."""
+    if "<Spelling=<command line>" in told:
+        return "a name that -D defines is one of OpenCL's own headers: call it otherwise in the kernel"
     asked, _ = asked_by_error(source, told)
     if asked or re.search(rf"#[ \t]*error[ \t]+{re.escape(told.rsplit(': ', 1)[-1])}", source):
         depends = f": it depends on {_listed(asked)}" if asked else ""

@@ -86,10 +86,14 @@ class Space:
             raise SpaceError(f"no configuration is valid: {why_impossible(values, constraints, known, {})}") from None
         except FailedError as error:
             configuration = {name: values[name][index] for name, index in error.indices.items()}
+            require = constraints[error.number].require
             try:
-                constraints[error.number].require.holds({**known, **configuration})
+                require.holds({**known, **configuration})
             except ExpressionError as told:
-                told.hint = told.hint or 'forbid what cannot be computed: [[constraints]] require = "..."'
+                words = [name for name in sorted(require.names) if isinstance(configuration.get(name), str)]
+                calculated = words and " text " in str(told)
+                hint = f"{words[0]} is text there: values without quotes are numbers" if calculated else ""
+                told.hint = told.hint or hint or 'forbid what cannot be computed: [[constraints]] require = "..."'
                 raise told from None
             raise
         return cls(tuple(values), tuple(values.values()), tuple(constraints), known, diagram)

@@ -51,10 +51,14 @@ class RequiresTable(Table):
     vendor: str = ""
 
 
+def _flag_fault(entry: str) -> str:
+    return "" if re.match(r"\s*[-{]", entry) else 'needs a compiler\'s option, such as "-cl-mad-enable"'
+
+
 class OptionTable(Table):
     """`[[options]]`: one build option."""
 
-    flag: Annotated[StrictStr, Field(min_length=1)]
+    flag: Annotated[StrictStr, refusing(_flag_fault)]
     when: Text = "1"
 
 
@@ -177,6 +181,8 @@ class ArgumentTable(Table):
         if stored and self.access is None:
             what = "a buffer" if self.shape is not None else "an image"
             raise ValueError(f'{what} needs access = "in", "out", "inout", "scratch" or "zeroed"')
+        if self.data is not None and self.access not in ("in", "inout"):
+            raise ValueError(f'data has no part in access = "{self.access}": write "inout" where the kernel adds to it')
         if self.shape is not None and self.allocate is not None and len(self.shape) != len(self.allocate):
             raise ValueError("shape and allocate need equally many dimensions")
         if self.constant and self.shape is None:

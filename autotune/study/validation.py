@@ -68,9 +68,11 @@ def _told(item: Any) -> str:
     if GAP in path:
         return f"{place}: {UNWRITTEN}"
     if item["type"] == "extra_forbidden":
+        if len(path) > 1 and path[-1] in _OF_THE_FILE:  # TOML takes it for one of the table above it
+            return f"{place}: no key of this table; {path[-1]} belongs above the file's first [table]"
         return f"{place}: unknown key{did_you_mean(str(path[-1]), _keys_beside(path))}"
     if item["type"] == "missing":
-        return f"{place}: missing"
+        return f"{place}: missing{' above the first [table]' if place == 'name' else ''}"
     found, message = item["input"], item["msg"].removeprefix("Value error, ")
     message = _PLAINLY.get(item["type"], message.replace(" after validation", ""))
     message = f"{message[0].lower()}{message[1:]}"
@@ -104,6 +106,8 @@ _PLAINLY = {
 
 _REPEATED = ("constraints", "launch", "options", "turn")
 """Lists of tables."""
+
+_OF_THE_FILE = ("name", "about", "kernel")
 
 _BRANCHES = frozenset(
     {"bool", "int", "float", "str", "constrained-str", "function-after", "list", "one of them", "several", "a table"}

@@ -1,4 +1,4 @@
-"""What the expressions of a draft divide by, where that is zero for some of the values that are proposed."""
+"""What the expressions of a draft divide by, where some of the values that are proposed leave nothing of it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST = 10_000
 
 
 def zero_for_some(texts: Iterable[str], values: Mapping[str, Sequence[int]]) -> list[str]:
-    """Return what expressions divide by, in parameters alone, that is zero for some of these values, each once."""
+    """Return what expressions divide by that is zero, or less, for some of these values of its names, each once."""
     found = dict.fromkeys(divisor for text in texts for divisor in _divisors(text))
     return [divisor for divisor in found if _vanishes(divisor, values)]
 
@@ -42,6 +42,6 @@ def _vanishes(divisor: str, values: Mapping[str, Sequence[int]]) -> bool:
         if not names or not values.keys() >= {*names}:
             return False
         rows = islice(product(*(values[name] for name in names)), _MOST)
-        return any(expression.evaluate(dict(zip(names, row, strict=True))) == 0 for row in rows)
+        return any(float(expression.evaluate(dict(zip(names, row, strict=True)))) <= 0 for row in rows)
     except UsageError:  # it divides by zero itself, which is one of the others
         return False

@@ -100,6 +100,12 @@ def work_group(of: Proposal, entry: str, reading: Reading | None, dimensions: in
 
 MADE = frozenset({"WG", "WX", "WY", "WZ"})
 """Names of parameters for extents of which the kernel does not know."""
+OF_GROUPS = "work-items of a work-group"
+
+
+def widths(default: int) -> list[int]:
+    """Return what is proposed for such a parameter: less where there are several."""
+    return [32, 64, 128, 256] if default == 64 else [4, 8, 16, 32]
 
 
 def made_up(of: Proposal, entry: str, reading: Reading | None, dimensions: int) -> Group:

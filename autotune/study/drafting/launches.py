@@ -44,9 +44,9 @@ def _in_groups(groups: str, local: str) -> str:
 class Launches(Indices, ABC):
     """What one kernel's reading says of its launch; `sizes` are its whole numbers, and whether each is small.
 
-    `local` are the extents of a work-group. `inferred` are the axes that no guard bounds. Sizes that had to be made up
-    are added to `made`, under names that are not `taken`. `each`: how many places an item writes along axes that
-    nothing bounds, where that is known already.
+    `local` are the extents of a work-group. `inferred` are the axes that no guard bounds as it should.
+    Sizes that had to be made up are added to `made`, under names that are not `taken`. `each`: how many places an item
+    writes along axes that nothing bounds, where that is known already.
     """
 
     def __init__(
@@ -66,7 +66,11 @@ class Launches(Indices, ABC):
         """How many work-groups there are, along axes where each has a place of its own and nothing says how many."""
         self.tiles: dict[int, Sum] = {}
         """How many each work-group has along axes of which it has a tile."""
-        self.inferred: set[int] = set()
+        self._open = {axis for axis in range(3) if self._is_open(axis)}
+        parted = {name for varying in reading.parted for name in self._started(varying).names}
+        self.barred = {axis for axis in range(3) if f"gid#{axis}" in parted}
+        """Axes along which what turns items away keeps them from a barrier, which all of a group have to reach."""
+        self.inferred = self._open | self.barred
         for axis in range(3):
             if (extent := self._axis(axis)) is not None:
                 self.axes[axis] = self._named(extent)
@@ -97,13 +101,26 @@ class Launches(Indices, ABC):
     # -- the launch -------------------------------------------------------------------------------
 
     def _guards(self, axis: int) -> list[tuple[Sum, Sum]]:
-        """The guards that bound what an axis of the launch counts, the plainest first."""
+        """The guards that bound what an axis of the launch counts, the plainest first; where these turn nobody away,
+        without the rim that they leave.
+        """
         found = [
-            (varying, self.reading.without_rim.get((varying, limit), limit))
+            (varying, limit - min(limit.terms.get((), 0), 0) if axis in self._open else limit)
             for varying, limit in self.reading.guards
             if self._ids(self._started(varying)) == {axis} and limit.names and not limit.names <= set(self._local)
         ]
         return sorted(found, key=lambda pair: (not self._sized(pair[1]), len(pair[1].terms)))
+
+    def _is_open(self, axis: int) -> bool:
+        """Whether items along an axis write places of their own from which no comparison of theirs keeps them."""
+        told = zip(self.reading.compared, self.reading.held, strict=True)
+        held = [mentions for (varying, *_), mentions in told if axis in self._ids(self._started(varying))]
+        return any(
+            mention.kind != "read"
+            and any(f"gid#{axis}" in self._started(place).names for place in mention.places)
+            and not any(first <= number < end for first, end in held)
+            for number, mention in enumerate(self.reading.mentions)
+        )
 
     def _used(self, axis: int) -> bool:
         """Whether the work-items along an axis do different things."""
@@ -227,10 +244,17 @@ class Launches(Indices, ABC):
                 value = value.with_value(f"{EXTENT}{axis}", Sum.of(self._new(IMAGE_NAMES[axis])))
         return value
 
+    def unread_image(self, dimensions: int) -> list[Sum]:
+        """Return what the extents are taken for of an image that is read at coordinates which are not understood."""
+        if len(self.axes) == dimensions:
+            return [self.axes[axis] for axis in sorted(self.axes, reverse=True)]
+        own = [self._named(Sum.of(f"{EXTENT}{axis}")) for axis in range(dimensions) if IMAGE_NAMES[0] in self.made]
+        return own[::-1] or [Sum.of(128)] * dimensions
+
     def items(self, axis: int) -> str | None:
         """Return work-items along an axis as an expression; None where nothing says how many."""
         local = self._local[axis]
-        group = extent_of(local)
+        group, whole = extent_of(local), "1" if axis in self.inferred else local
         for varying, limit in self._guards(axis):
             extent = self._named(limit)
             steps = [self.reading.loops[name] for name in varying.names & self.reading.loops.keys()]
@@ -247,10 +271,10 @@ class Launches(Indices, ABC):
                 for name in varying.names:  # a loop over the whole launch
                     turns = self.upper(Sum.of(name)) if varying.factor_of(name) == Sum.of(f"gsz#{axis}") else None
                     each = turns if turns is not None and turns.known else each
-                return _rounded(str(extent) if each == Sum.of(1) else f"ceil_div({extent}, {each})", local)
+                return _rounded(str(extent) if each == Sum.of(1) else f"ceil_div({extent}, {each})", whole)
             if groups.known and groups:
                 if groups == group:
-                    return _rounded(str(extent), local)
+                    return _rounded(str(extent), whole)
                 return _in_groups(str(extent) if groups == Sum.of(1) else f"ceil_div({extent}, {groups})", local)
         if axis in self.tiles and self.tiles[axis] != group:
             return _in_groups(f"ceil_div({self.axes[axis]}, {self.tiles[axis]})", local)

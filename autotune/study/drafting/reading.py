@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from autotune.study.drafting.syntax import Tree
-from autotune.study.drafting.terms import Sum, apart, quotient, undivided
+from autotune.study.drafting.terms import Sum, apart, in_elements, quotient, undivided
 
 _MOST_GUARDS = 200
 """So many guards are read: each place is held against all of them."""
+_TO_THE_END = 1 << 62
 _MOST_ITEMS = 1024
 """More items in a work-group hardly any device takes."""
 
@@ -38,22 +39,8 @@ class Pointer(NamedTuple):
         """So many of its elements, or arrays of these, farther."""
         for extent in self.rows:
             by = by * extent
-        by = undivided(by * self.width) if self.parts == 1 else _part(by, self.parts)
+        by = undivided(by * self.width) if self.parts == 1 else in_elements(by, self.parts)
         return self._replace(offset=self.offset + by)
-
-
-def _part(value: Sum, parts: int) -> Sum:
-    """A sum of parts of elements in elements: strides in bytes divided, term by term."""
-    total = Sum()
-    for product, factor in value.terms.items():
-        if factor % parts == 0:
-            total += Sum([(product, factor // parts)])
-            continue
-        variables = tuple(name for name in product if "#" in name)
-        stride = Sum([(tuple(name for name in product if "#" not in name), factor)])
-        share = quotient(stride, Sum.of(parts)) if stride.names else Sum.of("part.#0")
-        total += Sum([(variables, 1)]) * share
-    return total
 
 
 class Mention(NamedTuple):
@@ -69,7 +56,8 @@ class Reading:
     """All that was found in one kernel.
 
     `guards`: pairs of a sum with a variable in it and the known sum below which it stays. `compared`: those that a
-    comparison tells, with whether it is taken for one that turns away what is no less. `starts`: sums that conditions
+    comparison tells, with whether it is taken for one that turns away what is no less; `held`: for which mentions each
+    of these holds, from one to before another. `starts`: sums that conditions
     tell to be where what is let pass begins. `loops`: where a variable begins and by how much it grows. `contents`:
     the argument and place that a name was read from. `between`: variables that run from one content of an argument to
     the next, with its name.
@@ -87,13 +75,15 @@ class Reading:
     global ids begin.
     `shifts`: numbers that are bytes by which a place is shifted. `exponents`: numbers of bits by which others are
     shifted. `seen`: the types that each argument is read and written as.
-    `without_rim`: guards beyond which others than within are written, with where there is no rim; `rimmed`: where.
+    `rimmed`: arguments of which the same places are written within a rim and beyond.
+    `barriers`: how many were met; `turning`: what turned items away for good, `parted`: what keeps some from a barrier.
     `unread`: arguments that are also used in a way that was not understood.
     """
 
     mentions: list[Mention] = field(default_factory=list)
     guards: list[tuple[Sum, Sum]] = field(default_factory=list)
     compared: list[tuple[Sum, Sum, bool]] = field(default_factory=list)
+    held: list[tuple[int, int]] = field(default_factory=list)
     starts: list[Sum] = field(default_factory=list)
     loops: dict[str, tuple[Sum, Sum | None]] = field(default_factory=dict)
     contents: dict[str, tuple[str, Sum]] = field(default_factory=dict)
@@ -117,8 +107,10 @@ class Reading:
     apart: set[int] = field(default_factory=set)
     lost: bool = False
     begun: bool = False
-    without_rim: dict[tuple[Sum, Sum], Sum] = field(default_factory=dict)
     rimmed: set[str] = field(default_factory=set)
+    barriers: int = 0
+    turning: list[Sum] = field(default_factory=list)
+    parted: set[Sum] = field(default_factory=set)
     unread: set[str] = field(default_factory=set)
     shifts: set[str] = field(default_factory=set)
     exponents: set[str] = field(default_factory=set)
@@ -156,6 +148,15 @@ class Reading:
             return
         self.guards.append((varying, limit))
         self.compared.append((varying, limit, turned_away))
+        self.held.append((len(self.mentions), _TO_THE_END))
+
+    def hold(self, told: slice, otherwise: int | None = None) -> None:
+        """Note that what was compared holds for what is mentioned up to here alone. `otherwise`: how many mentions
+        there were as the branch began that is taken where it does not hold.
+        """
+        for number in range(*told.indices(len(self.held))):
+            end = len(self.mentions) if otherwise is None or self.compared[number][2] else otherwise
+            self.held[number] = (self.held[number][0], end)
 
     def settle(self, before: int, *, both: bool) -> None:
         """Forget guards of which a condition tells that they are where variables begin: of `a <= x && x < b` that x
@@ -168,18 +169,16 @@ class Reading:
                 self.guards.remove((varying, limit))
                 self.starts.append(limit)
 
-    def note_rim(self, told: Sequence[tuple[Sum, Sum]], branches: Sequence[int]) -> None:
-        """Note of a condition's guards that a launch goes beyond the rim that they leave, if its branches write the
-        same places: 0 within the rim. `branches`: how many mentions were there as each began.
+    def note_rim(self, branches: Sequence[int]) -> None:
+        """Note of a condition's branches which arguments they write at the same places: beyond a rim, 0 within it.
+        `branches`: how many mentions were there as each began.
         """
         ends = [*branches[1:], len(self.mentions)]
         written = [
             {(mention.name, mention.places) for mention in self.mentions[first:end] if mention.kind == "write"}
             for first, end in zip(branches, ends, strict=True)
         ]
-        if both := written[0] & set[Any]().union(*written[1:]):
-            self.rimmed |= {name for name, _ in both}
-            self.without_rim |= {(one, limit): limit - min(limit.terms.get((), 0), 0) for one, limit in told}
+        self.rimmed |= {name for name, _ in written[0] & set[Any]().union(*written[1:])}
 
     def note_span(self, form: Sum) -> None:
         """Note of a sum that is less than 0 how far variables get from where they begin."""
@@ -197,12 +196,14 @@ class Reading:
                 return span if step == Sum.of(1) else Sum.of(f"ceil_div({span}, {step})")
         return None
 
-    def note_lone(self, difference: Sum) -> None:
-        """Note that a kernel asks whether an id is a certain number."""
+    def note_lone(self, difference: Sum, *, equal: bool) -> None:
+        """Note that a kernel asks whether an id is a certain number, or whether it is another."""
         counted = difference - difference.terms.get((), 0)
         for axis in range(3):
             if {counted, -counted} & {Sum.of(f"gid#{axis}"), Sum.of(f"wid#{axis}")}:
                 self.lone.add(axis)
+                self.compared.append((counted, counted, not equal))
+                self.held.append((len(self.mentions), _TO_THE_END))
 
     def note_cell(self, of: Tree, index: object) -> None:
         """Note where a local array is indexed, if one is: `of` is the array, or a row of it."""

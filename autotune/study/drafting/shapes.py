@@ -322,10 +322,14 @@ class Shapes(Launches):
         return shape
 
     def _ended(self, index: Sum) -> Sum | None:
-        """Return what ends an index of rows as a whole, `n` of `y * W + x < n`; None where nothing does."""
+        """Return what ends an index of rows as a whole, `n` of `y * W + x < n`, or of `y * W + x - r < n`; None where
+        nothing does.
+        """
         strided = any("#" not in name for product in index.varying for name in product)
-        limits = (limit for varying, limit in self.reading.guards if varying == index and self._sized(limit))
-        return next(limits, None) if strided else None
+        alike = (each for each in self.reading.guards if each[0].varying == index.varying and self._sized(each[1]))
+        beyond = ((index - varying, limit) for varying, limit in alike)
+        ends = (limit + rest for rest, limit in beyond if not rest or rest.number is None)
+        return next(ends, None) if strided else None
 
     def image(self, name: str, dimensions: int) -> list[Sum] | None:
         """Return the extents of an image, as NumPy counts them."""

@@ -45,7 +45,8 @@ class Sizes:
     def __init__(self, of: Proposal, uses: Uses, items: Mapping[str, Sequence[str | None]]) -> None:
         self._of, self._shapes, self._shifts, self._items = of, uses.shapes, uses.shifts, items
         counted = {extent or "" for extents in items.values() for extent in extents}
-        used = {name for extents in uses.shapes.values() for extent in extents for name in words(str(extent))}
+        told = [extents for name, extents in uses.shapes.items() if name not in uses.unread]
+        used = {name for extents in told for extent in extents for name in words(str(extent))}
         used |= {name for extent in counted for name in words(extent)}
         buffers = [one.name for one in of.arguments.values() if one.type_name.endswith("*")]
         read = all(name in uses.shapes for name in buffers) and bool(used)
@@ -61,13 +62,18 @@ class Sizes:
         self._big = [name for name in (*self.names, *of.made) if not (self.is_small(name) or name[:7] == "ENTRIES")]
 
     def is_small(self, name: str) -> bool:
-        """Whether a size is small by its name, or less than another: a launch has to have something left."""
+        """Whether a size is small by its name, less than another, as a launch has to have something left, or how many
+        of something each item takes.
+        """
         counted = [str(extent) for shapes in self._of.tuned.values() for extent in shapes.axes.values()]
         padded = any(name in shapes.padded() for shapes in self._of.shapes.values())
         if padded or any(re.fullmatch(rf"{name}( // \d+)?", extent) for extent in counted):
             return False
-        items = (extent for items in self._items.values() for extent in items)
-        return self._of.is_small(name) or any(re.search(rf"- (?:\d+ \* )?{name}\b", extent or "") for extent in items)
+        items = [extent or "" for items in self._items.values() for extent in items]
+        if self._of.is_small(name) or any(re.search(rf"- (?:\d+ \* )?{name}\b", extent) for extent in items):
+            return True
+        shared = any(re.search(rf"(?:, |// ){name}\b", extent) for extent in items)  # out to items, so many to each
+        return shared and not any(name in words(str(extent)) for shape in self._shapes.values() for extent in shape)
 
     @property
     def each(self) -> int:

@@ -27,6 +27,7 @@ from autotune.study.drafting.terms import Sum
 from autotune.study.drafting.touching import bytes_of, components
 from autotune.study.drafting.values import MOST_STEPS, Values
 
+_LEAVING = {"return", "continue", "break", "goto"}
 _FARTHEST = 4000
 """Tokens of a block that are looked through for changes of a variable."""
 
@@ -63,6 +64,7 @@ class _Walk(Values):
     def function(self, function: Function, given: Mapping[str, Any]) -> Any:
         """Walk through a body; return what it returns, if that is one value."""
         before = self._scopes, self._opened, self._plain, self._rest, self._returned
+        turning = len(self.found.turning)
         self._scopes, self._opened, self._plain, self._returned = [dict(given)], [self._branches], [set()], []
         for name, extents in function.rows.items():
             if isinstance(value := given.get(name), Pointer):
@@ -75,6 +77,7 @@ class _Walk(Values):
         self._block(function.body)
         returned = self._returned
         self._scopes, self._opened, self._plain, self._rest, self._returned = before
+        del self.found.turning[turning:]
         return returned[0] if len(returned) == 1 else None
 
     def _block(self, tokens: Sequence[str]) -> None:
@@ -101,16 +104,21 @@ class _Walk(Values):
                 return self._loop(inside, tokens, end + 1)
             if token == "while":
                 self._leave_behind(tokens[at : end + 1 + _FARTHEST], end + 1 - at)
-            told, before = len(self.found.guards), len(self.found.mentions)
+            compared = len(self.found.compared)
             if token != "_Pragma":
                 self._value(inside, bound=token == "while")
-            asked, within = len(self.found.guards), [before]
+            within, held = [len(self.found.mentions)], slice(compared, len(self.found.compared))
+            barriers = self.found.barriers
             at = self._perhaps(tokens, end + 1)  # within the scope of a loop around it
             while tokens[at : at + 1] == ["else"]:
                 within.append(len(self.found.mentions))
                 at = self._perhaps(tokens, at + 1)
             if len(within) > 1:
-                self.found.note_rim(self.found.guards[told:asked], within)
+                self.found.note_rim(within)
+            self._part(held, barriers, leaves=token == "if" and "return" in tokens[end + 1 : at])
+            uses = len(self.found.mentions) > within[0]  # else it may set a flag
+            if token != "if" or (uses and not _LEAVING & {*tokens[end + 1 : at]}):
+                self.found.hold(held, *within[1:2])
             return at
         if token in ("else", "do"):
             if token == "do":
@@ -136,8 +144,10 @@ class _Walk(Values):
         self._simple(parts[0])
         self._in_head = False
         left = self._leave_behind([*inside, ";", *tokens[at : at + _FARTHEST]], len(inside) + 1)
+        compared = len(self.found.compared)
         self._value(parts[1], bound=True)
-        before = dict(self.found.loops)
+        held, before = slice(compared, len(self.found.compared)), dict(self.found.loops)
+        barriers = self.found.barriers
         self._in_head = True
         for step in split(parts[2]):
             self._value(step)
@@ -145,8 +155,18 @@ class _Walk(Values):
         stepped = [name for name, loop in self.found.loops.items() if before.get(name) != loop]
         self.found.together.update(dict.fromkeys([*stepped, *left] if stepped else [], min(stepped, default="")))
         at = self._perhaps(tokens, at)
+        self.found.hold(held)
+        self._part(held, barriers, leaves=False)
         self._close()
         return at
+
+    def _part(self, told: slice, barriers: int, *, leaves: bool) -> None:
+        """Note of what was compared that some items never come to a barrier: one in what was walked through since there
+        were so many, or any behind it that leaves the kernel.
+        """
+        sums = [varying for varying, *_ in self.found.compared[told]]
+        self.found.parted |= {*sums} if self.found.barriers > barriers else set()
+        self.found.turning += sums if leaves else []
 
     def _open(self) -> None:
         self._scopes.append({})

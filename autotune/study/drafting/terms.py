@@ -268,6 +268,20 @@ def put_together(value: Sum, name: str, whole: Sum, by: Sum) -> Sum:
     return value - left * each - Sum.of(name) * (each * by) + whole * each
 
 
+def in_elements(value: Sum, parts: int) -> Sum:
+    """A sum of parts of elements in elements: strides in bytes divided, term by term."""
+    total = Sum()
+    for product, factor in value.terms.items():
+        if factor % parts == 0:
+            total += Sum([(product, factor // parts)])
+            continue
+        variables = tuple(name for name in product if "#" in name)
+        stride = Sum([(tuple(name for name in product if "#" not in name), factor)])
+        share = quotient(stride, Sum.of(parts)) if stride.names else Sum.of("part.#0")
+        total += Sum([(variables, 1)]) * share
+    return total
+
+
 def _operand(value: Sum) -> str:
     single = len(value.terms) == 1 and next(iter(value.terms.values())) == 1 and sum(map(len, value.terms)) == 1
     return str(next(iter(value.terms))[0]) if single else f"({value})" if value.number is None else str(value.number)

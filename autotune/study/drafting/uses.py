@@ -46,6 +46,8 @@ class Uses:
         self.shifts = {name: "places" for each in read for name in each.added() & {*proposal.whole}}
         self.shifts |= {name: "bytes" for each in read for name in each.shifts}
         """Numbers that only shift places, with what they count."""
+        self.unread: set[str] = set()
+        """Images whose extents are no more than taken for what others are."""
         self._left_alone = left_alone(proposal)
         self.untouched = untouched(proposal, self._left_alone)
         for one in proposal.arguments.values():
@@ -79,7 +81,13 @@ class Uses:
             found = [shapes.image(one.name, int(image[1])) for shapes in self._of.shapes.values()]
             if any(one.name in shapes.doubts for shapes in self._of.shapes.values()):
                 self.doubts[one.name] = BEYOND
-            return max((shape for shape in found if shape is not None), key=len, default=None)
+            shape = max((shape for shape in found if shape is not None), key=len, default=None)
+            for entry, shapes in self._of.shapes.items() if shape is None and self.access(one) == "in" else ():
+                if any(each.name == one.name for each in self._of.sketch.signatures[entry]):
+                    self.doubts[one.name] = "its coordinates were not read"  # samplers give something anywhere
+                    self.unread.add(one.name)
+                    return shapes.unread_image(int(image[1]))
+            return shape
         told = self._told(one.name, written=written, tuned=own)
         shape = told[0] if told else None
         if shape is not None and not own and (depends := self._defaults_in(one.name, written=written)):

@@ -101,8 +101,11 @@ class Values(Guards, ABC):
         return -value if sign == "-" and isinstance(value, Sum) else value if sign == "+" else None
 
     def _of_cond(self, _: str, parts: Any, bound: bool) -> Any:
+        before = len(self.found.compared)
         self._of(parts[0])
+        held = slice(before, len(self.found.compared))
         first, second = self._of(parts[1]), self._of(parts[2])
+        self.found.hold(held)
         known = folded(parts[0]) if "name" not in repr(parts[0]) else None
         return self._one_of(first, second) if known is None else second if known == 0 else first
 
@@ -234,7 +237,7 @@ class Values(Guards, ABC):
             self._compared(operator, left, right, bound)
             return None
         if operator in ("==", "!="):
-            self.found.note_lone(left - right)
+            self.found.note_lone(left - right, equal=operator == "==")
         if operator in (">>", "<<"):
             self.found.exponents |= right.names
         if operator in ("/", "%", ">>", "<<", "&") and right.known and right:
@@ -331,6 +334,9 @@ class Values(Guards, ABC):
             product = given[0] * given[1] if len(given) > 1 else given[0]
             return product + given[2] if len(given) > 2 else product
         self._touched(name, given)
+        if name in ("barrier", "work_group_barrier"):
+            self.found.barriers += 1
+            self.found.parted |= {*self.found.turning}
         function = self._functions.get(name)
         if function is None and not is_understood(name):
             self._ask_apart(*given)

@@ -12,6 +12,7 @@ from autotune.study.drafting.alternatives import alternatives, idle
 from autotune.study.drafting.branches import AROUND
 from autotune.study.drafting.divisors import zero_for_some
 from autotune.study.drafting.fixed import hints, own_to_tune
+from autotune.study.drafting.groups import OF_GROUPS, widths
 from autotune.study.drafting.naming import nameable, told_apart
 from autotune.study.drafting.proposal import Proposal
 from autotune.study.drafting.scanning import candidates
@@ -52,6 +53,8 @@ class _Writer:
         self._items = {entry: self._global(entry) for entry in proposal.launched}
         self._sizes = Sizes(proposal, self._uses, self._items)
         self._alternatives = alternatives(proposal, self._uses)
+        self._values = {name: proposal.values(name, default) for name, default in proposal.parameters.items()}
+        self._values |= {name: (widths(default), OF_GROUPS) for name, default in proposal.extra.items()}
 
     def study(self) -> str:
         """Return the whole text."""
@@ -146,16 +149,11 @@ class _Writer:
             self._guess(f"values = {json.dumps(one.entries)}", what)
             self._add(f'default = "{one.entries[0]}"')
         for name, default in {**of.parameters, **of.extra}.items():
-            said = AROUND
+            numbers, said = self._values[name]
+            values, stands = ", ".join(map(str, numbers)), str(default)
             if name in of.words:
-                values = ", ".join(f'"{word}"' for word in of.words[name])
+                values, said = ", ".join(f'"{word}"' for word in of.words[name]), AROUND
                 stands = f'"{of.given[name]}"'
-            else:
-                numbers, said = of.values(name, default)
-                values, stands = ", ".join(map(str, numbers)), str(default)
-                if name in of.extra:
-                    values = "32, 64, 128, 256" if default == 64 else "4, 8, 16, 32"
-                    said = "work-items of a work-group"
             self._add("", f"[parameters.{name}]", f"values = [{values}]  # {_GUESS}: {said}", f"default = {stands}")
         tunable = bool(of.parameters or of.extra or self._alternatives)
         if not tunable:
@@ -170,7 +168,9 @@ class _Writer:
 
     def _constraint_tables(self) -> None:
         of = self._of
-        numbers = {name: of.values(name, default)[0] for name, default in of.parameters.items() if name not in of.words}
+        numbers = {name: numbers for name, (numbers, _) in self._values.items() if name not in of.words}
+        numbers |= {name: [number] for name, number in of.tasks.items()}
+        numbers |= {name: [self._sizes.first(name)] for name in (*self._sizes.names, *of.made)}
         texts = [extent or "" for each in self._items.values() for extent in each]
         texts += [extent for each in of.locals.values() for extent in each]
         texts += [str(extent) for each in self._shapes.values() for extent in each]
@@ -298,7 +298,8 @@ class _Writer:
         if None in items:
             self._gap(line, "work-items along each axis, in whole work-groups")
         elif self._of.tuned[entry].inferred:
-            self._guess(line, "as many work-items as there are places to write: nothing turns others away")
+            why = "all have to reach a barrier" if self._of.tuned[entry].barred else "nothing turns others away"
+            self._guess(line, f"as many work-items as there are places to write: {why}")
         elif self._of.words:
             self._guess(line, "as the defaults want it; look at what the other variants want")
         else:
