@@ -66,6 +66,17 @@ def test_a_build_that_takes_long_brings_in_the_others(monkeypatch: pytest.Monkey
     assert len(crew.begun) == 5
 
 
+def test_of_a_device_as_many_are_brought_in_as_are_lacking() -> None:
+    crew, keepers = made(6, 2)
+    keepers[0].device = keepers[3].device = "another"
+    crew.have(cast("DeviceInfo", "device"), 3)
+    assert [keeper.begun.is_set() for keeper in keepers] == [True, True, True, False, True, False]
+    crew.have(cast("DeviceInfo", "device"), 2)
+    assert begun(keepers) == 4
+    crew.complete()
+    assert begun(keepers) == 6
+
+
 def test_idle_builders_of_a_device_are_kept_from_building() -> None:
     crew, keepers = made(6, 5)
     keepers[1].idle, keepers[2].device = False, "another"

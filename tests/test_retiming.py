@@ -29,10 +29,14 @@ class Crew:
 
     def __init__(self, count: int, fails: Exception | None = None) -> None:
         self.built: list[Plan] = []
+        self.wanted = 0
         self._idle = [self] * count
         self._fails = fails
         self._begun = threading.Barrier(max(count, 1))
         self._own = threading.local()
+
+    def have(self, device: object, count: int) -> None:
+        self.wanted = count
 
     @contextmanager
     def borrowed(self, _: object, most: int) -> Iterator[list[Any]]:
@@ -77,8 +81,10 @@ def timed(crew: Crew, problem: Problem, built: int, count: int) -> tuple[list[Pl
 def test_what_was_not_built_here_is_built_by_several_at_once(
     problem: Problem, built: int, builders: int, again: int
 ) -> None:
-    plans, found = timed(Crew(builders), problem, built, 6)
+    crew = Crew(builders)
+    plans, found = timed(crew, problem, built, 6)
     assert sorted(map(plans.index, found)) == [*range(6 - again, 6)]
+    assert crew.wanted == (6 - built if built < 5 else 0)
 
 
 def test_a_builder_that_is_lost_costs_no_finalist(problem: Problem) -> None:
@@ -96,7 +102,8 @@ def test_on_a_device_they_are_built_by_the_builders(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(Keeper, "attempt", noted)
     some = [problem.space.configuration(row) for row in range(3)]
-    with DeviceEvaluator(problem, [problem.device], Settings(builders=2)) as runs:
-        runs._builders.wait_ready()
+    with DeviceEvaluator(problem, [problem.device], Settings(builders=2, trials=1)) as runs:
+        assert len(runs._builders.begun) == 1
         assert all(isinstance(one, Measurement) for one in runs.retime(some, 0.1))
+        assert len(runs._builders.begun) == 2
     assert roles == ["builder"] * 3

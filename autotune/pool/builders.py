@@ -84,6 +84,17 @@ class Builders:
             if not self._trials:
                 self._begin_due()
 
+    def have(self, device: DeviceInfo, count: int) -> None:
+        """Start as many of a device's as are lacking to so many, and wait for those that have begun to be ready."""
+        with self._changed:
+            begun = sum(keeper.device == device for keeper in self.begun)
+            more = [keeper for keeper in self._others if keeper.device == device][: max(0, count - begun)]
+            self._others = [keeper for keeper in self._others if keeper not in more]
+            self._due += more
+            if not self._trials:
+                self._begin_due()
+        self.wait_ready()
+
     def _begin_due(self) -> None:
         due, self._due = self._due, []
         self.begun += due

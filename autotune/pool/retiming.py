@@ -73,6 +73,7 @@ class Retiming:
                 while True:
                     keeper.attempt(Job(waiting.get_nowait()), self._limit_s)
 
+        self._builders.have(device, len(plans))
         with self._builders.borrowed(device, len(plans)) as idle:
             if len(idle) < 2:
                 return
