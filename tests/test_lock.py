@@ -186,6 +186,7 @@ def test_where_no_folder_is_everybodys_it_says_so(
     monkeypatch.setattr(lock, "LOCK_FOLDERS", (tmp_path / "missing",))
     assert lock_folder() == tmp_path
     assert "another user's search on this device would not be seen" in capsys.readouterr().err
-    monkeypatch.setenv("AUTOTUNE_LOCKS", __file__)
-    with pytest.raises(SetupError, match="is no folder"):
-        lock_folder()
+    for named, cure in ((__file__, "name a folder"), (f"{tmp_path}/new", f"mkdir -p {tmp_path}/new")):
+        monkeypatch.setenv("AUTOTUNE_LOCKS", named)
+        with pytest.raises(SetupError, match=f"is no folder; {cure}$"):
+            lock_folder()

@@ -127,7 +127,8 @@ def lock_folder() -> Path:
     named = os.environ.get("AUTOTUNE_LOCKS")
     if named:
         if not os.path.isdir(named):
-            raise SetupError("is no folder", where=f"AUTOTUNE_LOCKS={named}", hint=f"mkdir -p {shlex.quote(named)}")
+            hint = "name a folder" if os.path.lexists(named) else f"mkdir -p {shlex.quote(named)}"
+            raise SetupError("is no folder", where=f"AUTOTUNE_LOCKS={named}", hint=hint)
         return Path(named)
     shared = next((folder for folder in LOCK_FOLDERS if _is_shared(folder)), None)
     if shared is not None:
