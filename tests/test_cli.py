@@ -52,7 +52,7 @@ def test_search_prints_the_best_and_the_next_command_and_goes_on(monkeypatch: py
         "GB/s",
         "default",
         "build",
-        f"of {valid} valid",
+        f"of {valid} valid configurations are tried\n",
     ):
         assert part in first.stdout
     assert re.search(r"next +autotune best \./saxpy\.toml -d \S+ --format defines", first.stdout)

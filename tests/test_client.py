@@ -611,7 +611,7 @@ def test_a_search_on_a_server_from_the_command_line() -> None:
     queued = {"id": "x", "study": "blur", "device": "d", "place": 1}
     best = {"configuration": {"WG": 32}, "time_ns": 10.0, "interval_ns": [9.0, 11.0], "runs": 5, "gflops": 2.0}
     failed = {"count": 2, "example": {"configuration": {"WG": 64}, "reason": "no\nroom", "unsteady": True}}
-    result = {"trials": 3, "elapsed_s": 60.0, "reason": "3 trials done", "reused": 2, "valid_configurations": 9}
+    result = {"trials": 30, "elapsed_s": 60.0, "reason": "30 trials done", "reused": 2, "valid_configurations": 62}
     result |= {
         "best": {**best, "unverified": "y is not compared"},
         "against_default": "20 ns:\nthe best is 2.00 x as fast",
@@ -625,13 +625,13 @@ def test_a_search_on_a_server_from_the_command_line() -> None:
         assert found.exit_code == 0, found.output
     assert "warning: y is not compared\n" in found.stderr
     told = [re.sub(" {2,}", ": ", row.strip()) for row in found.stdout.splitlines()]
-    assert told[0] == "search: 3 new trials and 2 stored in 1 min 00 s; ended: 3 trials done"
+    assert told[0] == "search: 30 new trials and 2 stored in 1 min 00 s; ended: 30 trials done"
     for row in (
         "default: 20 ns: the best is 2.00 x as fast",
         "tie: as fast within the intervals: WG=128",
         "crash: 2 x; e.g. WG=64: no room",
         "time spent: build 3 s (75 %), idle 1 s (25 %)",
-        "longer: 5 of 9 valid configurations are tried, 3.0 a minute: all would take 1 min 20 s",
+        "longer: 32 of 62 valid configurations are tried, 30 a minute: all would take 1 min 00 s",
         f"autotune search blur --size N=64 --server {fake.url} --fix WG=32,64 --timeout 5m",
         f"next: autotune best blur --size N=64 --server {fake.url} --format defines",
     ):

@@ -18,6 +18,10 @@ from autotune.study import Problem
 from autotune.tuner import Result
 
 
+_RATED = 10
+"""Of so many new trials a rate is told: of fewer a search's start and end take more than they do."""
+
+
 def warn_of_throttling(throttled: str, which: str = "the best") -> None:
     """Say on stderr that the times of the best were taken on a device that something slowed down, if anything did."""
     if throttled == BUSY_CORES:
@@ -164,7 +168,7 @@ def _longer(told: Mapping[str, Any], again: str) -> str:
         apart = f"; stored wrong results ({wrong:,}) only --fresh tries again" if wrong else ""
         return f"nothing left: all {space:,} valid configurations are tried{apart}"
     said = f"{tried:,} of {space:,} valid configurations are tried"
-    if told["trials"]:
+    if told["trials"] >= _RATED:
         rate = told["trials"] / told["elapsed_s"]
         said += f", {text.number(60 * rate, 2)} a minute: all would take {text.duration((space - tried) / rate)}"
     return f"{said}\n{again} --timeout 5m"
