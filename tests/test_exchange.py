@@ -240,7 +240,7 @@ def test_what_a_file_calls_a_choice_is_the_study_s_value(told: Any) -> None:
         ([*HERE, "--rename", "WG=WGX"], "--rename: no parameter 'WGX' (did you mean 'WG'?)"),
         ([*HERE, "--rename", "WG=WPT"], "--rename: the file has a parameter 'WPT' of its own"),
         ([*HERE, "--rename", "WG=FAST", "--rename", "FAST=FAST"], "--rename: two parameters would have one name"),
-        ([*HERE, "--rename", "A=WG", "--rename", "A=WPT"], "--rename: A is given 2 names"),
+        ([*HERE, "--rename", "A=WG", "--rename", "A=WPT"], "--rename: A is given 2 values"),
         ([*HERE, "--fix", "A=1", "--fix", "A=2"], "--fix: A is given 2 values, and the file tells none"),
         ([*HERE, "--fix", "FAST=3"], "no trial in it is of the study: 26 without the values that --fix names"),
         ([*HERE, "--fix", "A=3"], "--fix: no parameter named 'A'"),
