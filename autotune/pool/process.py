@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from autotune.bench import DOING, Phase, Report, undeclared
 from autotune.errors import AutotuneError, SetupError, StudyError, WorkerError
 from autotune.model import Outcome
-from autotune.pool.allowance import lacks_processes
+from autotune.pool.allowance import MORE_ROOM, lacks_processes
 from autotune.pool.answers import ANSWERS, is_answer
 from autotune.pool.worker import FAULTS, command_of
 
@@ -145,7 +145,7 @@ class WorkerProcess:
             self._log = folder / f"{role}-{theirs.fileno()}-{time.monotonic_ns()}.log"
             words = self._log.open("wb")
         except OSError as error:
-            hint = "free some space or set TMPDIR to another folder; `ulimit -n` says how many files may be open"
+            hint = f"{MORE_ROOM}; `ulimit -n` says how many files may be open"
             raise SetupError(f"the {role} worker cannot start: {error.strerror}", hint=hint) from None
         self._connection = Connection(ours.detach())
         with theirs, words as log:
