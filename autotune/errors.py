@@ -14,7 +14,7 @@
 A message says what is wrong, where, and what to type next, in one line (a build log may follow). Whatever it quotes,
 the line can be read: the middle of very long words and parts is left out.
 
-And what libraries warn of, left out for a while (`without`).
+And what libraries warn of, left out for a while (`without`); how a process has ended (`ending`).
 """
 
 import threading
@@ -112,6 +112,15 @@ class WorkerError(AutotuneError):
     """A worker process died, overran its time or answered nonsense."""
 
     exit_code = 4
+
+
+def ending(code: int) -> str:
+    """How a process has ended, by its exit code: `SIGABRT` that killed it, `exit code 1`."""
+    from signal import Signals
+
+    if code >= 0:
+        return f"exit code {code}"
+    return next((each.name for each in Signals if each == -code), f"signal {-code}")  # most real-time ones have no name
 
 
 @contextmanager

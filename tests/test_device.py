@@ -122,6 +122,7 @@ def test_without_a_device_the_cure_is_named(monkeypatch: pytest.MonkeyPatch, tmp
     with pytest.raises(SetupError, match="pip install pocl-binary-distribution"):
         find_device(None)
     monkeypatch.setattr(drivers, "_loadable", lambda library: True)
+    (tmp_path / "removed.icd").symlink_to("nowhere")  # as a driver leaves it that was removed
     with pytest.raises(SetupError, match=r"echo libnvidia-opencl.so.1 > .*/nvidia.icd"):
         find_device(None)
     (tmp_path / "nvidia.icd").write_text("libnvidia-opencl.so.1\n")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import warnings
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +18,7 @@ from autotune.identity import Configuration
 from autotune.model import Measurement, Outcome, Trial
 from autotune.ranking import median
 from autotune.reports import learned, single
-from autotune.samplers import importances
+from autotune.samplers import importance, importances
 from autotune.store import Store, survey
 from autotune.study import Problem
 from autotune.tuner import ReplayEvaluator, fastest
@@ -103,7 +105,20 @@ def test_importance_says_nothing_of_few_and_zero_of_what_never_varied() -> None:
     assert importances([{"A": 1}] * 5, [1.0] * 5) == {}
     some: list[Mapping[str, int]] = [{"A": n % 5, "B": 1} for n in range(50)]
     assert importances(some, [float(one["A"]) for one in some]) == {"A": 1.0, "B": 0.0}
-    assert importances([{"B": 1}] * 50, [1.0] * 50) == {}
+    assert importances([{"B": 1}] * 50, [1.0] * 50) == importances(some, [1.0] * 50) == {}
+
+
+def test_while_importances_are_computed_another_thread_may_warn(monkeypatch: pytest.MonkeyPatch) -> None:
+    trials, told = importance._Given.get_all_trials, list[Future[None]]()
+
+    def asked(*given: Any, **named: Any) -> Any:
+        with ThreadPoolExecutor() as threads:
+            told.append(threads.submit(warnings.warn, "of the program's own"))
+        return trials(*given, **named)
+
+    monkeypatch.setattr(importance._Given, "get_all_trials", asked)
+    importances([{"A": n % 5} for n in range(50)], [float(n % 5) for n in range(50)])
+    assert {one.exception() for one in told} == {None}
 
 
 def test_finalists_come_in_the_order_of_the_ranking(problem: Problem, searched: Store) -> None:

@@ -247,6 +247,7 @@ def test_each_driver_is_asked_alone_and_named_where_it_crashes_or_hangs(
         (tmp_path / name).touch()
     said, other = vendors.faulty()
     assert other.startswith(f"{tmp_path}/d.icd ends who asks (exit code 0): ")
+    assert vendors._does(-35) == "ends who asks (signal 35)"
     assert said.startswith(f"{tmp_path}/b.icd ends who asks (SIGABRT): mend that driver, or `sudo mv {tmp_path}/b.icd ")
     monkeypatch.setattr(vendors, "_PATIENCE_S", 0.0)
     assert [line.partition(" ")[2].partition(":")[0] for line in vendors.faulty()] == ["does not answer"] * 3

@@ -64,11 +64,20 @@ def test_a_holder_that_somebody_has_stopped_is_told(tmp_path: Path, said: Simple
         holder.kill()
 
 
-def test_a_search_that_waits_can_be_stopped() -> None:
-    first, stop = DeviceLock(H200), threading.Event()
+def test_a_search_that_waits_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    first, stop, opened, open_shared = DeviceLock(H200), threading.Event(), [], lock._open_shared
     stop.set()
     with pytest.raises(Stopped):
         lock_devices([H200], stop)
+    monkeypatch.setattr("time.sleep", interrupted)
+    monkeypatch.setattr(lock, "_open_shared", lambda path: opened.append(open_shared(path)) or opened[-1])
+    with pytest.raises(KeyboardInterrupt):
+        lock_devices([H200])
+    with pytest.raises(OSError, match="Bad file descriptor"):  # a notebook goes on
+        os.fstat(*opened)
     first.release()
     lock_devices([H200], stop)[0].release()
 

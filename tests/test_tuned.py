@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import os
 import pickle
 import re
@@ -11,6 +12,7 @@ import sys
 import threading
 import time
 import warnings
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -26,6 +28,7 @@ from pyopencl.tools import SVMAllocator
 
 import autotune
 from autotune.api import TunedKernel, binaries, questions, ready
+from autotune.api import kernel as kernels
 from autotune.api.arguments import ScalarSlot
 from autotune.devices import Step, attach, drivers, find_device, opencl_guest
 from autotune.devices.opencl_session import OpenCLSession
@@ -450,6 +453,15 @@ def test_the_same_question_gives_the_same_kernel(queue: cl.CommandQueue, recwarn
     assert len(recwarn) == 2
     assert quiet(tuned, N=500, device=queue).best.device == attach(queue).info.fingerprint
     assert quiet("matmul", M=64) is quiet("matmul", M=64)
+
+
+def test_contexts_that_come_and_go_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "_MOST_QUEUES", 1)
+    monkeypatch.setattr(ready, "_MOST_PROGRAMS", 2)
+    saxpy = quiet(study())
+    guests = [weakref.ref(saxpy._bind(cl.CommandQueue(context())).guest) for _ in range(4)]
+    gc.collect()
+    assert [guest() is not None for guest in guests] == [False, False, True, True]
 
 
 def test_what_is_stored_is_used_and_a_later_one_at_the_next_call(queue: cl.CommandQueue) -> None:

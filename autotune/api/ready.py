@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from copy import copy
 from typing import Any, cast
@@ -119,7 +118,8 @@ def _listed(wait_for: Iterable[Event]) -> list[Event]:
     return [*found]
 
 
-_programs: OrderedDict[str, list[tuple[Guest, Program]]] = OrderedDict()
+_programs: list[tuple[str, Guest, Program]] = []
+_swapping = threading.Lock()
 _building: dict[str, threading.Lock] = {}
 
 
@@ -127,8 +127,8 @@ def _compiled(guest: Guest, plan: Plan, study: str) -> Compiled:
     """Return a plan's program, built at most once in this process, and kernels of its own. Raises UsageError."""
     key = binaries.key_of(guest.info, plan.source, plan.options)
     with _building.setdefault(key, threading.Lock()):
-        known = next((program for other, program in _programs.get(key, ()) if guest.shares(other)), None)
-        program = known or binaries.restore(guest, key, plan.options)
+        known = next((one for one in tuple(_programs) if one[0] == key and guest.shares(one[1])), None)
+        program = binaries.restore(guest, key, plan.options) if known is None else known[2]
         try:
             if program is not None:
                 try:
@@ -141,11 +141,9 @@ def _compiled(guest: Guest, plan: Plan, study: str) -> Compiled:
                     binaries.keep(compiled.program, key)
         except Fault as fault:
             raise _unbuilt(fault, guest, study) from None
-        if known is None:
-            _programs.setdefault(key, []).append((guest, compiled.program))
-        _programs.move_to_end(key)
-        while len(_programs) > _MOST_PROGRAMS:
-            _programs.popitem(last=False)
+        with _swapping:
+            others = [one for one in _programs if one is not known]
+            _programs[:] = [*others, (key, guest, compiled.program)][-_MOST_PROGRAMS:]
         return compiled
 
 

@@ -93,7 +93,7 @@ def import_trials(
         what = f"holds {READERS[name].about}{_of(document)}"
         raise UsageError(what, where=where, hint="say which study they are of: --study STUDY; nothing was imported")
     tuned = options.load_study(study)
-    renamed = {theirs: _one(theirs, ours) for theirs, ours in options.assignments(rename, "--rename").items()}
+    renamed = options.assigned(rename, "--rename")
     parameters = {known: parameter.values for known, parameter in tuned.parameters.items()}
     with placed(where, UsageError):
         meant = device_of(document, device, database)
@@ -152,12 +152,6 @@ def say_left_out(left_out: Counter[str]) -> None:
 def _of(document: Document) -> str:
     kernel = f" of {document.kernel:.80}" if document.kernel else ""
     return kernel + (f" on {document.device:.80}" if document.device else "")
-
-
-def _one(theirs: str, ours: list[str]) -> str:
-    if len(ours) != 1:
-        raise UsageError(f"{theirs} is given {len(ours)} names", where="--rename", hint="write --rename THEIRS=OURS")
-    return ours[0]
 
 
 def _header(document: Document) -> str:

@@ -141,6 +141,16 @@ def assignments(texts: Sequence[str] | None, option: str) -> dict[str, list[str]
     return found
 
 
+def assigned(texts: Sequence[str] | None, option: str) -> dict[str, str]:
+    """Return the one value of each name of `A=1,B=3` texts. Raises UsageError where one has several."""
+    found = assignments(texts, option)
+    for name, values in found.items():
+        if len(values) != 1:
+            hint = f"write {option} {name}={values[0]}"
+            raise UsageError(f"{name} is given {len(values)} values", where=option, hint=hint)
+    return {name: value for name, (value,) in found.items()}
+
+
 def parse_fix(texts: Sequence[str] | None, study: Study) -> dict[str, list[Value]]:
     """Return the values to keep of each parameter: `TS=16,32` or `TS=16,WPT=4`. Raises UsageError."""
     given = assignments(texts, "--fix").items()
@@ -151,14 +161,8 @@ def parse_configuration(
     texts: Sequence[str] | None, study: Study, rest: Mapping[str, Value], option: str
 ) -> dict[str, Value]:
     """Return the configuration `rest` with what the texts set: `TS=16,WPT=4`. Raises UsageError."""
-    configuration = dict(rest)
-    for name, values in assignments(texts, option).items():
-        if len(values) != 1:
-            raise UsageError(
-                f"{name} is given {len(values)} values", where=option, hint=f"write {option} {name}={values[0]}"
-            )
-        configuration[name] = _value(study, name, values[0], option)
-    return configuration
+    given = assigned(texts, option).items()
+    return {**rest, **{name: _value(study, name, value, option) for name, value in given}}
 
 
 def device_to_read(selector: str | None, database: str | None) -> DeviceInfo:

@@ -11,7 +11,7 @@ from typing import Any
 import typer
 
 from autotune.errors import AutotuneError, SetupError, UsageError
-from autotune.pool import MORE_PROCESSES, limits_memory
+from autotune.pool import MORE_PROCESSES, MORE_ROOM, limits_memory
 
 Refused: type[Exception] = typer.BadParameter.__mro__[1]
 """Typer's error for words that fit no command; all others of words are subclasses of it."""
@@ -25,8 +25,8 @@ _SPENT = {
     ),
     errno.ENFILE: ("no more files may be open on this machine", "close some, or raise fs.file-max"),
     errno.ENOMEM: ("there is no memory left", "end something else, or ask for a smaller --size"),
-    errno.ENOSPC: ("the disk is full", "free some space, or set TMPDIR to a folder with more"),
-    errno.EDQUOT: ("the disk quota is spent", "free some space, or set TMPDIR to a folder with more"),
+    errno.ENOSPC: ("the disk is full", MORE_ROOM),
+    errno.EDQUOT: ("the disk quota is spent", MORE_ROOM),
     errno.EFBIG: ("a file may not grow any further", "allow more with ulimit -f"),
 }
 

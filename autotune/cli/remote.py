@@ -14,7 +14,7 @@ import typer
 
 from autotune import text
 from autotune.cli import interrupt, progress
-from autotune.cli.options import assignments
+from autotune.cli.options import assigned, assignments
 from autotune.cli.output import announce, facts, say, stderr, warn, write, write_json
 from autotune.cli.result import printing, told_rows, warn_of_throttling, what_next
 from autotune.errors import UsageError
@@ -254,12 +254,7 @@ def _size_of(server: Server, study: str, texts: Sequence[str]) -> dict[str, int]
 
 def _values_of(texts: Sequence[str] | None, option: str) -> dict[str, Any]:
     """Return one value for each name that an option sets."""
-    found = {}
-    for name, values in assignments(texts, option).items():
-        if len(values) != 1:
-            raise UsageError(f"{name} is given {len(values)} values", where=option, hint=f"write {option} {name}=VALUE")
-        found[name] = _value(values[0])
-    return found
+    return {name: _value(value) for name, value in assigned(texts, option).items()}
 
 
 def _lists_of(texts: Sequence[str] | None) -> dict[str, list[Any]]:

@@ -242,12 +242,18 @@ def _nvidia(devices: Sequence[DeviceInfo]) -> list[str]:
     """NVIDIA's driver is often mounted into a container as a library without its ICD entry."""
     if any(device.vendor_name == "nvidia" for device in devices) or not _loadable(_NVIDIA):
         return []
-    if any(_NVIDIA in entry.read_text(errors="replace") for entry in VENDORS.glob("*.icd")):
+    if any(map(_names_nvidia, VENDORS.glob("*.icd"))):
         return [f"{_NVIDIA} is registered and finds no GPU: compare with `nvidia-smi`"]
     return [
         f"{_NVIDIA} is installed and not registered: "
         f"`mkdir -p {VENDORS} && echo {_NVIDIA} > {VENDORS}/nvidia.icd` (as root)"
     ]
+
+
+def _names_nvidia(entry: Path) -> bool:
+    with suppress(OSError):  # a link that leads nowhere, or another's
+        return _NVIDIA in entry.read_text(encoding="utf-8", errors="replace")
+    return False
 
 
 def _hiding() -> list[str]:

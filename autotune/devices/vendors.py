@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -11,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from autotune.errors import ending
 from autotune.text import typed
 
 VENDORS = Path("/etc/OpenCL/vendors")
@@ -66,8 +66,7 @@ def _does(code: int | None) -> str:
     """What a driver does to who asks it, by the exit code of that; empty: it answers."""
     if code is None:
         return "does not answer"
-    how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-    return "" if code == _ASKED else f"ends who asks ({how})"
+    return "" if code == _ASKED else f"ends who asks ({ending(code)})"
 
 
 def _ask(environment: dict[str, str]) -> int | None:

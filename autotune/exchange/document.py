@@ -128,11 +128,11 @@ def nanoseconds(value: object, unit_ns: float, where: str) -> int | None:
 
 def moment(value: object) -> datetime | None:
     """Return an instant; None for what cannot be read as one."""
+    if not isinstance(value, str):
+        return None
     try:
-        found = datetime.fromisoformat(str(value).removesuffix(" UTC")) if isinstance(value, str) else None
-        if found is None or found.tzinfo is None:
-            return None if found is None else found.replace(tzinfo=UTC)
-        return found.astimezone(UTC)
+        found = datetime.fromisoformat(value.removesuffix(" UTC"))
+        return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
     except (ValueError, OverflowError):
         return None
 

@@ -61,7 +61,8 @@ class Recording:
 def settled(recording: Recording) -> tuple[list[Trial], Counter[str]]:
     """Return one trial per configuration: ours before another tool's, the latest of each; and what is left out.
 
-    What was ever wrong stays wrong. What was stopped early has a bound and no time.
+    What was ever wrong stays wrong. What was stopped early has a bound and no time; an import may bring what passed
+    without one.
     """
     found: dict[Identity, Trial] = {}
     for trial in (*recording.imported, *recording.own):
@@ -70,11 +71,16 @@ def settled(recording: Recording) -> tuple[list[Trial], Counter[str]]:
         if before is None or trial.origin is None or before.origin is not None:
             wrong = before is not None and before.origin is None and before.outcome is Outcome.WRONG_RESULT
             found[name] = before if wrong and before is not None else trial
-    stopped = sum(trial.outcome is Outcome.STOPPED for trial in found.values())
-    told = [trial for trial in found.values() if trial.outcome is not Outcome.STOPPED]
-    again = len(recording.imported) + len(recording.own) - len(found)
-    left_out = {"stopped early, which gives no time": stopped, "of a configuration that another one tells": again}
-    return told, Counter(left_out)
+    left_out = Counter(filter(None, map(_untold, found.values())))
+    left_out["of a configuration that another one tells"] = len(recording.imported) + len(recording.own) - len(found)
+    return [trial for trial in found.values() if not _untold(trial)], left_out
+
+
+def _untold(trial: Trial) -> str:
+    """Return why a trial has no time for other tools, though it has not failed; empty where it has one."""
+    if trial.outcome is Outcome.STOPPED:
+        return "stopped early, which gives no time"
+    return "that passed, without a time" if trial.outcome is Outcome.OK and math.isnan(first_ns(trial)) else ""
 
 
 def verbatim(trial: Trial, format: str) -> tuple[dict[str, Any], dict[str, Any]] | None:

@@ -18,6 +18,7 @@ EXTENSIONS = "extensions"
 MAX_LENGTH = 4_000
 MAX_NODES = 500
 MAX_NESTING = 100
+"""Bounds of a text here, and of one for NumPy."""
 
 _SIGNS: dict[type[ast.AST], str] = {
     ast.Add: "+",

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 from autotune import lazily
 
 if TYPE_CHECKING:
-    from autotune.pool.allowance import MORE_PROCESSES, bound_threads, count_cores, limits_memory
+    from autotune.pool.allowance import MORE_PROCESSES, MORE_ROOM, bound_threads, count_cores, limits_memory
     from autotune.pool.contract import Evaluator, Settings
     from autotune.pool.evaluator import DeviceEvaluator
     from autotune.pool.folder import RunFolder
@@ -45,7 +45,7 @@ else:
     __getattr__ = lazily(
         __name__,
         {
-            "allowance": "MORE_PROCESSES bound_threads count_cores limits_memory",
+            "allowance": "MORE_PROCESSES MORE_ROOM bound_threads count_cores limits_memory",
             "contract": "Evaluator Settings",
             "evaluator": "DeviceEvaluator",
             "folder": "RunFolder",

@@ -17,6 +17,9 @@ _PROC = "/proc"
 MORE_PROCESSES = "allow more with ulimit -u, or in the container's pids.max"
 """What to do where no more processes or threads may be started."""
 
+MORE_ROOM = "free some space or set TMPDIR to another folder"
+"""What to do where a folder for temporary files takes no more."""
+
 _SPARE = 32
 """Processes and threads that a command starts, beside those that a driver starts on each core."""
 

@@ -15,7 +15,7 @@ from autotune.bench import Report
 from autotune.devices import diagnose
 from autotune.errors import SetupError
 from autotune.model import Outcome
-from autotune.pool.allowance import lacks_processes
+from autotune.pool.allowance import MORE_ROOM, lacks_processes
 from autotune.pool.process import WorkerDied
 
 _OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGXCPU)
@@ -75,7 +75,7 @@ def machine_fault(reason: str, folder: Path, detail: str = "") -> SetupError:
 
 def _cures(folder: Path) -> list[str]:
     if full := unwritable(folder):
-        return [f"free some space or set TMPDIR to another folder ({full})"]
+        return [f"{MORE_ROOM} ({full})"]
     if scarce := lacks_processes():
         return [scarce]
     cures = []

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from autotune import text
-from autotune.errors import StudyError, WorkerError
-from autotune.pool.process import signal_name
+from autotune.errors import StudyError, WorkerError, ending
 from autotune.pool.worker import command_of
 from autotune.study import files_of
 
@@ -95,7 +94,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def _answer(place: Path, path: Path, code: int) -> Mapping[str, Any]:
     """Read what the process left. It is the author's, who may have written anything."""
-    ended = f"killed by {signal_name(-code)}" if code < 0 else f"exit code {code}"
+    ended = f"{'killed by ' * (code < 0)}{ending(code)}"
     try:
         answer = json.loads((place / "answer.json").read_text(encoding="utf-8"))
         if "error" in answer:

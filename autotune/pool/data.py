@@ -18,7 +18,7 @@ from autotune.bench import Limits, Rules, Setup
 from autotune.devices import traits
 from autotune.errors import AutotuneError, SetupError, StudyError, WorkerError, placed
 from autotune.model import DeviceInfo
-from autotune.pool.allowance import available
+from autotune.pool.allowance import MORE_ROOM, available
 from autotune.pool.caller import Caller
 from autotune.pool.contract import Settings
 from autotune.pool.folder import RunFolder
@@ -115,6 +115,5 @@ def _save(folder: Path, prefix: str, arrays: Mapping[str, NDArray[Any]]) -> dict
         for name, data in arrays.items():
             np.save(files[name], data)
     except OSError as error:
-        hint = "free some space or set TMPDIR to another folder"
-        raise SetupError(f"the data cannot be written to {folder}: {error.strerror or error}", hint=hint) from None
+        raise SetupError(f"the data cannot be written to {folder}: {error.strerror or error}", hint=MORE_ROOM) from None
     return files

@@ -37,9 +37,6 @@ from autotune.study import Problem
 
 log = logging.getLogger(__name__)
 
-_LONGEST_WAIT_S = 3600.0
-"""What the system takes as a time out; limits may be longer."""
-
 _POLL_S = 0.2
 """How often a wait for the finalists looks whether it should end."""
 
@@ -131,10 +128,10 @@ class DeviceEvaluator(Evaluator):
     def collect(self, timeout_s: float | None = None) -> Trial:
         """Return the next finished trial. Raises AutotuneError where no worker can be set up.
 
-        Raises TimeoutError after that time, an hour at most; without one it waits.
+        Raises TimeoutError after that time; without one it waits.
         """
         try:
-            found = self._done.get(timeout=None if timeout_s is None else min(timeout_s, _LONGEST_WAIT_S))
+            found = self._done.get(timeout=None if timeout_s is None else min(timeout_s, threading.TIMEOUT_MAX))
         except Empty:
             raise TimeoutError from None
         if isinstance(found, AutotuneError):

@@ -15,6 +15,7 @@ from pathlib import Path
 from autotune.devices import environment, locked_folder
 from autotune.errors import SetupError
 from autotune.model import DeviceInfo
+from autotune.pool.allowance import MORE_ROOM
 from autotune.text import say
 
 
@@ -34,11 +35,8 @@ class RunFolder:
         try:
             self.path, self._lock = locked_folder(base, _PREFIX)
         except OSError as error:
-            raise SetupError(
-                f"no folder can be made there: {error.strerror}",
-                where=str(base),
-                hint="make room, or set TMPDIR to a folder that can be written",
-            ) from None
+            what = f"no folder can be made there: {error.strerror}"
+            raise SetupError(what, where=str(base), hint=MORE_ROOM) from None
 
     def environment(self, device: DeviceInfo) -> Mapping[str, str]:
         """Return the variables of a worker: private caches, through which the builders hand over their work.

@@ -19,6 +19,7 @@ from typing import Any
 from autotune.bench import Job, Onward, Probe, Ready, Report, Retime, Setup, Sound, Turn, Visited
 from autotune.errors import AutotuneError, SetupError, WorkerError
 from autotune.model import DeviceInfo, Measurement, Outcome
+from autotune.pool.allowance import MORE_ROOM
 from autotune.pool.blame import forgiving, is_from_outside, machine_fault, may_be_the_machines, unwritable
 from autotune.pool.pause import Pause
 from autotune.pool.process import GivesUp, Start, WorkerDied, WorkerOverran, WorkerProcess, not_started, unready
@@ -175,8 +176,7 @@ class Keeper(threading.Thread):
                 break
             except (WorkerDied, WorkerOverran) as error:
                 if full := unwritable(self._folder):
-                    hint = "free some space or set TMPDIR to another folder"
-                    raise SetupError(f"the {self.role} worker cannot start: {full}", hint=hint) from None
+                    raise SetupError(f"the {self.role} worker cannot start: {full}", hint=MORE_ROOM) from None
                 outside = isinstance(error, WorkerDied) and is_from_outside(error)
                 if not outside or delay_s is None:
                     raise not_started(self.role, error) from None

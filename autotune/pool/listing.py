@@ -21,7 +21,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autotune.errors import SetupError
+from autotune.errors import SetupError, ending
 from autotune.pool.allowance import lacks_processes
 from autotune.pool.worker import FAULTS, LISTER, become_worker
 from autotune.text import say
@@ -113,8 +113,7 @@ class Listing(threading.Thread):
         """Return what a driver has done, by the exit code of who asked it; empty: nothing that is known to be its."""
         if -code not in FAULTS and not (self._silent and code >= 0):
             return ""
-        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        return f"an OpenCL driver here ends the process that asks for devices ({how})"
+        return f"an OpenCL driver here ends the process that asks for devices ({ending(code)})"
 
     def answer(self) -> list[DeviceInfo] | None:
         """Return the devices; None where the process could not tell. Raises SetupError where a driver is at fault."""

@@ -41,30 +41,26 @@ class DeviceLock:
         path = _path(device)
         while True:
             self._descriptor = _open_shared(path)
-            if not self._look(lambda: _try(self._descriptor, path)):
-                if before_waiting is not None:
-                    self._look(before_waiting)
-                holder = _named(_holder(self._descriptor))
-                say(f"autotune: {device.name} is in use by another search ({holder}); waiting for it to end")
-                self._wait(stop)
+            try:
+                if not _try(self._descriptor, path):
+                    if before_waiting is not None:
+                        before_waiting()
+                    holder = _named(_holder(self._descriptor))
+                    say(f"autotune: {device.name} is in use by another search ({holder}); waiting for it to end")
+                    self._wait(stop)
+            except BaseException:  # Ctrl-C while it waits
+                self.release()
+                raise
             if _is_at(self._descriptor, path):
                 break
-            os.close(self._descriptor)  # removed while this waited: the next would lock another file
+            self.release()  # removed while this waited: the next would lock another file
         with suppress(OSError):  # on a full disk, say: the lock holds without it
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
 
-    def _look(self, at: Callable[[], object]) -> object:
-        try:
-            return at()
-        except BaseException:
-            os.close(self._descriptor)
-            raise
-
     def _wait(self, stop: threading.Event | None) -> None:
         while not try_lock(self._descriptor):
             if stop is not None and stop.is_set():
-                os.close(self._descriptor)
                 raise Stopped
             time.sleep(_POLL_S)  # and no wait for the event: a signal handler of this thread may set it
 

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from autotune.bench import DOING, Phase, Report, undeclared
-from autotune.errors import AutotuneError, SetupError, StudyError, WorkerError
+from autotune.errors import AutotuneError, SetupError, StudyError, WorkerError, ending
 from autotune.model import Outcome
-from autotune.pool.allowance import lacks_processes
+from autotune.pool.allowance import MORE_ROOM, lacks_processes
 from autotune.pool.answers import ANSWERS, is_answer
 from autotune.pool.worker import FAULTS, command_of
 
@@ -56,7 +56,7 @@ class WorkerDied(WorkerError):
         self.phase = phase
         self.place = place
         self.signal = killed_by
-        how = signal_name(killed_by) if killed_by else "it ended by itself"
+        how = ending(-killed_by) if killed_by else "it ended by itself"
         words = f": {last_words}" if last_words else ""
         said = f"the worker died while it {DOING.get(phase, phase)} ({how}){words}"
         super().__init__("; ".join((said, *hints)))
@@ -69,14 +69,6 @@ class WorkerOverran(WorkerError):
         self.phase = phase
         self.place = place
         super().__init__(f"no answer within {limit_s:.3g} s while the worker {DOING.get(phase, phase)}; killed")
-
-
-def signal_name(number: int) -> str:
-    """Return a signal's name; most real-time signals have none."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 _OUTSIDE = "where it uses places outside its buffers, mend their shape, the data that says which places, or its launch"
@@ -145,7 +137,7 @@ class WorkerProcess:
             self._log = folder / f"{role}-{theirs.fileno()}-{time.monotonic_ns()}.log"
             words = self._log.open("wb")
         except OSError as error:
-            hint = "free some space or set TMPDIR to another folder; `ulimit -n` says how many files may be open"
+            hint = f"{MORE_ROOM}; `ulimit -n` says how many files may be open"
             raise SetupError(f"the {role} worker cannot start: {error.strerror}", hint=hint) from None
         self._connection = Connection(ours.detach())
         with theirs, words as log:

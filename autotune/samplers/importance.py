@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Container, Iterable, Mapping, Sequence
 
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution
-from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
+from optuna.importance import PedAnovaImportanceEvaluator
 from optuna.storages import InMemoryStorage
 from optuna.trial import FrozenTrial, TrialState
 
+from autotune.errors import without
 from autotune.model import Value
 from autotune.samplers.base import quiet_optuna
 
@@ -48,15 +48,10 @@ def importances(configurations: Sequence[Mapping[str, Value]], times_ns: Sequenc
     tried = {name: values for name, values in tried.items() if len(values) > 1}
     if not tried:
         return {}
-    with quiet_optuna(), warnings.catch_warnings():  # one thread at a time: filters are the process's
-        warnings.simplefilter("error", UserWarning)
-        try:
-            found = _estimated(configurations, times_ns, tried)
-        except UserWarning:  # nothing tells the fastest from the rest
-            return {}
-    if not any(found.values()):
-        return {}
-    return {name: float(share) for name, share in found.items()} | dict.fromkeys(constant, 0.0)
+    with quiet_optuna(), without(UserWarning):  # it warns where nothing tells the fastest from the rest: of zeros
+        found = _estimated(configurations, times_ns, tried)
+    whole = sum(found.values())
+    return {name: share / whole for name, share in found.items()} | dict.fromkeys(constant, 0.0) if whole else {}
 
 
 def _estimated(
@@ -83,4 +78,4 @@ def _estimated(
         )
         for number, (one, time) in enumerate(zip(configurations, times_ns, strict=True))
     )
-    return get_param_importances(optuna.create_study(storage=storage), evaluator=PedAnovaImportanceEvaluator())
+    return PedAnovaImportanceEvaluator().evaluate(optuna.create_study(storage=storage))

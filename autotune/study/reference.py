@@ -102,17 +102,20 @@ def _expected(
     if ALONE in found and len(wanted) == 1:
         found = dict.fromkeys(wanted, found[ALONE])
     _require_wanted(found, wanted)
-    expected = {name: _fitted(buffer, found.get(name), inputs.get(name)) for name, buffer in problem.outputs.items()}
-    return expected | {name: _numeric(name, found.get(name)) for name in problem.study.checks}
+    expected = {name: _fitted(buffer, found[name], inputs.get(name)) for name, buffer in problem.outputs.items()}
+    return expected | {name: _numeric(name, found[name]) for name in problem.study.checks}
 
 
 def _require_wanted(found: Mapping[str, Any], wanted: Sequence[str]) -> None:
-    """Raise StudyError for what nothing is compared with: its author takes it for verified."""
+    """Raise StudyError for what nothing is compared with, its author takes it for verified, and for what is lacking."""
     more = [str(name) for name in found if name not in wanted and name != ALONE]
     if more:
         what = f"the reference gives {', '.join(more)}, with which nothing is compared"
         hint = f'leave {"it" if len(more) == 1 else "them"} out, or give {more[0]} access = "out" in [arguments]'
         raise StudyError(what, where="reference", hint=hint)
+    for name in wanted:
+        if found.get(name) is None:
+            raise StudyError("the function returned nothing for it", where=f"reference of {name}")
 
 
 def _map(step: Callable[[str, str], Any], given: str | Mapping[str, str], where: str) -> Any:
@@ -196,11 +199,8 @@ def _golden(problem: Problem, name: str, room: Callable[[], float]) -> NDArray[A
 
 def _numeric(name: str, found: Any) -> NDArray[Any]:
     """Check what a check is compared with."""
-    where = f"reference of {name}"
-    if found is None:
-        raise StudyError("the function returned nothing for it", where=where)
     array = np.asarray(found)
-    require_real(array.dtype, where)
+    require_real(array.dtype, f"reference of {name}")
     return array.astype(np.float64) if array.dtype.kind == "f" else array.astype(np.int64)
 
 
@@ -210,8 +210,6 @@ def _fitted(buffer: Buffer, found: Any, given: NDArray[Any] | None) -> NDArray[A
     Of a struct there are some members, which the others of what was `given` join, or all in an array of NumPy's.
     """
     where = f"reference of {buffer.name}"
-    if found is None:
-        raise StudyError("the function returned nothing for it", where=where)
     dtype, _ = numpy_type(buffer.type)
     if dtype.names is not None:
         return _record(buffer, found, given, where)

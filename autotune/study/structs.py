@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from autotune.errors import StudyError, placed
-from autotune.study.types import SCALAR_TYPES, is_plain, scalar_type
+from autotune.study.types import SCALAR_TYPES, is_plain, numpy_type, scalar_type
 from autotune.text import did_you_mean
 
 MAX_BYTES = 2**20
@@ -204,10 +204,9 @@ def _parse(tokens: Sequence[str], at: int, depth: int) -> tuple[_Layout, int]:
 
 
 def _plain(text: str) -> _Layout:
-    dtype, _, width = scalar_type(text)
-    stored = 4 if width == 3 else width
-    whole = np.dtype((dtype, (stored,))) if width > 1 else dtype
-    return _Layout(text, whole, dtype.itemsize * stored, leaves(text))
+    dtype, stored = numpy_type(text)
+    whole = np.dtype((dtype, (stored,))) if stored > 1 else dtype
+    return _Layout(text, whole, whole.itemsize, leaves(text))
 
 
 def _placed(member: _Layout, name: str, start: int, dimensions: Sequence[int]) -> Iterator[Leaf]:

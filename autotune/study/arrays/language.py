@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from autotune.errors import StudyError, without
+from autotune.expression import MAX_LENGTH, MAX_NESTING, MAX_NODES
 from autotune.study.arrays import products, sizes
 from autotune.study.arrays.bounds import (
     MAX_SHIFT,
@@ -50,10 +51,6 @@ _OWN: tuple[Callable[..., Size], ...] = (
 FUNCTIONS = {name: rule for rule, names in _SHARED.items() for name in names.split()}
 FUNCTIONS |= {rule.__name__: rule for rule in _OWN}
 """The NumPy functions that may be called, by name; each with the rule that sizes its result from the same arguments."""
-
-MAX_LENGTH = 4_000
-MAX_NODES = 500
-MAX_NESTING = 100
 
 _OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
