@@ -85,11 +85,11 @@ def test_a_filter_of_the_programs_own_stays() -> None:
 
 
 def test_what_a_thread_of_a_program_runs_catches_no_warnings() -> None:
-    """What draws charts is run by a command alone, and what tells importances by one thread at a time."""
+    """What draws charts is run by a command alone."""
     package = Path(autotune.__file__).parent
     found = {
         file.name
         for file in package.rglob("*.py")
         if "with" in (text := file.read_text()) and "catch_warnings(" in text
     }
-    assert found == {"drawing.py", "importance.py"}
+    assert found == {"drawing.py"}

@@ -17,7 +17,6 @@ from autotune.reports import result_json
 from autotune.study import Problem
 from autotune.tuner import Result
 
-
 _RATED = 10
 """Of so many new trials a rate is told: of fewer a search's start and end take more than they do."""
 
