@@ -46,9 +46,10 @@ def mirror(dimensions: int, image: dict[str, Any], reads: str = "i", left: int =
     }}"""
     shape = SHAPES[dimensions]
     extents = [*shape[:0:-1], f"{shape[0]} - {left}"]
+    blank = {key: value for key, value in image.items() if key != "data"}
     return Study(
         name="mirror", source=source, sizes=SIZES, parameters={"WG": {"values": [4]}},
-        arguments={"x": {"image": shape, "access": "in", **image}, "y": {"image": shape, "access": "out", **image}},
+        arguments={"x": {"image": shape, "access": "in", **image}, "y": {"image": shape, "access": "out", **blank}},
         launch=[{"entry": "mirror", "global": extents, "local": ["WG", 1, 1][:dimensions],
                  "arguments": ["x", "y", "PLANES", "WIDTH"]}],
         reference={"numpy": {"y": "x[::-1]"}},
