@@ -465,11 +465,24 @@ def test_a_cold_cache_is_not_at_the_expense_of_the_runs(session: Session, monkey
     bench = Bench(session, data, {}, rules, Limits(floor_s=0.0), lambda *phase: told.append(phase))
     built = bench.build(sum_plan(cache="cold"))
     assert begun == ["build"]
-    monkeypatch.setattr(bench.launcher, "_flush_s", 3.0)
+    monkeypatch.setattr(bench.launcher, "flush_s", 3.0)
     bench.launcher.once(built, 60.0)
     bench.launcher.repeat(built, 2, 0.0, poison=False)
     assert told[-1][0] == "time"
     assert told[-1][1] >= 20 * 2 * 3.0
+
+
+def test_of_a_cold_cache_as_many_samples_are_taken_as_its_flushes_allow(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "cache", 2**20)
+    rules, data = Rules(target=0.0, trial_target=0.0, budget_s=2.0), {"a": np.arange(64, dtype=np.int32)}
+    bench = Bench(session, data, {"out": np.array([2 * 3 * 2016])}, rules, Limits(), lambda name, limit_s: None)
+    for flush_s, samples in ((0.3, 6), (9.0, rules.minimum), (0.001, rules.maximum)):
+        monkeypatch.setattr(bench.launcher, "flush_s", flush_s)
+        timed = bench.run(sum_plan(cache="cold"), None).measurement
+        assert timed is not None
+        assert len(timed.samples_ns) == samples
 
 
 @pytest.mark.parametrize(("length", "samples"), [(10**12, 5), (0, 5)])

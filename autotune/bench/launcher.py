@@ -55,7 +55,7 @@ class Launcher:
         self._watch = watch
         self._busy_ns = 0
         self._poison = 0  # the place of the word that outputs were poisoned with
-        self._flush_s = 0.0  # what it takes to empty the cache, once that was asked for
+        self.flush_s = 0.0  # what it takes to empty the cache, once that was asked for
         self.restore_s = 0.0  # what it took to put the buffers into their state before the last first run
 
     def once(self, built: Built, limit_s: float) -> int:
@@ -82,12 +82,12 @@ class Launcher:
 
     def be_ready(self, plan: Plan) -> None:
         """Have what empties the device's cache built and timed: no run is given the time for the first."""
-        if plan.cache == "cold" and not self._flush_s:
+        if plan.cache == "cold" and not self.flush_s:
             with noticing_loss():
                 flush, began = self._flush, time.monotonic()
                 flush()
                 self._session.finish()
-            self._flush_s = time.monotonic() - began
+            self.flush_s = time.monotonic() - began
 
     def repeat(self, built: Built, count: int, longest_ns: float, *, poison: bool) -> list[int]:
         """Run all launches `count` times, restored before each, and return the spans in ns.
@@ -96,7 +96,7 @@ class Launcher:
         was right. It is by another word than in the first run.
         """
         cold = built.plan.cache == "cold"
-        self._allow(count, longest_ns + self._flush_s * 1e9 * cold)
+        self._allow(count, longest_ns + self.flush_s * 1e9 * cold)
         self._poison = 1 if poison else self._poison
         poisoned = ("out",) if poison else ()
         spans = []

@@ -303,7 +303,9 @@ class Bench:
         if not clock.ramps:
             rules = rules.awake(clock.first_ns, bound_ns)
         if plan.cache == "cold":  # each sample costs a flush of the cache, however short it is
-            rules = replace(rules, most=rules.maximum)
+            afforded = int(rules.budget_s / max(self.launcher.flush_s, 1e-6))
+            most = max(rules.minimum, min(rules.maximum, afforded))
+            rules = replace(rules, maximum=most, most=most)
         return replace(rules, fine_margin=rules.margin) if longer > 1 else rules  # how much longer is known roughly
 
     def _sensed(self) -> Mapping[str, str | int | float]:
