@@ -232,6 +232,8 @@ def test_a_change_of_what_a_python_reference_imports_or_reads_changes_the_study_
         ("x = '" + '\\"' * 200_000 + "." * 21, "not valid TOML: Illegal character"),  # at once, and not in an hour
         (f"kernel = '{'k' * 5000}.cl'", "no file 'k"),
         ("kernel = 'k\\u0000.cl'", "no file"),
+        ("kernel = []", 'names no kernel file; write kernel = "own.cl" above'),
+        ("kernels = 'k.cl'", r"own.toml: kernels: unknown key \(did you mean 'kernel'\?\)$"),
     ],
 )
 def test_what_no_study_holds_is_refused(folder: Path, text: str, message: str) -> None:

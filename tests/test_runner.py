@@ -222,6 +222,21 @@ def test_why_a_search_failed_is_told_in_words_of_a_request(
     assert "failed" not in (last["result"] or {})
 
 
+@pytest.mark.parametrize(
+    ("last_act", "told"),
+    [
+        ("os.kill(os.getpid(), 9)", "its process was killed by SIGKILL"),
+        ("sys.exit(7)", "its process ended with exit code 7"),
+    ],
+)
+def test_a_search_whose_process_ends_untimely_has_failed(
+    client: Client, monkeypatch: pytest.MonkeyPatch, last_act: str, told: str
+) -> None:
+    processes(monkeypatch, f"import os, sys; sys.stdin.read(); {last_act}")
+    last = ended(client, submit(client).json()["id"])[1]
+    assert (last["state"], last["reason"], last["exit_code"]) == ("failed", told, 4)
+
+
 def test_a_search_whose_database_is_always_away_ends(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "ATTEMPTS", 2)
     answering(monkeypatch, LOST)

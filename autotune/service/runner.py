@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from autotune.errors import AutotuneError, SetupError, StoreError, WorkerError
+from autotune.errors import AutotuneError, SetupError, StoreError, WorkerError, ending
 from autotune.service.answers import for_others, in_words
 from autotune.service.config import Config
 from autotune.service.feeds import END, PROGRESS, STATE, Feeds
@@ -267,7 +267,7 @@ class Runner:
         if result is not None:
             return Ending(STOPPED, "somebody ended its process", result)
         last = f": {said[-1]}" if said else ""
-        died = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+        died = f"{'was killed by' if code < 0 else 'ended with'} {ending(code)}"
         return Ending(FAILED, f"its process {died}{last}"[:500], exit_code=WorkerError.exit_code)
 
     async def _is_stopping(self, search: str) -> bool:

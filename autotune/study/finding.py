@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from os import path as paths
 from pathlib import Path
+from typing import Any
 
 from autotune.errors import StudyError
-from autotune.study.library import bundled_folder, is_file, read_table, read_text
+from autotune.study.library import File, bundled_folder, is_file, read_table, read_text
 from autotune.text import command, did_you_mean
 
 
@@ -46,3 +48,12 @@ def study_paths() -> dict[str, Path]:
     """Return the studies that a name finds here: the bundled ones and those in `./studies`, by name."""
     folders = Path(bundled_folder(), "studies"), Path("studies")
     return {path.stem: path for folder in folders for path in sorted(folder.glob("*.toml"))}
+
+
+def no_kernel(table: Mapping[str, Any], study: File, key: str) -> StudyError:
+    """Return the error for a key that names no kernel file: it may stand there misspelt."""
+    for other in () if "kernel" in table else table:
+        if meant := did_you_mean(other, ["kernel"]):
+            return StudyError(f"{other}: unknown key{meant}", where=str(study))
+    named = f'{key} = "{Path(study).stem}.cl"'
+    return StudyError("names no kernel file", where=str(study), hint=f"write {named} above the first [table]")

@@ -212,8 +212,9 @@ def sources_of(names: Any, table: Mapping[str, Any], study: File, key: str) -> t
     """Return the first of a key's kernel files and the text of all of them. Raises StudyError."""
     listed = [names] if isinstance(names, str) else names
     if not isinstance(listed, list) or not listed or not all(isinstance(name, str) for name in listed):
-        named = f'{key} = "{paths.splitext(paths.basename(study))[0]}.cl"'
-        raise StudyError("names no kernel file", where=str(study), hint=f"write {named} above the first [table]")
+        from autotune.study.finding import no_kernel
+
+        raise no_kernel(table, study, key)
     files = [find_kernel(name, study, key) for name in listed]
     texts = [source_of(file, table, study) for file in files]
     if sum(map(len, texts)) > MAX_TEXT:
