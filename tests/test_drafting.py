@@ -808,18 +808,19 @@ def test_groups_may_count_places_along_one_axis_alone() -> None:
 
 def test_a_mask_beyond_the_end_of_rows_is_left_out_by_the_launch() -> None:
     _, lines = drafted(
-        """kernel void f(global const float *x, constant float *mask, global float *y, const int width, const int taps)
+        """kernel void f(global const float *x, constant float *mask, global float *y, const int width, int maskWidth)
         {
             const int i = get_global_id(0), j = get_global_id(1);
             float sum = 0;
-            for (int r = 0; r < taps; ++r)
-                for (int c = 0; c < taps; ++c) sum += mask[r * taps + c] * x[(j + r) * width + i + c];
+            for (int r = 0; r < maskWidth; ++r)
+                for (int c = 0; c < maskWidth; ++c) sum += mask[r * maskWidth + c] * x[(j + r) * width + i + c];
             y[j * get_global_size(0) + i] = sum;
         }"""
     )
-    assert any(line.startswith('global = ["width - taps + 1", "HEIGHT"]') for line in lines)
-    assert 'shape = ["HEIGHT", "width - taps + 1"]' in shape_of(lines, "y")
-    assert any(line.startswith("taps = 1 ") for line in lines)
+    assert any(line.startswith('global = ["width - maskWidth + 1", "HEIGHT"]') for line in lines)
+    assert 'shape = ["HEIGHT", "width - maskWidth + 1"]' in shape_of(lines, "y")
+    assert any(line.startswith("maskWidth = 3 ") for line in lines)
+    assert "width = 514" in lines  # whole work-groups are left
 
 
 def test_a_line_of_items_over_a_matrix_has_the_sizes_of_a_matrix() -> None:

@@ -136,14 +136,16 @@ class Sizes:
         return -(-self.each // whole) * whole + max(rims)
 
     def _rim(self, name: str, extent: str) -> int | None:
-        """By how much less than a size a launch counts, `2 * radius` of `width - 2 * radius`; None where it counts
+        """By how much less than a size a launch counts, `radius - 1` of `width - radius + 1`; None where it counts
         something else.
         """
-        term = r" - (?:(\d+) \* )?(\w+)"
+        term = r" ([-+]) (?:(\d+) \* )?(\w+)"
         if re.fullmatch(rf"{name}(?:{term})*", extent) is None:
             return None
         known = self._of.tasks | {each: _least(each) for each in self.names if self.is_small(each)}
-        parts = [(int(factor or 1), part) for factor, part in re.findall(term, extent)]
+        parts = [
+            (int(factor or 1) * (1 if sign == "-" else -1), part) for sign, factor, part in re.findall(term, extent)
+        ]
         found = [
             factor * (int(part) if part.isdigit() else known[part])
             for factor, part in parts
