@@ -85,10 +85,10 @@ def giga_rate(amount: float | None, ns: float) -> float | None:
     return amount / ns
 
 
-def rate(amount: float | None, ns: float, unit: str) -> str:
+def rate(flops: float | None, ns: float) -> str:
     """`1750 GFLOPS`; the empty string where it is not known."""
-    value = giga_rate(amount, ns)
-    return "" if value is None else f"{number(value)} {unit}"
+    value = giga_rate(flops, ns)
+    return "" if value is None else f"{number(value)} GFLOPS"
 
 
 def share(part: float, whole: float) -> str:

@@ -141,7 +141,7 @@ def _left(progress: Progress, since_s: float = 0.0) -> str:
 def _best(best: Trial | None, flops: Flops) -> str:
     if best is None:
         return "no verified configuration yet"
-    rate = text.rate(flops(best.configuration), best.time_ns, "GFLOPS")
+    rate = text.rate(flops(best.configuration), best.time_ns)
     return f"best {text.time(best.time_ns)}" + (f" ({rate})" if rate else "")
 
 

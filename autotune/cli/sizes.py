@@ -235,7 +235,7 @@ def _row(problem: Problem, result: Result | None) -> tuple[str, ...]:
     if best is None:
         failed = ", ".join(f"{count} {outcome.value}" for outcome, count in result.failures.items())
         return (size, "-", "-", "-", *counts, f"none passed: {failed or result.reason}")
-    rate = text.rate(problem.flops(best.configuration), best.time_ns, "GFLOPS")
+    rate = text.rate(problem.flops(best.configuration), best.time_ns)
     return (size, text.time(best.time_ns), rate or "-", _gain(result), *counts, text.pairs(best.configuration))
 
 

@@ -88,15 +88,15 @@ class Callers:
             self._known.popitem(last=False)
         return caller
 
-    async def still_may(self, caller: Caller, role: str) -> bool:
-        """Whether who asked a while ago may still do what takes a role; as it was, while the database is away."""
+    async def may_still_read(self, caller: Caller) -> bool:
+        """Whether who asked a while ago may still read; as it was, while the database is away."""
         if not caller.token:
-            return caller.may(role)
+            return caller.may("read")
         try:
             now = self.known(caller.token) or await asyncio.to_thread(self.look_up, caller.token)
         except StoreError:  # nothing can be revoked there either
             return True
-        return now is not None and now.may(role)
+        return now is not None and now.may("read")
 
     def forget(self) -> None:
         """Ask the database again for everybody: a token was revoked."""

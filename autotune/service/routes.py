@@ -178,7 +178,7 @@ async def events(
     """
     stream = service.feeds.follow(id, last_event_id, lambda: views.search(service, id), views.has_ended)
     async for event in stream:
-        if not await service.callers.still_may(caller, "read"):
+        if not await service.callers.may_still_read(caller):
             return
         if event.kind == BEAT:
             yield ServerSentEvent(comment="")

@@ -40,7 +40,7 @@ def _safe(told: str) -> str:
 def _time(result: Result, best: Trial) -> str:
     samples = best.latest.samples_ns
     low, high = median_interval(samples)
-    rate = text.rate(result.problem.flops(best.configuration), best.time_ns, "GFLOPS")
+    rate = text.rate(result.problem.flops(best.configuration), best.time_ns)
     interval = f" ({confidence(len(samples))} % interval {text.time(low)} to {text.time(high)})"
     return text.time(best.time_ns) + interval + (f", {rate}" if rate else "")
 

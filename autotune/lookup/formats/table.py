@@ -18,7 +18,7 @@ def render(best: Best) -> str:
         ("choices", text.pairs(best.choices)),
         ("match", best.match.value),
         ("time", _time(best)),
-        ("rate", "" if best.time_ns is None else text.rate(best.flops, best.time_ns, "GFLOPS")),
+        ("rate", "" if best.time_ns is None else text.rate(best.flops, best.time_ns)),
         ("measured", _measured(best)),
         ("options", " ".join(flags(best))),
     ]
