@@ -1,4 +1,4 @@
-"""Finds studies by what they call themselves, and says what there is where none is found."""
+"""Finds studies by what they call themselves, and says what is amiss where none, or no kernel, is found."""
 
 from __future__ import annotations
 
@@ -57,3 +57,8 @@ def no_kernel(table: Mapping[str, Any], study: File, key: str) -> StudyError:
             return StudyError(f"{other}: unknown key{meant}", where=str(study))
     named = f'{key} = "{Path(study).stem}.cl"'
     return StudyError("names no kernel file", where=str(study), hint=f"write {named} above the first [table]")
+
+
+def too_large(kernel: File) -> StudyError:
+    """Return the error for a kernel beyond MAX_TEXT."""
+    return StudyError("the kernel with its includes is larger than 4 MiB", where=str(kernel))

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 
 from autotune.errors import StudyError
 from autotune.identity import file_name_fault, macro_fault, word_fault
-from autotune.study.library import MAX_TEXT, File, is_file, line_mark, read_text, too_large
+from autotune.study.finding import too_large
+from autotune.study.library import MAX_TEXT, File, is_file, line_mark, read_text
 
 _MAX_DEPTH = 20
 _MOST_TOLD = 20
@@ -340,9 +341,8 @@ def _directives(text: str, path: File) -> Iterator[_Line]:
         if match[1] in _FOREIGN:
             raise StudyError(f"#{match[1]} cannot be followed", where=f"{path}:{line}", hint=_FOREIGN[match[1]])
         if re.search(r"__has_(include|embed)", match[2]):
-            raise StudyError(
-                "__has_include cannot be followed", where=f"{path}:{line}", hint="decide by a parameter or choice"
-            )
+            hint = "decide by a parameter or choice"
+            raise StudyError("__has_include cannot be followed", where=f"{path}:{line}", hint=hint)
         yield _Line(match[1], match[2], start, end, line, last)
 
 

@@ -218,6 +218,8 @@ def sources_of(names: Any, table: Mapping[str, Any], study: File, key: str) -> t
     files = [find_kernel(name, study, key) for name in listed]
     texts = [source_of(file, table, study) for file in files]
     if sum(map(len, texts)) > MAX_TEXT:
+        from autotune.study.finding import too_large
+
         raise too_large(files[0])
     others = zip(files[1:], texts[1:], strict=True)
     return files[0], texts[0] + "".join(f"\n{line_mark(1, file)}\n{text}" for file, text in others)
@@ -284,11 +286,6 @@ def is_file(path: File) -> bool:
     for names in list(read_by.values()):
         names.add(str(path))
     return paths.isfile(path) and not is_outside(path)
-
-
-def too_large(path: File) -> StudyError:
-    """Return the error for a kernel beyond MAX_TEXT."""
-    return StudyError("the kernel with its includes is larger than 4 MiB", where=str(path))
 
 
 def find_kernel(name: str, study: File, key: str) -> str:
