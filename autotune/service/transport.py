@@ -37,6 +37,11 @@ _FIELDS = ("id", "event", "data")
 _PATH = re.compile(r"[!-~]*")
 _HOST = re.compile(r"[^\x00-\x20\x7f]+")
 
+_OF_NOBODY = "where it is your own, name it, or who signed it: export SSL_CERT_FILE=FILE"
+_OF_ANOTHER = "call it by a name that the certificate has"
+_CERTIFICATES = dict.fromkeys((18, 19, 20, 21), _OF_NOBODY) | dict.fromkeys((62, 64), _OF_ANOTHER)
+"""What to do about a certificate, by OpenSSL's X509_V_ERR: no issuer that is known; another host name or address."""
+
 _Kind = TypeVar("_Kind", dict[str, Any], list[Any])
 
 
@@ -233,7 +238,8 @@ class Transport:
 
     def _away(self, error: Exception) -> ServerAway:
         if isinstance(error, ssl.SSLCertVerificationError):
-            return ServerAway(f"its certificate cannot be trusted: {error.verify_message}", where=self.url)
+            what = f"its certificate cannot be trusted: {error.verify_message.rstrip('.')}"
+            return ServerAway(what, where=self.url, hint=_CERTIFICATES.get(error.verify_code, ""))
         said = error.strerror if isinstance(error, OSError) and error.strerror else str(error) or type(error).__name__
         return ServerAway(
             f"does not answer: {line_of(said)[:200]}", where=self.url, hint="is it running? autotune serve starts one"
