@@ -211,6 +211,8 @@ class Transport:
             detail = str(told.get("detail", ""))
         except UNSOUND:
             what, where, hint, detail = f"answers {reply.status}", "", "is this a server of autotune?", ""
+            if reply.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:  # which has one for itself, in JSON
+                hint = "a proxy before it takes no more: client_max_body_size of nginx"
         if reply.status == 401:
             hint = f"set {self._given} to one that autotune token add has made"
         error = ServerRefuses(reply.status, what, where=where, hint=hint, detail=detail)
