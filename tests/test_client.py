@@ -210,6 +210,11 @@ def test_a_list_is_no_table_and_a_table_no_list(ask: Callable[[Server], Any]) ->
             ask(Server(fake.url))
 
 
+def test_what_a_proxy_does_not_pass_on_is_told_as_its_doing() -> None:
+    with server((413, {}, b"<html>")) as fake, pytest.raises(ServerRefuses, match="answers 413; a proxy before it"):
+        Server(fake.url).home()
+
+
 def test_an_error_of_any_depth_is_one_line() -> None:
     with server((400, {}, b'{"a":' + b"[" * 100_000)) as fake, pytest.raises(ServerRefuses, match="answers 400"):
         Server(fake.url).home()

@@ -23,6 +23,7 @@ from autotune.errors import StoreError, UsageError
 from autotune.service import Config, Service, connections, create_app, guard, serving
 from autotune.service.config import require_safe
 from autotune.service.serving import settings
+from autotune.service.transport import ServerAway, Transport
 
 HEAD = b"GET /v1/health HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 
@@ -264,6 +265,21 @@ def test_tls_that_does_not_come_ends_its_connection(
             assert answer_to(connection, HEAD + b"\r\n") == b""  # plain HTTP
         monkeypatch.setattr(connections, "HEAD_S", 60.0)
         assert asked(connect(), trusts).startswith(b"HTTP/1.1 200")
+
+
+def test_a_certificate_of_ones_own_is_trusted_by_who_names_it(
+    tls: tuple[Config, ssl.SSLContext], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, _ = tls
+    with served(create_app(config), config) as connect, closing(connect()) as connection:
+        port = connection.getpeername()[1]
+        there, elsewhere = (Transport(f"https://{host}:{port}", "") for host in ("127.0.0.1", "127.1"))
+        with pytest.raises(ServerAway, match=r"self-signed certificate; .*export SSL_CERT_FILE=FILE"):
+            there.ask("GET", "/v1/health", None, {})
+        monkeypatch.setenv("SSL_CERT_FILE", str(config.certificate))
+        with pytest.raises(ServerAway, match=r"not valid for '127\.1'; call it by a name that"):
+            elsewhere.ask("GET", "/v1/health", None, {})
+        assert there.ask("GET", "/v1/health", None, {}).status == 200
 
 
 def test_a_server_that_may_open_no_more_files_takes_connections_again(

@@ -210,6 +210,14 @@ def test_an_import_is_all_or_nothing(store: Store, monkeypatch: pytest.MonkeyPat
     assert store.import_lines(lines + lines[:5]) == 110
 
 
+def test_more_retimings_than_a_page_come_in_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autotune.store.records.PAGE", 2)
+    timing = {"driver": "1", "samples_ns": [1], "warmup_ns": [], "cache": "warm", "taken": "2026-11-22T00:00:00+00:00"}
+    line = changed(exported()[0], retimings=[timing | {"uuid": str(number)} for number in range(5)])
+    assert [store.import_lines([line]), store.import_lines([line])] == [1, 0]
+    assert [line.count('"taken"') for line in store.export_lines()] == [5]
+
+
 def test_a_merge_keeps_the_most_verified_runs_of_each_side(store: Store, tmp_path: Path) -> None:
     """Of a trial that both hold and have timed again by themselves, whichever is told last; and in one file."""
     with Store.open(str(tmp_path / "other.db")) as other, Store.open(str(tmp_path / "both.db")) as both:

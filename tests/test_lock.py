@@ -156,6 +156,17 @@ def test_a_folder_without_locks_is_told_with_what_to_set(tmp_path: Path, monkeyp
                 step(H200)
 
 
+def test_a_lock_on_a_disk_that_is_only_read_is_not_to_be_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    DeviceLock(H200).release()
+
+    def refused(*_: object) -> int:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(os, "open", refused)
+    with pytest.raises(SetupError, match="Read-only file system; set AUTOTUNE_LOCKS"):
+        DeviceLock(H200)
+
+
 def test_a_holder_is_a_number_whatever_the_file_says(tmp_path: Path, said: SimpleQueue[str]) -> None:
     first = DeviceLock(H200)
     lock_file(tmp_path).write_text("\x1b[31mroot")

@@ -227,6 +227,14 @@ def test_history_is_newest_first_with_what_is_pending(store: Store) -> None:
     assert store.counts() == {"other": 1, "scale": 2}
 
 
+def test_a_search_that_has_ended_leaves_nothing_pending(store: Store) -> None:
+    search = store.start_search(KEY, DEVICE, sampler="random", seed=1)
+    first, _ = store.begin(search, [{"A": 1}, {"A": 2}])
+    store.finish([(first, ok({"A": 1}, 5))])
+    store.end_search(search, "error")
+    assert [row.trial.outcome for row in store.history()] == [Outcome.OK]
+
+
 # Nothing is lost ------------------------------------------------------------------------------------------
 
 WRITER = """

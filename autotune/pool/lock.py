@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shlex
@@ -168,7 +169,8 @@ def _open_shared(path: Path) -> int:
             except FileExistsError:
                 descriptor = os.open(path, flags)
     except OSError as error:
-        hint = hint if os.path.lexists(path) else "set AUTOTUNE_LOCKS to a folder that you may write to"
+        if error.errno == errno.EROFS or not os.path.lexists(path):
+            hint = "set AUTOTUNE_LOCKS to a folder that you may write to"
         raise SetupError(f"cannot be opened: {error.strerror or error}", where=where, hint=hint) from None
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:

@@ -37,6 +37,11 @@ _FIELDS = ("id", "event", "data")
 _PATH = re.compile(r"[!-~]*")
 _HOST = re.compile(r"[^\x00-\x20\x7f]+")
 
+_OF_NOBODY = "where it is your own, name it, or who signed it: export SSL_CERT_FILE=FILE"
+_OF_ANOTHER = "call it by a name that the certificate has"
+_CERTIFICATES = dict.fromkeys((18, 19, 20, 21), _OF_NOBODY) | dict.fromkeys((62, 64), _OF_ANOTHER)
+"""What to do about a certificate, by OpenSSL's X509_V_ERR: no issuer that is known; another host name or address."""
+
 _Kind = TypeVar("_Kind", dict[str, Any], list[Any])
 
 
@@ -206,6 +211,8 @@ class Transport:
             detail = str(told.get("detail", ""))
         except UNSOUND:
             what, where, hint, detail = f"answers {reply.status}", "", "is this a server of autotune?", ""
+            if reply.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:  # which has one for itself, in JSON
+                hint = "a proxy before it takes no more: client_max_body_size of nginx"
         if reply.status == 401:
             hint = f"set {self._given} to one that autotune token add has made"
         error = ServerRefuses(reply.status, what, where=where, hint=hint, detail=detail)
@@ -233,7 +240,8 @@ class Transport:
 
     def _away(self, error: Exception) -> ServerAway:
         if isinstance(error, ssl.SSLCertVerificationError):
-            return ServerAway(f"its certificate cannot be trusted: {error.verify_message}", where=self.url)
+            what = f"its certificate cannot be trusted: {error.verify_message.rstrip('.')}"
+            return ServerAway(what, where=self.url, hint=_CERTIFICATES.get(error.verify_code, ""))
         said = error.strerror if isinstance(error, OSError) and error.strerror else str(error) or type(error).__name__
         return ServerAway(
             f"does not answer: {line_of(said)[:200]}", where=self.url, hint="is it running? autotune serve starts one"

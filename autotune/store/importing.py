@@ -270,7 +270,7 @@ def _store_retimings(connection: Connection, page: Sequence[_Waiting], ids: Mapp
             if wanted.setdefault(columns["uuid"], row)["trial_id"] != row["trial_id"]:
                 raise StoreError("retimings: another trial has the same uuid", where=entry.where, hint=HINT)
             places[columns["uuid"]] = entry.where
-    for known in queries.of_uuids(connection, retimings, wanted):
+    for known in queries.of_uuids(connection, retimings, [*wanted]):
         if wanted.pop(known["uuid"])["trial_id"] != known["trial_id"]:
             raise StoreError("retimings: another trial has the same uuid", where=places[known["uuid"]], hint=HINT)
     if wanted:

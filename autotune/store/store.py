@@ -30,7 +30,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Self, TypeVar
 
-from sqlalchemy import Connection, and_, func, select, text, update
+from sqlalchemy import Connection, and_, delete, func, select, text, update
 
 from autotune.errors import StoreError
 from autotune.identity import key_columns
@@ -156,10 +156,17 @@ class Store(Attempts, Moving):
         return self._written(step)
 
     def end_search(self, search_id: int, reason: str) -> None:
-        """Record when and why a search ended. One that was killed stays without an end until the next `open`."""
+        """Record when and why a search ended. One that was killed stays without an end until the next `open`.
+
+        What it has begun and not ended nobody will: on a disk that was full it could not be withdrawn.
+        """
         ended = {"ended": now(), "reason": clean(reason)}
-        own = update(searches).where(searches.c.id == search_id)
-        self._written(lambda connection: connection.execute(own, ended))
+
+        def step(connection: Connection) -> None:
+            connection.execute(delete(trials).where(trials.c.search_id == search_id, queries.unfinished()))
+            connection.execute(update(searches).where(searches.c.id == search_id), ended)
+
+        self._written(step)
 
     # Reading ---------------------------------------------------------------------------------------------
 
