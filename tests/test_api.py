@@ -7,18 +7,24 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from inspect import signature
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
 import pytest
 
 import autotune
+from autotune import tuner
 from autotune.api.asked import told_as_arguments
+from autotune.devices import find_device
 from autotune.errors import AutotuneError, DeviceError, UsageError
-from autotune.tuner import Budget
+from autotune.pool.lock import DeviceLock
+from autotune.study import Problem
+from autotune.tuner import Budget, Progress, Request
 from tests.studies import study, table
 
 pytestmark = pytest.mark.device
@@ -183,6 +189,24 @@ def test_a_search_that_another_begins_is_refused_where_it_would_wait_for_itself(
     autotune.search(study(), trials=1, database=database, on_progress=begin_another)
     assert told
     autotune.search(study(), trials=1, database=database)  # one after another, as before
+
+
+def test_who_waits_for_another_search_is_told_so_and_may_leave(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AUTOTUNE_LOCKS", str(tmp_path))
+    problem, stop, told = Problem(study(), device=find_device(None)), Event(), list[Progress]()
+
+    def leave(progress: Progress) -> None:
+        told.append(progress)
+        stop.set()
+
+    request = Request(problem, database=str(tmp_path / "a.db"), budget=Budget(trials=3))
+    with ExitStack() as held:
+        held.callback(DeviceLock(problem.device).release)
+        assert tuner.run(request, stop, on_progress=leave).reason == "interrupted"
+    assert str(told[0]) == "waiting for another search to leave the device: 0 of 3 trials"
+    assert "is in use by another search" in capsys.readouterr().err
 
 
 def children() -> set[int]:

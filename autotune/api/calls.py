@@ -54,8 +54,8 @@ def search(
     `allow_python` lets a reference run that is Python code of the study's author; a function given to `Study`
     needs no permission. `on` is the scheduler of a cluster, such as `"tcp://head:8786"`: all its devices of the model
     that `device` names, by default its best, run the trials. `database` is a path or a URL. `on_progress` is told
-    after each trial. Ctrl-C ends the search in order, and is no KeyboardInterrupt: the result's `reason` is
-    `interrupted` then.
+    after each trial, and where another search has the device. Ctrl-C ends the search in order, and is no
+    KeyboardInterrupt: the result's `reason` is `interrupted` then.
 
     Raises AutotuneError (errors.py tells which) for bad input and for a machine without a device.
     """

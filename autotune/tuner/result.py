@@ -20,6 +20,9 @@ from autotune.tuner.request import Budget
 SEARCH = "search"
 """The phase in which the time left can be said."""
 
+WAITING = "waiting for another search to leave the device"
+"""The phase before the search, where there is one; it has no number in the store then."""
+
 _SURE = 20
 """Values are told to be why results are wrong where a parameter tells them apart by chance once in so many cases."""
 

@@ -25,7 +25,7 @@ from autotune.tuner.loop import RETIME_SHARE, Ledger, Search
 from autotune.tuner.recall import donors, imported_best, ours, recall
 from autotune.tuner.replay import ReplayEvaluator
 from autotune.tuner.request import Budget, Request
-from autotune.tuner.result import ProgressCallback, Result
+from autotune.tuner.result import WAITING, Progress, ProgressCallback, Result
 
 if TYPE_CHECKING:
     from autotune.samplers import Proposer
@@ -53,8 +53,8 @@ def run(
     stored to have found for this problem, which count once they are measured here. Whoever sets `stop`, from any
     thread, ends the search in order, within half a second: the result says `interrupted`, as it does after a
     KeyboardInterrupt. The loss of all workers ends it too, where a best is known: the result names the `failure`.
-    `on_progress` is told after each trial. A ready `evaluator` runs the trials instead of one of this search's own, and
-    is left open.
+    `on_progress` is told after each trial, and where another search has the device. A ready `evaluator` runs the trials
+    instead of one of this search's own, and is left open.
 
     Raises WorkerError and SetupError where no best is known, StoreError, DeviceError, StudyError, SpaceError, and
     UsageError where `on_progress` begins another search on the device.
@@ -65,7 +65,7 @@ def run(
         opened.enter_context(quick_turns())
         if evaluator is None:
             opened.enter_context(_not_within(request.devices))
-            evaluator = _own_evaluator(request, stop)
+            evaluator = _own_evaluator(request, stop, on_progress)
             opened.callback(evaluator.close)
         from autotune.store import Store  # and SQLAlchemy, which loads while the evaluator's workers start
 
@@ -91,15 +91,17 @@ def _not_within(devices: Sequence[DeviceInfo]) -> Iterator[None]:
         _thread.used = outer
 
 
-def _own_evaluator(request: Request, stop: threading.Event) -> Evaluator:
-    def look() -> None:
+def _own_evaluator(request: Request, stop: threading.Event, on_progress: ProgressCallback | None) -> Evaluator:
+    def before_waiting() -> None:
         """Raise StoreError where the database cannot be used: before a device is waited for, which may take hours."""
         from autotune.store import Store
 
         Store.open(request.database).close()
+        if on_progress is not None:
+            on_progress(Progress(0, request.budget.trials, {}, None, 0.0, 0.0, None, WAITING))
 
     try:
-        return DeviceEvaluator(request.problem, request.devices, within_budget(request), stop, look)
+        return DeviceEvaluator(request.problem, request.devices, within_budget(request), stop, before_waiting)
     except Stopped:  # while another search had the device: nothing will be asked of it
         return ReplayEvaluator(())
 
