@@ -1315,3 +1315,33 @@ def test_a_macro_that_is_as_long_as_rows_of_work_items_are_is_a_size() -> None:
     assert sketch.gaps == []
     _, lines = drafted(text.replace("* N_GP + get_global_id(0)", "+ N_GP * get_global_id(0)"))
     assert "[parameters.N_GP]" in lines
+
+
+@pytest.mark.parametrize("guard", ["", "if (x >= w || y >= h) return;"], ids=["unguarded", "guarded"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        "for (int c = 0; c < 3; ++c) b[(y * w + x) * 3 + c] = a[(y * w + x) * 3 + c];",
+        "const int i = (y * w + x) * 3; b[i] = a[i + 2]; b[i + 1] = a[i + 1]; b[i + 2] = a[i];",
+    ],
+    ids=["counted", "literal"],
+)
+def test_elements_of_several_numbers_have_these_as_their_last_axis(body: str, guard: str) -> None:
+    taken = "global const float *a, global float *b, const int w, const int h"
+    _, lines = drafted(
+        f"kernel void f({taken})\n{{ const int x = get_global_id(0), y = get_global_id(1); {guard} {body} }}"
+    )
+    assert all('shape = ["h", "w", "3"]' in shape_of(lines, name) for name in "ab")
+    assert any('global = ["w", "h"]' in line or 'global = ["round_up(w, WX)"' in line for line in lines)
+
+
+def test_every_other_place_of_every_other_row_is_no_element_of_two_numbers() -> None:
+    read = (
+        "a[2 * y * w + 2 * x] + a[2 * y * w + 2 * x + 1] + a[(2 * y + 1) * w + 2 * x] + a[(2 * y + 1) * w + 2 * x + 1]"
+    )
+    _, lines = drafted(
+        "kernel void f(global const float *a, global float *b, const int w)\n"
+        f"{{ const int x = get_global_id(0), y = get_global_id(1); b[y * (w / 2) + x] = {read}; }}"
+    )
+    assert 'shape = ["2 * HEIGHT", "w"]' in shape_of(lines, "a")
+    assert 'shape = ["HEIGHT", "w // 2"]' in shape_of(lines, "b")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 
 from autotune.study.drafting.indices import Indices, rows_of_ids, tile_of, words
@@ -41,7 +41,7 @@ def _in_groups(groups: str, local: str) -> str:
     return f"{groups} * {local if local.isalnum() or local.isidentifier() else f'({plain(local)})'}"
 
 
-class Launches(Indices, ABC):
+class Launches(Indices):
     """What one kernel's reading says of its launch; `sizes` are its whole numbers, and whether each is small.
 
     `local` are the extents of a work-group. `inferred` are the axes that no guard bounds as it should.
@@ -77,10 +77,6 @@ class Launches(Indices, ABC):
             elif axis < len(local) and self._is_grouped(axis):
                 self.inferred.add(axis)
                 self.rows[axis] = self._left(axis, "GROUPS" if len(local) == 1 else f"GROUPS_{'XYZ'[axis]}")
-
-    @abstractmethod
-    def upper(self, value: Sum, depth: int = 0) -> Sum | None:
-        """Return what a sum stays below; None where nothing says so."""
 
     @abstractmethod
     def _in_turns(self, index: Sum) -> Sum:
