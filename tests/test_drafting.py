@@ -947,3 +947,15 @@ def test_an_argument_that_shells_act_on_has_another_name() -> None:
     _, lines = drafted(NODES.replace("ORDER", "8"))
     assert 'path_ = { type = "int", shape = ["n"], access = "out" }' in lines
     assert 'arguments = ["nodes", "path_", "n"]' in lines
+
+
+def test_a_launch_fills_a_work_group_however_many_sizes_there_are() -> None:
+    taken = "global const float *w, global float *g, const int a, const int b, const int c, const int d"
+    loops = " ".join(
+        f"for (int {turn} = 0; {turn} < {size}; ++{turn})" for turn, size in zip("pqrt", "abcd", strict=True)
+    )
+    body = f"float s = 0; {loops} s += w[((p * b + q) * c + r) * d + t]; g[get_global_id(0)] = s;"
+    _, lines = drafted(f"kernel void f({taken})\n{{ {body} }}")
+    assert {"a = 32", "d = 32"} <= {*lines}
+    assert any(line.startswith("N = 64 ") for line in lines)
+    assert "default = 64" in lines

@@ -22,6 +22,8 @@ _MOST_ELEMENTS = 2**24
 """Elements of the largest buffer of a study at its first sizes, as far as their extents tell."""
 _COUNTED = 1024
 """What a macro that is a size is at most at first, where nobody has given more than 1."""
+_WIDEST = 256
+"""What a launch counts may be raised to where it would not fill a work-group."""
 _ENTRIES_EACH = 16
 """Entries that a row of other arrays is proposed to have."""
 
@@ -132,7 +134,8 @@ class Sizes:
             if (rim := self._rim(name, extent)) is not None:
                 rims.append(rim)
                 whole = lcm(whole, int(by_default(of.locals[entry][axis], defaults)) or 1)
-        whole = whole if whole <= self.each else 1
+        several = any(sum(_degree(extent, {name}) for extent in shape) > 1 for shape in self._shapes.values())
+        whole = whole if whole <= (self.each if several else max(self.each, _WIDEST)) else 1
         return -(-self.each // whole) * whole + max(rims)
 
     def _rim(self, name: str, extent: str) -> int | None:
