@@ -90,7 +90,11 @@ def test_what_the_kernel_defines_itself_is_not_tuned() -> None:
 
 @pytest.mark.parametrize(
     ("parameter", "message"),
-    [({"values": [1, 1]}, "has a value twice"), ({"values": [1], "default": 2}, "2 is none of the values")],
+    [
+        ({"values": [1, 1, 1]}, "has a value twice: 1$"),
+        ({"values": [1, 2, 1.0]}, r"has a value twice: 1\.0"),
+        ({"values": [1], "default": 2}, "2 is none of the values"),
+    ],
 )
 def test_bad_values(parameter: dict[str, Any], message: str) -> None:
     parameters = {**table()["parameters"], "X": parameter}
