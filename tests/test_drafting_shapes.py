@@ -1345,3 +1345,11 @@ def test_every_other_place_of_every_other_row_is_no_element_of_two_numbers() -> 
     )
     assert 'shape = ["2 * HEIGHT", "w"]' in shape_of(lines, "a")
     assert 'shape = ["HEIGHT", "w // 2"]' in shape_of(lines, "b")
+
+
+def test_of_every_third_row_the_rows_behind_the_last_are_there_too() -> None:
+    taken = "global const float *a, global float *b, const int w, const int h"
+    body = "const int x = get_global_id(0), y = get_global_id(1); if (x < w && y < h) b[y * w + x] = a[3 * y * w + x];"
+    _, lines = drafted(f"kernel void f({taken})\n{{ {body} }}")
+    assert 'shape = ["3 * h", "w"]' in shape_of(lines, "a")
+    assert 'shape = ["h", "w"]' in shape_of(lines, "b")
