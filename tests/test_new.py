@@ -479,6 +479,8 @@ def test_what_is_put_together_lacks_what_it_is_made_of() -> None:
     #define REAL4 JOINED(REAL, 4)
     kernel void f(read_only image2d_t i, global REAL *x) { REAL4 y = READ(i); x[0] = y.x; }"""
     assert unknown(log, source) == ({"KIND": "f", "REAL": "float"}, [], [], {}, [])
+    alone = source.replace("global REAL *x", "global float *x")  # a macro's own name is what it is put together to
+    assert unknown("use of undeclared identifier 'REAL4'", alone).names == {"REAL": "float"}
 
 
 @pytest.mark.parametrize("log", ["unknown type name 'floatVEC'", "implicit declaration of function 'vloadVEC'"])

@@ -88,11 +88,15 @@ def unknown(log: str, source: str) -> Unknown:
             functions[name] = None
     for match in _UNKNOWN.finditer(log):
         name = next(filter(None, match.groups()))
-        if name in roles.own:  # a macro of what has no meaning
+        part = roles.pasted(name)
+        if name in roles.own and not part:  # a macro of what has no meaning
             continue
-        if part := roles.pasted(name):
+        if part:  # it may be a macro too: of `real4` that stands for `real ## 4`
             if ending := _ending(name, part):
                 names[part] = ending
+                continue
+            if name.removeprefix(part) in ("2", "3", "4", "8", "16"):  # of a vector's width the type is lacking
+                names[part] = _type(part)
                 continue
             name = part
         if name in roles.types and name in roles.declared and not brought(source, name)[0]:
