@@ -959,3 +959,11 @@ def test_a_launch_fills_a_work_group_however_many_sizes_there_are() -> None:
     assert {"a = 32", "d = 32"} <= {*lines}
     assert any(line.startswith("N = 64 ") for line in lines)
     assert "default = 64" in lines
+
+
+def test_an_image_of_many_sizes_is_no_longer_than_images_are() -> None:
+    taken = "read_only image2d_t w, write_only image2d_t o, const int a, const int b, const int c"
+    read = "for (int k = 0; k < a * b * c; ++k) s += read_imagef(w, (int2)(k, y));"
+    body = f"const int y = get_global_id(0); float4 s = 0; {read} write_imagef(o, (int2)(y, get_global_id(1)), s);"
+    _, lines = drafted(f"kernel void f({taken})\n{{ {body} }}")
+    assert "a = 16" in lines
