@@ -967,3 +967,12 @@ def test_an_image_of_many_sizes_is_no_longer_than_images_are() -> None:
     body = f"const int y = get_global_id(0); float4 s = 0; {read} write_imagef(o, (int2)(y, get_global_id(1)), s);"
     _, lines = drafted(f"kernel void f({taken})\n{{ {body} }}")
     assert "a = 16" in lines
+
+
+def test_a_number_by_which_a_loop_steps_is_not_0() -> None:
+    taken = "global const float *f, global uchar *y, const int off, const int step, const int rows, const int cols"
+    body = "const int c = get_global_id(0), r = get_global_id(1); if (c < cols && r < rows) { float s = 0; LOOP FILL }"
+    fill = "*(global float *)(y + mad24(r, step, mad24(c, (int)sizeof(float), off))) = s;"
+    for loop, value in (("", "0"), ("for (int k = c; k >= 0; k -= off) s += f[k];", "1")):
+        _, lines = drafted(f"kernel void f({taken})\n{{ {body.replace('LOOP', loop).replace('FILL', fill)} }}")
+        assert any(line.startswith(f'off = {{ type = "int", value = "{value}" }}') for line in lines), (loop, lines)
