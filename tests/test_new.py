@@ -11,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from autotune.bench import Inspected
 from autotune.cli import app
+from autotune.cli.compiled import Compiler, compiled
 from autotune.devices import KernelArgument
-from autotune.errors import StudyError, UsageError
+from autotune.errors import StudyError, UsageError, WorkerError
 from autotune.study import (
     Buffer,
     Problem,
@@ -682,3 +684,22 @@ def test_a_kernel_file_of_any_name_gives_a_study_that_can_be_read(tmp_path: Path
     assert made.exit_code == 0, made.output
     checked = CliRunner().invoke(app, ["check", str(tmp_path / "a.toml"), "--no-run"])
     assert checked.exit_code == 0, checked.output
+
+
+def test_a_kernel_of_a_newer_opencl_c_is_compiled_by_that() -> None:
+    told, inspector = Inspected({"k": ()}, {}), Mock()
+
+    def inspect(source: str, options: list[str], names: list[str]) -> Inspected:
+        if "-cl-std=CL2.0" not in options:
+            raise WorkerError("program scope variable must reside in constant address space")
+        return told
+
+    inspector.inspect = inspect
+    source = "global int n = 0; kernel void k(global int *x) { x[0] = n; }"
+    assert compiled(Path("k.cl"), source, (), Compiler(inspector, (), ())) == (told, ["-cl-std=CL2.0"])
+
+
+def test_the_options_that_a_kernel_takes_are_the_studys() -> None:
+    sketch = sketched("kernel void k(global int *x) { x[get_global_id(0)] = 1; }")
+    sketch.flags = ["-cl-std=CL2.0"]
+    assert 'flag = "-cl-std=CL2.0"' in draft(sketch).splitlines()
