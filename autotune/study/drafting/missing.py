@@ -33,7 +33,8 @@ _FOREIGN = {
 """Words of other languages that a compiler of OpenCL C takes for names."""
 _OF_OPENCL = re.compile(
     r"((read|write)_image(f|i|ui|h)|(convert_|as_)?(half|double)\d*(_\w+)?"
-    r"|(sub_group_|get_.*sub_group|atom_|atomic_|memory_(order|scope)_|work_group_|intel_|cl_|CLK_|dot_\w*4x8packed)\w*)"
+    r"|(sub_group_|get_.*sub_group|atom_|atomic_|memory_(order|scope)_|work_group_|intel_|cl_|CLK_|dot_\w*4x8packed)\w*"
+    r"|queue_t|clk_event_t|ndrange_t)"
 )
 """Names that OpenCL or an extension of it has, which a device may lack."""
 _EXTENSIONS = {
