@@ -699,6 +699,11 @@ def test_a_kernel_of_a_newer_opencl_c_is_compiled_by_that() -> None:
     assert compiled(Path("k.cl"), source, (), Compiler(inspector, (), ())) == (told, ["-cl-std=CL2.0"])
 
 
+def test_no_name_stands_for_a_type_that_opencl_has() -> None:
+    source = "kernel void k(queue_t q, real x) { }"
+    assert unknown("unknown type name 'queue_t'\nunknown type name 'real'", source).names == {"real": "float"}
+
+
 def test_the_options_that_a_kernel_takes_are_the_studys() -> None:
     sketch = sketched("kernel void k(global int *x) { x[get_global_id(0)] = 1; }")
     sketch.flags = ["-cl-std=CL2.0"]
