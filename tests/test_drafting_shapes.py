@@ -1353,3 +1353,18 @@ def test_of_every_third_row_the_rows_behind_the_last_are_there_too() -> None:
     _, lines = drafted(f"kernel void f({taken})\n{{ {body} }}")
     assert 'shape = ["3 * h", "w"]' in shape_of(lines, "a")
     assert 'shape = ["h", "w"]' in shape_of(lines, "b")
+
+
+@pytest.mark.parametrize(
+    ("body", "shape"),
+    [
+        ("for (int f = 0; f < w; ++f) y[i * w + f] = x[at[i] * w + f];", '"n", "w"'),
+        ("y[i * w] = x[3 * at[i]] + x[3 * at[i] + 2];", '"n", "3"'),
+        ("y[i * w] = x[at[i]];", '"n"'),
+        ("y[i * w] = x[n - at[i]];", '"n"'),
+    ],
+)
+def test_rows_that_contents_of_another_name_are_as_long_as_they_are_apart(body: str, shape: str) -> None:
+    taken = "global const float *x, global const int *at, global float *y, const int n, const int w"
+    _, lines = drafted(f"kernel void f({taken})\n{{ const int i = get_global_id(0); if (i >= n) return; {body} }}")
+    assert f"shape = [{shape}]" in shape_of(lines, "x")

@@ -330,11 +330,11 @@ class Reading:
         sums = [*(start for start, _ in self.loops.values()), *self.places]
         return any(self.contents[each][0] == name for value in sums for each in value.names & self.contents.keys())
 
-    def indexed(self, name: str) -> bool:
-        """Whether places of an argument are contents of another."""
-        read = self.contents.keys()
+    def indexed(self, name: str) -> set[Sum]:
+        """Return how long the rows of an argument are of which contents of another say which; none where none do."""
         places = [index for mention in self.of(name) for index in mention.places]
-        return any(index.factor_of(variable).known for index in places for variable in index.names & read)
+        found = (index.factor_of(each) for index in places for each in index.names & self.contents.keys())
+        return {length for length in found if length.known}
 
     def added(self) -> set[str]:
         """Return the names that are added to places as they are, or divided, and neither bound nor step anything."""
