@@ -1368,3 +1368,16 @@ def test_rows_that_contents_of_another_name_are_as_long_as_they_are_apart(body: 
     taken = "global const float *x, global const int *at, global float *y, const int n, const int w"
     _, lines = drafted(f"kernel void f({taken})\n{{ const int i = get_global_id(0); if (i >= n) return; {body} }}")
     assert f"shape = [{shape}]" in shape_of(lines, "x")
+
+
+def test_rows_of_a_fixed_length_are_no_longer_than_that() -> None:
+    index = "((q * 64 + get_global_id(2)) * 32 + get_global_id(1)) * 16 + get_global_id(0)"
+    _, lines = drafted(
+        "kernel void f(global const float *x, global float *y)\n"
+        f"{{ for (int q = 0; q < 9; ++q) y[{index}] = 2 * x[{index}]; }}"
+    )
+    assert any(line.startswith('global = ["16", "32", "64"]') for line in lines)
+    _, lines = drafted(
+        "kernel void f(global float *y)\n{ const int x = get_global_id(0), y_ = get_global_id(1); y[y_ * 64 + x] = 1; }"
+    )
+    assert any(line.startswith('global = ["64", "HEIGHT"]') for line in lines)
