@@ -34,8 +34,13 @@ def test_check_without_running_counts_and_explains() -> None:
 
 def test_check_groups_excluded_values_by_reason() -> None:
     change("values = [1, 2, 4]", f"values = [1, 2, 4, {', '.join(map(str, range(5, 40)))}]")
-    change("[arguments.x]", '[[constraints]]\nrequire = "WPT < 5"\n\n[arguments.x]')
-    shown = run("check", "./saxpy.toml", "--no-run").stdout
+    idle = "".join(f"[parameters.P{number}]\nvalues = [0, 1]\n" for number in range(18))
+    change("[arguments.x]", f'{idle}[[constraints]]\nrequire = "WPT < 5"\n\n[arguments.x]')
+    result = run("check", "./saxpy.toml", "--no-run")
+    shown = result.stdout
+    assert result.stderr.count("nothing asks") == 1
+    assert "P0, P1, P2, " in result.stderr
+    assert "P15 and 2 more have" in result.stderr
     assert shown.count("WPT < 5") == 2  # the constraint, and why
     assert "WPT=5, 6, 7," in shown
     assert "20 and more: WPT < 5\n" in shown

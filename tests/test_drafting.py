@@ -948,3 +948,32 @@ def test_an_argument_that_shells_act_on_has_another_name() -> None:
     _, lines = drafted(NODES.replace("ORDER", "8"))
     assert 'path_ = { type = "int", shape = ["n"], access = "out" }' in lines
     assert 'arguments = ["nodes", "path_", "n"]' in lines
+
+
+def test_a_launch_fills_a_work_group_however_many_sizes_there_are() -> None:
+    taken = "global const float *w, global float *g, const int a, const int b, const int c, const int d"
+    loops = " ".join(
+        f"for (int {turn} = 0; {turn} < {size}; ++{turn})" for turn, size in zip("pqrt", "abcd", strict=True)
+    )
+    body = f"float s = 0; {loops} s += w[((p * b + q) * c + r) * d + t]; g[get_global_id(0)] = s;"
+    _, lines = drafted(f"kernel void f({taken})\n{{ {body} }}")
+    assert {"a = 32", "d = 32"} <= {*lines}
+    assert any(line.startswith("N = 64 ") for line in lines)
+    assert "default = 64" in lines
+
+
+def test_an_image_of_many_sizes_is_no_longer_than_images_are() -> None:
+    taken = "read_only image2d_t w, write_only image2d_t o, const int a, const int b, const int c"
+    read = "for (int k = 0; k < a * b * c; ++k) s += read_imagef(w, (int2)(k, y));"
+    body = f"const int y = get_global_id(0); float4 s = 0; {read} write_imagef(o, (int2)(y, get_global_id(1)), s);"
+    _, lines = drafted(f"kernel void f({taken})\n{{ {body} }}")
+    assert "a = 16" in lines
+
+
+def test_a_number_by_which_a_loop_steps_is_not_0() -> None:
+    taken = "global const float *f, global uchar *y, const int off, const int step, const int rows, const int cols"
+    body = "const int c = get_global_id(0), r = get_global_id(1); if (c < cols && r < rows) { float s = 0; LOOP FILL }"
+    fill = "*(global float *)(y + mad24(r, step, mad24(c, (int)sizeof(float), off))) = s;"
+    for loop, value in (("", "0"), ("for (int k = c; k >= 0; k -= off) s += f[k];", "1")):
+        _, lines = drafted(f"kernel void f({taken})\n{{ {body.replace('LOOP', loop).replace('FILL', fill)} }}")
+        assert any(line.startswith(f'off = {{ type = "int", value = "{value}" }}') for line in lines), (loop, lines)

@@ -645,3 +645,18 @@ def test_items_of_the_only_group_along_an_axis_are_no_parameter() -> None:
     assert 'local = ["16", "16"]  # guess: how many items there are decides what is computed' in lines
     _, lines = drafted(text.replace("GUARD", "if (u < w)"))
     assert any(line.startswith('local = ["WX", "16"]') for line in lines)
+
+
+def test_how_many_numbers_each_point_has_is_neither_a_group_nor_tuned() -> None:
+    _, lines = drafted(
+        macros(DIM=3, LX=32)
+        + "kernel void f(const int n, const int m, global const float *p, global const float *q, global float *least)\n"
+        "{ const int i = get_global_id(0); if (i >= n) return; float best = INFINITY;\n"
+        "  for (int j = 0; j < m; ++j) { float d = 0;\n"
+        "    for (int c = 0; c < DIM; ++c) { const float t = p[i * DIM + c] - q[j * DIM + c]; d += t * t; }\n"
+        "    best = fmin(best, d); }\n"
+        "  least[i] = best; }"
+    )
+    assert 'shape = ["DIM * n"]' in shape_of(lines, "p")
+    assert any(line.startswith("DIM = [3]") for line in lines[lines.index("[choices]") :])
+    assert 'local = ["LX"]' in lines

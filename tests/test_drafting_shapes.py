@@ -1315,3 +1315,69 @@ def test_a_macro_that_is_as_long_as_rows_of_work_items_are_is_a_size() -> None:
     assert sketch.gaps == []
     _, lines = drafted(text.replace("* N_GP + get_global_id(0)", "+ N_GP * get_global_id(0)"))
     assert "[parameters.N_GP]" in lines
+
+
+@pytest.mark.parametrize("guard", ["", "if (x >= w || y >= h) return;"], ids=["unguarded", "guarded"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        "for (int c = 0; c < 3; ++c) b[(y * w + x) * 3 + c] = a[(y * w + x) * 3 + c];",
+        "const int i = (y * w + x) * 3; b[i] = a[i + 2]; b[i + 1] = a[i + 1]; b[i + 2] = a[i];",
+    ],
+    ids=["counted", "literal"],
+)
+def test_elements_of_several_numbers_have_these_as_their_last_axis(body: str, guard: str) -> None:
+    taken = "global const float *a, global float *b, const int w, const int h"
+    _, lines = drafted(
+        f"kernel void f({taken})\n{{ const int x = get_global_id(0), y = get_global_id(1); {guard} {body} }}"
+    )
+    assert all('shape = ["h", "w", "3"]' in shape_of(lines, name) for name in "ab")
+    assert any('global = ["w", "h"]' in line or 'global = ["round_up(w, WX)"' in line for line in lines)
+
+
+def test_every_other_place_of_every_other_row_is_no_element_of_two_numbers() -> None:
+    read = (
+        "a[2 * y * w + 2 * x] + a[2 * y * w + 2 * x + 1] + a[(2 * y + 1) * w + 2 * x] + a[(2 * y + 1) * w + 2 * x + 1]"
+    )
+    _, lines = drafted(
+        "kernel void f(global const float *a, global float *b, const int w)\n"
+        f"{{ const int x = get_global_id(0), y = get_global_id(1); b[y * (w / 2) + x] = {read}; }}"
+    )
+    assert 'shape = ["2 * HEIGHT", "w"]' in shape_of(lines, "a")
+    assert 'shape = ["HEIGHT", "w // 2"]' in shape_of(lines, "b")
+
+
+def test_of_every_third_row_the_rows_behind_the_last_are_there_too() -> None:
+    taken = "global const float *a, global float *b, const int w, const int h"
+    body = "const int x = get_global_id(0), y = get_global_id(1); if (x < w && y < h) b[y * w + x] = a[3 * y * w + x];"
+    _, lines = drafted(f"kernel void f({taken})\n{{ {body} }}")
+    assert 'shape = ["3 * h", "w"]' in shape_of(lines, "a")
+    assert 'shape = ["h", "w"]' in shape_of(lines, "b")
+
+
+@pytest.mark.parametrize(
+    ("body", "shape"),
+    [
+        ("for (int f = 0; f < w; ++f) y[i * w + f] = x[at[i] * w + f];", '"n", "w"'),
+        ("y[i * w] = x[3 * at[i]] + x[3 * at[i] + 2];", '"n", "3"'),
+        ("y[i * w] = x[at[i]];", '"n"'),
+        ("y[i * w] = x[n - at[i]];", '"n"'),
+    ],
+)
+def test_rows_that_contents_of_another_name_are_as_long_as_they_are_apart(body: str, shape: str) -> None:
+    taken = "global const float *x, global const int *at, global float *y, const int n, const int w"
+    _, lines = drafted(f"kernel void f({taken})\n{{ const int i = get_global_id(0); if (i >= n) return; {body} }}")
+    assert f"shape = [{shape}]" in shape_of(lines, "x")
+
+
+def test_rows_of_a_fixed_length_are_no_longer_than_that() -> None:
+    index = "((q * 64 + get_global_id(2)) * 32 + get_global_id(1)) * 16 + get_global_id(0)"
+    _, lines = drafted(
+        "kernel void f(global const float *x, global float *y)\n"
+        f"{{ for (int q = 0; q < 9; ++q) y[{index}] = 2 * x[{index}]; }}"
+    )
+    assert any(line.startswith('global = ["16", "32", "64"]') for line in lines)
+    _, lines = drafted(
+        "kernel void f(global float *y)\n{ const int x = get_global_id(0), y_ = get_global_id(1); y[y_ * 64 + x] = 1; }"
+    )
+    assert any(line.startswith('global = ["64", "HEIGHT"]') for line in lines)

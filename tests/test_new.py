@@ -11,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from autotune.bench import Inspected
 from autotune.cli import app
+from autotune.cli.compiled import Compiler, compiled
 from autotune.devices import KernelArgument
-from autotune.errors import StudyError, UsageError
+from autotune.errors import StudyError, UsageError, WorkerError
 from autotune.study import (
     Buffer,
     Problem,
@@ -479,6 +481,8 @@ def test_what_is_put_together_lacks_what_it_is_made_of() -> None:
     #define REAL4 JOINED(REAL, 4)
     kernel void f(read_only image2d_t i, global REAL *x) { REAL4 y = READ(i); x[0] = y.x; }"""
     assert unknown(log, source) == ({"KIND": "f", "REAL": "float"}, [], [], {}, [])
+    alone = source.replace("global REAL *x", "global float *x")  # a macro's own name is what it is put together to
+    assert unknown("use of undeclared identifier 'REAL4'", alone).names == {"REAL": "float"}
 
 
 @pytest.mark.parametrize("log", ["unknown type name 'floatVEC'", "implicit declaration of function 'vloadVEC'"])
@@ -680,3 +684,27 @@ def test_a_kernel_file_of_any_name_gives_a_study_that_can_be_read(tmp_path: Path
     assert made.exit_code == 0, made.output
     checked = CliRunner().invoke(app, ["check", str(tmp_path / "a.toml"), "--no-run"])
     assert checked.exit_code == 0, checked.output
+
+
+def test_a_kernel_of_a_newer_opencl_c_is_compiled_by_that() -> None:
+    told, inspector = Inspected({"k": ()}, {}), Mock()
+
+    def inspect(source: str, options: list[str], names: list[str]) -> Inspected:
+        if "-cl-std=CL2.0" not in options:
+            raise WorkerError("program scope variable must reside in constant address space")
+        return told
+
+    inspector.inspect = inspect
+    source = "global int n = 0; kernel void k(global int *x) { x[0] = n; }"
+    assert compiled(Path("k.cl"), source, (), Compiler(inspector, (), ())) == (told, ["-cl-std=CL2.0"])
+
+
+def test_no_name_stands_for_a_type_that_opencl_has() -> None:
+    source = "kernel void k(queue_t q, real x) { }"
+    assert unknown("unknown type name 'queue_t'\nunknown type name 'real'", source).names == {"real": "float"}
+
+
+def test_the_options_that_a_kernel_takes_are_the_studys() -> None:
+    sketch = sketched("kernel void k(global int *x) { x[get_global_id(0)] = 1; }")
+    sketch.flags = ["-cl-std=CL2.0"]
+    assert 'flag = "-cl-std=CL2.0"' in draft(sketch).splitlines()

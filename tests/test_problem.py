@@ -103,6 +103,12 @@ def test_requirements_are_refused_in_one_line() -> None:
 def test_without_a_device_a_study_has_what_it_requires() -> None:
     needs = {"constraints": [{"require": "has_extension('cl_khr_fp16')"}], "requires": {"extensions": ["cl_khr_fp16"]}}
     assert len(Problem(study(**needs)).space) > 0
+    for_nvidia: dict[str, Any] = {"constraints": [{"require": "vendor == 'nvidia'"}]}
+    assert len(Problem(study(**for_nvidia, requires={"vendor": "nvidia"})).space)
+    with pytest.raises(SpaceError, match=r"vendor=generic; .* stands in .*: --device names one"):
+        _ = Problem(study(**for_nvidia)).space
+    with pytest.raises(SpaceError, match=r"vendor=amd$"):
+        _ = Problem(study(**for_nvidia), device=replace(GENERIC_DEVICE, vendor="AMD")).space
 
 
 def test_a_value_that_brings_a_file_is_refused() -> None:

@@ -19,6 +19,7 @@ from autotune.model import Value
 from autotune.space import Constraint, Space
 from autotune.space.build import build
 from autotune.space.diagram import binding_order
+from autotune.space.reasons import why_impossible
 from benchmarks.recording import listed_space
 
 XGEMM = {
@@ -392,6 +393,13 @@ def test_exclusions_say_why() -> None:
         "WPT=4: no tile of 8 or more (TS < 8)",
         "WG=96: a warp or two (WG == 64 or WG == 128)",
     ]
+
+
+def test_what_forbids_many_values_is_known_once() -> None:
+    known = list[Constraint]()
+    for value in (3, 6, 7):
+        why_impossible({"A": [value]}, [constraint("12 % A == 5", "")], {}, {"A": value}, known)
+    assert len(known) == 1  # of 4,096 values each was looked for among all that had been found
 
 
 def test_a_reason_is_of_constraints_of_few_parameters() -> None:

@@ -63,6 +63,7 @@ def test_a_study_holds_what_its_tables_say() -> None:
             r"parameters.P: needs a table, as P = \{ values = \[1, 2\] \} is one, got \[1, 2\]",
         ),
         ({"arguments": None}, "arguments: needs a table, got None"),
+        ({"source": None, "kernel": SOURCE}, "kernel: is a text, no name of a file; source= takes the text"),
         ({"parameters": {"P": {"values": ['"a"']}}}, "parameters.P: '\"a\"' has a quotation mark or a backslash"),
         ({"options": [{"flag": "-DX=1 -DY=2"}]}, "options.1.flag: '-DX=1 -DY=2' is not a single -DNAME=VALUE"),
         ({"parameters": {"P": {"values": ["a b"]}}}, "parameters.P: 'a b' has a space.*; write one word"),
@@ -90,7 +91,11 @@ def test_what_the_kernel_defines_itself_is_not_tuned() -> None:
 
 @pytest.mark.parametrize(
     ("parameter", "message"),
-    [({"values": [1, 1]}, "has a value twice"), ({"values": [1], "default": 2}, "2 is none of the values")],
+    [
+        ({"values": [1, 1, 1]}, "has a value twice: 1$"),
+        ({"values": [1, 2, 1.0]}, r"has a value twice: 1\.0"),
+        ({"values": [1], "default": 2}, "2 is none of the values"),
+    ],
 )
 def test_bad_values(parameter: dict[str, Any], message: str) -> None:
     parameters = {**table()["parameters"], "X": parameter}

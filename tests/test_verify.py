@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, cast
 from unittest.mock import Mock
@@ -424,6 +425,19 @@ def test_what_differs_from_run_to_run_by_itself_is_no_fault_of_a_reference(
     plan = Plan(source, (), (Launch("one", (4,), (4,), ("y",)),), {"y": out}, {"y": Tolerance()})
     assert references(session).reference(plan)["y"].tolist() == [7, 7, 7, 7]
     assert next(turns) == 3
+
+
+@pytest.mark.parametrize(("absolute", "refused"), [(1e-5, False), (1e-7, True)])
+def test_sums_in_another_order_differ_by_no_more_than_results_may(
+    session: Session, monkeypatch: pytest.MonkeyPatch, absolute: float, refused: bool
+) -> None:
+    turns = iter([0, 1e-6, 0])  # of the two runs with the same memory none differs, by chance
+    monkeypatch.setattr(reference, "contents", lambda *of: contents(*of) + np.float32(next(turns)))
+    source = "kernel void one(global float *y) { y[get_global_id(0)] = 1; }"
+    out = Buffer("y", "float", (4,), (4,), "out")
+    plan = Plan(source, (), (Launch("one", (4,), (4,), ("y",)),), {"y": out}, {"y": Tolerance(0.0, absolute)})
+    with pytest.raises(Fault, match="lay in memory") if refused else nullcontext():
+        references(session).reference(plan)
 
 
 def test_nans_of_a_reference_are_said_but_for_poison() -> None:

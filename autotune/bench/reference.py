@@ -2,7 +2,7 @@
 
 It runs twice, the second time with other words in what it may not read: in outputs and scratch before it runs, and
 beyond the ends of buffers. What differs then depends on these. What differs from run to run by itself, as sums by
-atomics do, tells nothing.
+atomics do, tells nothing: neither what is as near as results may be to each other, nor what differs in a third run too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from autotune.bench.unwritten import count_unwritten, element, is_unwritten, lef
 from autotune.bench.verify import Checker
 from autotune.devices import Session
 from autotune.model import Outcome
-from autotune.study import Buffer, Plan, leaves, member_of
+from autotune.study import Buffer, Plan, Tolerance, leaves, member_of
 
 _TWICE_NS, _TWICE_BYTES = 1_000_000_000, 2**28
 """A reference that takes longer, or whose outputs are larger, runs once."""
@@ -61,7 +61,7 @@ class ReferenceBench:
         if run_ns <= _TWICE_NS and sum(buffer.nbytes for buffer in outputs.values()) <= _TWICE_BYTES:
             other, _ = self._run(plan, compiled, OTHER_POISON, OTHER_BEYOND, OTHER_FENCE)
             places = {
-                name: _differing(buffer, found[name], other[name], but_for_poison=True)
+                name: _differing(buffer, found[name], other[name], plan.outputs[name], but_for_poison=True)
                 for name, buffer in outputs.items()
             }
             small = [name for name in outputs if found[name].dtype.itemsize % 4 and not found[name].dtype.names]
@@ -71,7 +71,7 @@ class ReferenceBench:
             if any(differs.any() for differs in places.values()):
                 again, _ = self._run(plan, compiled)
                 for name, buffer in outputs.items():
-                    by_itself = _differing(buffer, found[name], again[name], but_for_poison=False)
+                    by_itself = _differing(buffer, found[name], again[name], plan.outputs[name], but_for_poison=False)
                     _require_own(buffer, places[name] & ~by_itself)
         for name, buffer in outputs.items():
             if buffer.access == "out" and is_unwritten(found[name]):
@@ -124,16 +124,28 @@ def _require_told(name: str, one: NDArray[Any], other: NDArray[Any]) -> None:
         raise Fault(Outcome.WRONG_RESULT, f"{what}: {cure}")
 
 
-def _differing(buffer: Buffer, one: NDArray[Any], other: NDArray[Any], *, but_for_poison: bool) -> NDArray[np.bool_]:
-    """Return a mask of an output's elements whose bits differ, but for those that both runs left as they were."""
+def _differing(
+    buffer: Buffer, one: NDArray[Any], other: NDArray[Any], tolerance: Tolerance, *, but_for_poison: bool
+) -> NDArray[np.bool_]:
+    """Return a mask of an output's elements whose bits differ, but for floating-point numbers within the tolerance of
+    each other, and for those that both runs left as they were.
+    """
     found = np.zeros(math.prod(buffer.shape), np.bool_)
     for leaf in leaves(buffer.type):
         mine, theirs = (np.ascontiguousarray(member_of(data, leaf)) for data in (one, other))
         differs = (_bytes(mine) != _bytes(theirs)).any(axis=1)
+        if mine.dtype.kind == "f" and differs.any():
+            differs &= ~_near(mine, theirs, tolerance)
         if but_for_poison and differs.any():
             differs &= ~(_is_left(mine, POISON) & _is_left(theirs, OTHER_POISON))
         found |= differs.reshape(len(found), -1).any(axis=1)
     return found.reshape(buffer.shape)
+
+
+def _near(one: NDArray[Any], other: NDArray[Any], tolerance: Tolerance) -> NDArray[np.bool_]:
+    mine, theirs = (data.reshape(-1).astype(np.float64) for data in (one, other))
+    with np.errstate(all="ignore"):  # no NaN is near
+        return np.asarray(np.abs(mine - theirs) <= tolerance.absolute + tolerance.relative * np.abs(mine))
 
 
 def _bytes(data: NDArray[Any]) -> NDArray[np.uint8]:

@@ -21,6 +21,8 @@ _FIRST = 5
 """Of more names, so many are told."""
 _NOT_THERE = re.compile(r"([<\"][^<>\"\n]+[>\"]) is included here and is not there")
 """What stands in the place of an #include, behind an #if, of a file that is not there."""
+_STANDARDS = ("-cl-std=CL3.0", "-cl-std=CL2.0")
+"""What asks a compiler for more than OpenCL C 1.2: program-scope variables, generic pointers, work-group functions."""
 _MEND = "mend the kernel there"
 _PLACEHOLDER = re.compile(r"\{\{[^{}]*\}\}|\{%.*?%\}|<%.*?%>|\$\{\w+\}|\$\w+|@\w+@")
 """What another program puts text in the place of, as languages of templates write it."""
@@ -49,12 +51,17 @@ class Compiler(NamedTuple):
         return text.typed([*self.words, *(word for one in given for word in ("-D", one))])
 
 
-def compiled(kernel: Path, source: str, names: Sequence[str], compiler: Compiler) -> Inspected:
-    """Return what a compiler tells of a kernel's text. Raises StudyError, with all that the text lacks."""
+def compiled(kernel: Path, source: str, names: Sequence[str], compiler: Compiler) -> tuple[Inspected, list[str]]:
+    """Return what a compiler tells of a kernel's text, and the option for a newer OpenCL C where it takes one.
+
+    Raises StudyError, with all that the text lacks.
+    """
     source = f"{line_mark(1, kernel)}\n{source}"
     try:
         told = compiler.inspect(source, names)
     except WorkerError as error:
+        if (newer := _by_standard(source, names, compiler)) is not None:
+            return newer
         what = f"does not compile by itself: {_unmangled(error.what)}"
         what += " #error" if what.endswith(":") else ""  # one without a text
         raise StudyError(what, where=str(kernel), hint=_cure(error, source, compiler)) from None
@@ -63,7 +70,17 @@ def compiled(kernel: Path, source: str, names: Sequence[str], compiler: Compiler
         what = f"its #if leaves out every kernel: {_listed(left_out)}"
         hint = f"it depends on {_listed(macros)}: -D {macros[0]}=1" if macros else "mend the #if"
         raise StudyError(what, where=str(kernel), hint=hint)
-    return told
+    return told, []
+
+
+def _by_standard(source: str, names: Sequence[str], compiler: Compiler) -> tuple[Inspected, list[str]] | None:
+    """The same by a standard that most compilers follow only if asked; None where none helps."""
+    for standard in _STANDARDS:
+        try:
+            return compiler._replace(options=(*compiler.options, standard)).inspect(source, names), [standard]
+        except WorkerError:
+            continue
+    return None
 
 
 _PORTING = {

@@ -72,7 +72,7 @@ def new_study(
     found = {**candidates(source), **defined}
     sketch = Sketch(_name(path), _relative(kernel, path), source, {}, {})
     sketch.typed = str(kernel)
-    sketch.folders = [os.path.relpath(Path(folder).resolve(), path.parent.resolve()) for folder in folders]
+    sketch.flags = [f"-I{os.path.relpath(Path(folder).resolve(), path.parent.resolve())}" for folder in folders]
     try:
         info = devices.find_device(device)
     except AutotuneError as error:
@@ -85,7 +85,8 @@ def new_study(
         words += [word for folder in folders for word in ("-I", folder)]
         asked = [name for name in found if name.isidentifier()]
         with Inspector(info) as inspector:
-            told = compiled(kernel, source, asked, Compiler(inspector, options, words))
+            told, standard = compiled(kernel, source, asked, Compiler(inspector, options, words))
+        sketch.flags += standard
         sketch.signatures, sketch.macros, sketch.extensions = told.signatures, told.macros, info.extensions
         sketch.guessed = not told.signatures
     if sketch.guessed:

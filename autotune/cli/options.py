@@ -13,7 +13,7 @@ import typer
 
 from autotune import text as words
 from autotune.bench import BUILD_S, FIRST_S
-from autotune.cli.output import say, warn
+from autotune.cli.output import MOST_VALUES, say, warn
 from autotune.errors import DeviceError, SetupError, UsageError
 from autotune.samplers import SAMPLERS
 from autotune.store import shown
@@ -189,9 +189,11 @@ def warn_of_idle(problem: Problem) -> None:
     """Say which parameters nothing uses, and where the study's default had to give way."""
     from autotune.study import effects
 
-    for name in problem.study.unused:
-        what = "neither the kernel nor a launch, argument, define or option"
-        warn(f"nothing asks which value the parameter {name} has: {what}")
+    if unused := problem.study.unused:
+        left = len(unused) - MOST_VALUES
+        names = ", ".join(unused[:MOST_VALUES]) + f" and {left} more" * (left > 0)
+        whose = f"parameters {names} have" if unused[1:] else f"parameter {names} has"
+        warn(f"nothing asks which value the {whose}: neither the kernel nor a launch, argument, define or option")
     for line in effects(problem):
         warn(line)
     if problem.moved:

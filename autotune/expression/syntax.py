@@ -6,7 +6,7 @@ import ast
 import difflib
 import keyword
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from autotune.errors import ExpressionError
@@ -39,7 +39,7 @@ _SIGNS: dict[type[ast.AST], str] = {
     ast.Not: "not",
 }
 _INSTEAD = {
-    "BitAnd": "use `and`",
+    "BitAnd": "use `and`; the last bit is `X % 2`",
     "BitOr": "use `or`",
     "BitXor": "powers are written **",
     "LShift": "use `* 2 ** n`",
@@ -210,6 +210,7 @@ def _built(syntax: ast.AST) -> Node:
         case ast.UnaryOp(op=sign, operand=part):
             return _applied(_sign(sign), _all([part]))
         case ast.BoolOp(op=sign, values=parts):
+            _require_conditions(parts)
             return Node("and" if isinstance(sign, ast.And) else "or", _all(parts))
         case ast.IfExp(test=test, body=body, orelse=other):
             return Node("if", _all([test, body, other]))
@@ -218,6 +219,14 @@ def _built(syntax: ast.AST) -> Node:
         case ast.Call():
             return _called(syntax)
     raise _foreign(syntax)
+
+
+def _require_conditions(parts: Sequence[ast.expr]) -> None:
+    """Refuse a number behind a comparison, `X == 1 or 2`: it is no condition, as a word is none."""
+    for before, part in pairwise(parts):
+        match before, part:
+            case ast.Compare(), ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
+                raise _NotAllowedError(f"has the number {number} for a condition", "write `x in (1, 2)`")
 
 
 def _all(parts: Iterable[ast.AST]) -> tuple[Node, ...]:

@@ -60,7 +60,7 @@ def why_impossible(
         by_names = sorted(near, key=lambda each: len(each.require.names & values.keys()), reverse=True)
         needed = sorted(_needed(by_names, possible), key=near.index)
     if known is not None:
-        known += needed
+        known += [each for each in needed if each not in known]
     shown = " and ".join(_explained(constraint, constants, fixed) for constraint in needed[:MAX_SHOWN])
     return shown if len(needed) <= MAX_SHOWN else f"{shown} and {len(needed) - MAX_SHOWN} more constraints"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from autotune.errors import SpaceError, StudyError, placed
@@ -14,7 +13,7 @@ from autotune.study.arguments import Argument, Buffer, Scalar, filled
 from autotune.study.arrays import names_of
 from autotune.study.functions import names_declared
 from autotune.study.includes import check_options
-from autotune.study.plan import Check, Launch, Loop, Plan, Tolerance
+from autotune.study.plan import Check, Launch, Loop, Plan
 from autotune.study.sequence import Unrolled, exchanged
 
 if TYPE_CHECKING:
@@ -49,8 +48,7 @@ def reference_plan_of(problem: Problem) -> Plan | None:
             hint = "name one that is valid at every size, on every device"
             where = f"{problem.study.path}: reference.configuration"
             raise StudyError(error.what, where=where, hint=hint) from None
-        plan = plan_of(problem, reference.configuration, names)
-        return replace(plan, outputs=dict.fromkeys(problem.outputs, Tolerance()))
+        return plan_of(problem, reference.configuration, names)
     if reference.source is None:
         return None
     names = {**problem.constants, **problem.default}
@@ -62,7 +60,7 @@ def reference_plan_of(problem: Problem) -> Plan | None:
     }
     options = tuple(_defines(problem, problem.choices, fixed, names))
     launches, arguments, order = _concrete(problem, reference.launches, names, padded=False)
-    outputs, checks = dict.fromkeys(problem.outputs, Tolerance()), _checks(problem, arguments, problem.default)
+    outputs, checks = dict.fromkeys(problem.outputs, problem.tolerance), _checks(problem, arguments, problem.default)
     return Plan(reference.source, options, launches, arguments, outputs, order=order, checks=checks)
 
 

@@ -98,7 +98,12 @@ class Problem:
     def space(self) -> Space:
         """The valid configurations. Raises SpaceError where there is none."""
         with placed(self.study.path, UsageError):
-            return Space.build(self.values, self.constraints, self.constants)
+            try:
+                return Space.build(self.values, self.constraints, self.constants)
+            except SpaceError as error:
+                if not self.on_device and any(f"{fact}=" in error.what for fact in DEVICE_FACTS):
+                    error.hint = "a typical GPU stands in where no device is named: --device names one"
+                raise
 
     @cached_property
     def constraints(self) -> tuple[Constraint, ...]:
@@ -216,8 +221,10 @@ class Problem:
 
 
 def _generic(study: Study) -> DeviceInfo:
-    """The typical device, with the extensions that the study requires: a mere reading needs none of them."""
-    return replace(GENERIC_DEVICE, extensions=(*GENERIC_DEVICE.extensions, *study.requires.extensions))
+    """The typical device, with what the study requires: a mere reading needs none of it."""
+    required = study.requires
+    extensions, vendor = (*GENERIC_DEVICE.extensions, *required.extensions), required.vendor or GENERIC_DEVICE.vendor
+    return replace(GENERIC_DEVICE, extensions=extensions, vendor=vendor)
 
 
 def _facts(device: DeviceInfo) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,9 +67,10 @@ class Reference:
 
 def parameter(name: str, table: ParameterTable) -> Parameter:
     values = tuple(table.values)
-    twice = [text for text, count in Counter(map(str, values)).items() if count > 1]
-    if twice or len(set(values)) != len(values):
-        raise StudyError(f"has a value twice: {', '.join(twice)}", where=f"parameters.{name}.values")
+    texts = list(map(str, values))
+    twice = [text for at, text in enumerate(texts) if text in texts[:at] or values[at] in values[:at]]
+    if twice:  # 1 and 1.0 too
+        raise StudyError(f"has a value twice: {', '.join(dict.fromkeys(twice))}", where=f"parameters.{name}.values")
     default = table.default if table.default is not None else values[0]
     if default not in values:
         hint = "they are " + ", ".join(map(str, values))

@@ -73,7 +73,8 @@ def work_group(of: Proposal, entry: str, reading: Reading | None, dimensions: in
             most, least = extents[axis], held[axis].number
             extents[axis] = str(least) if least is not None and most.isdigit() and least < int(most) else most
         return Group(extents, "" if said else BY_ARRAYS)
-    named = [name for name in of.parameters if not _COUNTED.search(name)]
+    shares = _shares(reading) if reading is not None else set()
+    named = [name for name in of.parameters if not _COUNTED.search(name) and name not in shares]
     exact = [name for name in named if EXTENT_NAME.fullmatch(name) and not of.is_idle(name)]
     near = [name for name in named if (EXTENT_NAME.fullmatch(name) or _NEAR.search(name)) and not of.is_idle(name)]
     if found := _of_names(of.parameters, exact, wide, dimensions):
@@ -96,6 +97,12 @@ def work_group(of: Proposal, entry: str, reading: Reading | None, dimensions: in
         if 0 < len(names) == dimensions - 1:  # flat along the last axis
             return Group([*sorted(names, key=_axis), "1"], BY_NAME)
     return None
+
+
+def _shares(reading: Reading) -> set[str]:
+    """The names that say how many places each item has, DIM of `item * DIM + c`: no group is as wide as that says."""
+    products = [product for place in reading.places for product in reading.started(place).terms]
+    return {name for product in products if any(each[:4] == "gid#" for each in product) for name in product}
 
 
 MADE = frozenset({"WG", "WX", "WY", "WZ"})

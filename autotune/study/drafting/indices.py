@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from math import gcd
 
 from autotune.errors import UsageError
 from autotune.expression import Expression
@@ -62,12 +64,16 @@ def _only_taken_off(counted: Sum) -> bool:
     return not counted.known and max(counted.terms.values()) < 0
 
 
-class Indices:
+class Indices(ABC):
     """The indices of one kernel; `sizes` are its whole numbers, and whether each is small, `made` those made up."""
 
     def __init__(self, reading: Reading, sizes: Mapping[str, bool], made: dict[str, str]) -> None:
         self.reading, self._sizes, self.made = reading, sizes, made
         self._small = {name for name, small in sizes.items() if small}
+
+    @abstractmethod
+    def upper(self, value: Sum, depth: int = 0) -> Sum | None:
+        """Return what a sum stays below; None where nothing says so."""
 
     def _started(self, value: Sum) -> Sum:
         return self.reading.started(value)
@@ -161,4 +167,29 @@ class Indices:
                 return []
             if outer != inner:
                 levels.append((Sum([(tuple(sorted(left.elements())), 1)]), strides.get(inner, Sum())))
-        return [] if any(_only_taken_off(counted) for _, counted in levels) else levels
+        return [] if any(_only_taken_off(counted) for _, counted in levels) else self._of_numbers(levels)
+
+    def _of_numbers(self, levels: list[tuple[Sum, Sum]]) -> list[tuple[Sum, Sum]]:
+        """With one more axis where elements are several numbers each: 3 of `(y * W + x) * 3 + c`."""
+        several = gcd(*(factor for _, counted in levels[:-1] for factor in counted.terms.values()))
+        extent, inner = levels[-1]
+        rest = Sum((product, factor % several) for product, factor in inner.terms.items()) if several > 1 else Sum()
+        if several < 2 or rest.varying == inner.varying or not self._numbered(several, inner, rest):
+            return levels
+        outer = [*levels[:-1], (extent, inner - rest)]
+        apart = [
+            (of, Sum((each, factor // several) for each, factor in counted.terms.items())) for of, counted in outer
+        ]
+        return [*apart, (Sum.of(several), rest)]
+
+    def _numbered(self, several: int, inner: Sum, rest: Sum) -> bool:
+        """Whether what is left of a multiple counts the numbers of an element: a variable does, or literals do, each of
+        them, where nothing ends the row. Of `2 * y * W + 2 * x` alone, it may be every other place of every other row.
+        """
+        if rest.varying:
+            most = self.upper(rest)
+            return most is not None and most.number is not None and 1 < most.number <= several
+        alike = [place for place in self.reading.places if inner.varying.items() <= place.varying.items()]
+        whole = all(factor % several == 0 for place in alike for product, factor in place.terms.items() if product)
+        told = {place.terms.get((), 0) % several for place in alike}
+        return whole and len(told) == several and self.upper(inner) is None

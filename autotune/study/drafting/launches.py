@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 from autotune.study.drafting.indices import Indices, rows_of_ids, tile_of, words
 from autotune.study.drafting.reading import EXTENT, Reading
@@ -41,7 +42,17 @@ def _in_groups(groups: str, local: str) -> str:
     return f"{groups} * {local if local.isalnum() or local.isidentifier() else f'({plain(local)})'}"
 
 
-class Launches(Indices, ABC):
+def _apart_by_numbers(axis: int, place: Sum) -> int:
+    """How many items along an axis have places of their own between those that something else counts in larger steps:
+    64 of `64 * y + x`; 0 where nothing does.
+    """
+    each = place.factor_of(f"gid#{axis}").number or 0
+    steps = [place.factor_of(name).number or 0 for name in place.names if "#" in name]
+    larger = min((step for step in steps if step > each > 0), default=0)
+    return larger // each if each and larger % each == 0 else 0
+
+
+class Launches(Indices):
     """What one kernel's reading says of its launch; `sizes` are its whole numbers, and whether each is small.
 
     `local` are the extents of a work-group. `inferred` are the axes that no guard bounds as it should.
@@ -77,10 +88,6 @@ class Launches(Indices, ABC):
             elif axis < len(local) and self._is_grouped(axis):
                 self.inferred.add(axis)
                 self.rows[axis] = self._left(axis, "GROUPS" if len(local) == 1 else f"GROUPS_{'XYZ'[axis]}")
-
-    @abstractmethod
-    def upper(self, value: Sum, depth: int = 0) -> Sum | None:
-        """Return what a sum stays below; None where nothing says so."""
 
     @abstractmethod
     def _in_turns(self, index: Sum) -> Sum:
@@ -161,6 +168,9 @@ class Launches(Indices, ABC):
         apart = [name for name in sorted(rows_of_ids(self.reading, [axis])) if self._sized(Sum.of(name))]
         if len(apart) == 1 and apart[0] not in self._small:
             return Sum.of(apart[0])
+        places = (place for each in self.reading.mentions if each.kind != "read" for place in each.places)
+        if numbers := [*filter(None, map(partial(_apart_by_numbers, axis), places))]:
+            return Sum.of(min(numbers))
         images = any(len(mention.places) > 1 for mention in self.reading.mentions)
         names = IMAGE_NAMES if images else AXIS_NAMES[3 if self._used(2) else 2 if self._used(1) else 1]
         self._note_each(axis, {each.factor_of(f"gid#{axis}") for each in own & stored})

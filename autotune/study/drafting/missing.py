@@ -33,7 +33,8 @@ _FOREIGN = {
 """Words of other languages that a compiler of OpenCL C takes for names."""
 _OF_OPENCL = re.compile(
     r"((read|write)_image(f|i|ui|h)|(convert_|as_)?(half|double)\d*(_\w+)?"
-    r"|(sub_group_|get_.*sub_group|atom_|atomic_|memory_(order|scope)_|work_group_|intel_|cl_|CLK_|dot_\w*4x8packed)\w*)"
+    r"|(sub_group_|get_.*sub_group|atom_|atomic_|memory_(order|scope)_|work_group_|intel_|cl_|CLK_|dot_\w*4x8packed)\w*"
+    r"|queue_t|clk_event_t|ndrange_t)"
 )
 """Names that OpenCL or an extension of it has, which a device may lack."""
 _EXTENSIONS = {
@@ -88,11 +89,15 @@ def unknown(log: str, source: str) -> Unknown:
             functions[name] = None
     for match in _UNKNOWN.finditer(log):
         name = next(filter(None, match.groups()))
-        if name in roles.own:  # a macro of what has no meaning
+        part = roles.pasted(name)
+        if name in roles.own and not part:  # a macro of what has no meaning
             continue
-        if part := roles.pasted(name):
+        if part:  # it may be a macro too: of `real4` that stands for `real ## 4`
             if ending := _ending(name, part):
                 names[part] = ending
+                continue
+            if name.removeprefix(part) in ("2", "3", "4", "8", "16"):  # of a vector's width the type is lacking
+                names[part] = _type(part)
                 continue
             name = part
         if name in roles.types and name in roles.declared and not brought(source, name)[0]:

@@ -62,7 +62,7 @@ class Reading:
     the argument and place that a name was read from. `between`: variables that run from one content of an argument to
     the next, with its name.
     `spans`: below what variables of loops stay as counted from where they begin; `together`: of variables that one loop
-    steps, which loop's; `falling`: those that a loop makes smaller and smaller.
+    steps, which loop's; `falling`: those that a loop makes smaller, with by how much.
     `quotients`: what names of whole quotients divide, and by what.
     `either`: what a name stands for that is one of two, as a condition decides.
     `moved`: variables that something steps.
@@ -90,7 +90,7 @@ class Reading:
     between: dict[str, str] = field(default_factory=dict)
     spans: dict[str, Sum] = field(default_factory=dict)
     together: dict[str, str] = field(default_factory=dict)
-    falling: set[str] = field(default_factory=set)
+    falling: dict[str, Sum | None] = field(default_factory=dict)
     quotients: dict[str, tuple[Sum, Sum]] = field(default_factory=dict)
     either: dict[str, tuple[Sum, Sum]] = field(default_factory=dict)
     moved: set[str] = field(default_factory=set)
@@ -330,18 +330,18 @@ class Reading:
         sums = [*(start for start, _ in self.loops.values()), *self.places]
         return any(self.contents[each][0] == name for value in sums for each in value.names & self.contents.keys())
 
-    def indexed(self, name: str) -> bool:
-        """Whether places of an argument are contents of another."""
-        read = self.contents.keys()
+    def indexed(self, name: str) -> set[Sum]:
+        """Return how long the rows of an argument are of which contents of another say which; none where none do."""
         places = [index for mention in self.of(name) for index in mention.places]
-        return any(index.factor_of(variable).known for index in places for variable in index.names & read)
+        found = (index.factor_of(each) for index in places for each in index.names & self.contents.keys())
+        return {length for length in found if length.known}
 
     def added(self) -> set[str]:
-        """Return the names that are added to places as they are, or divided, and that bound nothing."""
+        """Return the names that are added to places as they are, or divided, and neither bound nor step anything."""
         terms = {(product, factor) for place in self.places for product, factor in place.fixed.terms.items()}
         alone = {product[0] for product, factor in terms if len(product) == factor == 1}
         told = {name: re.match(r"\(?(\w+)(?: // \d+\))?$", name) for name in alone}
-        bounds = " ".join(str(limit) for _, limit in self.guards)
+        bounds = " ".join(str(each) for _, each in (*self.guards, *self.loops.values(), *self.falling.items()))
         within = {word for place in self.places for name in place.names - alone for word in re.findall(r"\w+", name)}
         found = {match[1] for match in told.values() if match}
         return found - within - {*re.findall(r"\w+", bounds)}

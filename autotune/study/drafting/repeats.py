@@ -44,15 +44,21 @@ def operands(tokens: Sequence[str], names: Collection[str], pointers: Collection
 
 
 def lengths(of: Proposal, names: Collection[str]) -> set[str]:
-    """Return those of the names that alone are in the extents of an input: `QUERY` of `query[QUERY]`."""
+    """Return those of the names that alone are in the extents of an input, `QUERY` of `query[QUERY]`, or times numbers
+    that the kernel is given: `DIM` of `points[n * DIM]`.
+    """
     found = set[str]()
     inputs = [one.name for one in of.arguments.values() if one.const and one.address != "local"]
     for shapes in of.tuned.values():
         for one in inputs:
             extents = shapes.shape(one, written=False) or []
             met = set(re.findall(r"[A-Za-z_]\w*", " ".join(map(str, extents))))
-            if one not in shapes.doubts and met <= {*names} and not any(map(is_of_group, met)):
+            if one in shapes.doubts or not met <= {*names, *of.whole}:
+                continue
+            if met <= {*names} and not any(map(is_of_group, met)):
                 found |= met
+            plain = [product for extent in extents for product in extent.terms if len(extent.terms) == 1]
+            found = found.union(*({*product} & {*names} for product in plain if {*product} & {*of.whole}))
     return found
 
 

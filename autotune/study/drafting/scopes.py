@@ -83,10 +83,10 @@ class Scopes:
     def _stepped(self, tree: Tree, step: Sum | None, *, falls: bool) -> None:
         value = self._lookup(str(tree[1])) if tree[0] == "name" else None
         if isinstance(value, Pointer):
-            self._put(str(tree[1]), value.moved(self._fresh(str(tree[1])) if step is None else step))
+            self._put(str(tree[1]), value.moved(self._fresh(str(tree[1])) if step is None or falls else step))
         for name in value.names if isinstance(value, Sum) else ():
             self.found.moved.add(name)
             if name in self.found.loops and falls and self._in_head:
-                self.found.falling.add(name)
-            if name in self.found.loops and step is not None:
+                self.found.falling[name] = step
+            if name in self.found.loops and step is not None and not falls:
                 self.found.loops[name] = (self.found.loops[name][0], step)

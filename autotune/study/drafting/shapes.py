@@ -314,8 +314,8 @@ class Shapes(Launches):
         plainly = any(not number and not _number(limit) for _, limit, number in alike)
         if plainly and ((written and stored) or min(number for *_, number in alike) < 0):
             beyond = max((_number(limit) for limit in stored if limit - _number(limit) == kind), default=0)
-        if name in self.reading.rimmed:
-            beyond = max(beyond, 0)
+        if name in self.reading.rimmed or (inner and 0 < -beyond < gcd(*factors_of(kind))):
+            beyond = max(beyond, 0)  # whole ones: of `3 * y * W + x` the rows behind the last are there too
         shape = [kind + beyond, *map(self._named, inner)]
         if any(self.elements([limit, *inner]) > self.elements(shape) for inner, limit, _ in found if not plainly):
             self.doubts[name] = BEYOND

@@ -22,6 +22,8 @@ _MOST_ELEMENTS = 2**24
 """Elements of the largest buffer of a study at its first sizes, as far as their extents tell."""
 _COUNTED = 1024
 """What a macro that is a size is at most at first, where nobody has given more than 1."""
+_WIDEST = 256
+"""What a launch counts may be raised to where it would not fill a work-group."""
 _ENTRIES_EACH = 16
 """Entries that a row of other arrays is proposed to have."""
 
@@ -84,12 +86,13 @@ class Sizes:
         ranks = (sum(bool(big & {*words(str(extent))}) for extent in shape) for shape in self._shapes.values())
         dimensions = max([len(big), *ranks, *map(len, of.locals.values())])
         degree = max((sum(_degree(extent, big) for extent in shape) for shape in self._shapes.values()), default=0)
-        if degree > 3:
-            return max(1 << 20 // degree, 8)
         images = {name for name, one in of.arguments.items() if one.type_name.startswith("image")}
         along = [extent for name in images & self._shapes.keys() for extent in self._shapes[name]]
-        if (most := max((_degree(extent, big) for extent in along), default=0)) > 1:
-            return 1 << _LONGEST_OF_IMAGES // most
+        most = max((_degree(extent, big) for extent in along), default=0)
+        few = [1 << _LONGEST_OF_IMAGES // most] if most > 1 else []
+        few += [max(1 << 20 // degree, 8)] if degree > 3 else []
+        if few:
+            return min(few)
         line = 2**12 if any(shapes.each_with_each() for shapes in of.shapes.values()) else 2**16
         first = {0: line, 1: line, 2: 512}.get(dimensions, 128)
         return min([first, *(self._fitting(shape, big) for shape in self._shapes.values())])
@@ -132,7 +135,8 @@ class Sizes:
             if (rim := self._rim(name, extent)) is not None:
                 rims.append(rim)
                 whole = lcm(whole, int(by_default(of.locals[entry][axis], defaults)) or 1)
-        whole = whole if whole <= self.each else 1
+        several = any(sum(_degree(extent, {name}) for extent in shape) > 1 for shape in self._shapes.values())
+        whole = whole if whole <= (self.each if several else max(self.each, _WIDEST)) else 1
         return -(-self.each // whole) * whole + max(rims)
 
     def _rim(self, name: str, extent: str) -> int | None:

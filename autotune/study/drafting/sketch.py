@@ -22,8 +22,8 @@ class Sketch:
     signatures: Mapping[str, Sequence[KernelArgument]]
     macros: Mapping[str, str]
     guessed: bool = False
-    folders: list[str] = field(default_factory=list)
-    """Where files that it includes lie, as the study names them."""
+    flags: list[str] = field(default_factory=list)
+    """Build options that it takes, as the study gives them."""
     typed: str = ""
     """The kernel file as its author calls it, where the study names it otherwise."""
     called: Mapping[str, Mapping[str, str]] = field(default_factory=dict)

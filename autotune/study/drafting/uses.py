@@ -60,8 +60,8 @@ class Uses:
         for name, one in proposal.arguments.items():
             if name in self.shapes or one.address == "local":  # what a group shares is never as long as a launch
                 continue
-            if (extent := self._indexed(name)) is not None:
-                self.shapes[name] = [extent]
+            if shape := self._indexed(name):
+                self.shapes[name] = shape
                 self.indexed.add(name)
         self.rimmed = self._widened()
         """Grids whose rim the kernels leave alone."""
@@ -223,13 +223,17 @@ class Uses:
         stores = re.findall(rf"\b{name}\s*\[[^;=]*\]\s*=(?!=)", bodies)
         return "out" if stores and len(stores) == len(mentions) else "inout"
 
-    def _indexed(self, name: str) -> Sum | None:
-        """The length of a buffer whose places are contents of another: as many as there are rows, or work-items."""
+    def _indexed(self, name: str) -> list[Sum]:
+        """The extents of a buffer of which contents of another say which elements, or rows, are used: as many as others
+        have rows, or there are work-items; empty where none say so.
+        """
         for shapes in self._of.shapes.values():
-            if shapes.reading.indexed(name) and 0 in shapes.axes:
+            if (lengths := shapes.reading.indexed(name)) and 0 in shapes.axes:
                 rows = (self.shapes[other][0] - 1 for other in shapes.reading.offsets if other in self.shapes)
-                return next(rows, shapes.axes[0]) + (name in shapes.reading.offsets)
-        return None
+                many = next(rows, shapes.axes[0]) + (name in shapes.reading.offsets)
+                longer = [each for each in lengths if each != Sum.of(1) and min(each.terms.values(), default=0) > 0]
+                return [many, *(longer if len(longer) == 1 else ())]
+        return []
 
     def _widened(self) -> set[str]:
         """Give grids that differ by rows the extents of the largest; return which have grown."""

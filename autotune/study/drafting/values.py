@@ -201,7 +201,7 @@ class Values(Guards, ABC):
             elif isinstance(before, Sum) and self._is_plain(name):
                 self._set(name, self._of_binary(sign[:-1], (left, right), bound))
             else:
-                step = value if sign == "+=" and isinstance(value, Sum) else None
+                step = value if sign in ("+=", "-=") and isinstance(value, Sum) else None
                 self._stepped(left, step, falls=sign in ("-=", "/=", ">>="))
         return value
 

@@ -67,8 +67,8 @@ class _Writer:
         self._add("# Then: autotune check ./FILE.toml, autotune search ./FILE.toml.")
         self._add("# Every key: docs/studies-reference.md.")
         self._add(f'name = "{sketch.name}"', f'about = "{sketch.name}"', f"kernel = {toml_text(sketch.kernel)}")
-        for folder in sketch.folders:
-            self._add("", "[[options]]", f"flag = {toml_text(f'-I{folder}')}")
+        for flag in sketch.flags:
+            self._add("", "[[options]]", f"flag = {toml_text(flag)}")
         for name, value in of.fixed.items():
             self._add("", "[[options]]", f'flag = "-D{name}={value}"')
         self._size_tables()
