@@ -135,7 +135,7 @@ def _differing(
         mine, theirs = (np.ascontiguousarray(member_of(data, leaf)) for data in (one, other))
         differs = (_bytes(mine) != _bytes(theirs)).any(axis=1)
         if mine.dtype.kind == "f" and differs.any():
-            differs &= ~_near(mine, theirs, tolerance)
+            differs[differs] = ~_near(mine.reshape(-1)[differs], theirs.reshape(-1)[differs], tolerance)
         if but_for_poison and differs.any():
             differs &= ~(_is_left(mine, POISON) & _is_left(theirs, OTHER_POISON))
         found |= differs.reshape(len(found), -1).any(axis=1)
@@ -143,7 +143,7 @@ def _differing(
 
 
 def _near(one: NDArray[Any], other: NDArray[Any], tolerance: Tolerance) -> NDArray[np.bool_]:
-    mine, theirs = (data.reshape(-1).astype(np.float64) for data in (one, other))
+    mine, theirs = one.astype(np.float64), other.astype(np.float64)
     with np.errstate(all="ignore"):  # no NaN is near
         return np.asarray(np.abs(mine - theirs) <= tolerance.absolute + tolerance.relative * np.abs(mine))
 

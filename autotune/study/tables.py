@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,15 +67,24 @@ class Reference:
 
 def parameter(name: str, table: ParameterTable) -> Parameter:
     values = tuple(table.values)
-    texts = list(map(str, values))
-    twice = [text for at, text in enumerate(texts) if text in texts[:at] or values[at] in values[:at]]
-    if twice:  # 1 and 1.0 too
-        raise StudyError(f"has a value twice: {', '.join(dict.fromkeys(twice))}", where=f"parameters.{name}.values")
+    if twice := _repeated(values):
+        raise StudyError(f"has a value twice: {', '.join(twice)}", where=f"parameters.{name}.values")
     default = table.default if table.default is not None else values[0]
     if default not in values:
         hint = "they are " + ", ".join(map(str, values))
         raise StudyError(f"{default!r} is none of the values", where=f"parameters.{name}.default", hint=hint)
     return Parameter(name, values, default, table.about)
+
+
+def _repeated(values: Iterable[Value]) -> Iterable[str]:
+    """Return what is there again as a text or as a number, as 1.0 is after 1, each once."""
+    texts, met, found = set[str](), set[Value](), dict[str, None]()
+    for value in values:
+        if value in met or str(value) in texts:
+            found[str(value)] = None
+        met.add(value)
+        texts.add(str(value))
+    return found
 
 
 def reference_configuration(values: Mapping[str, Value], parameters: Mapping[str, Parameter]) -> dict[str, Value]:
