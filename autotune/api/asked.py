@@ -109,7 +109,8 @@ def timeout(given: object) -> float | None:
         return None
     if not isinstance(given, Real) or isinstance(given, bool) or given != given:
         raise UsageError(line(f"{given!r:.40} is no number of seconds"), where="timeout", hint="write wait(60)")
-    return 0.0 if given < 0 else threading.TIMEOUT_MAX if given > threading.TIMEOUT_MAX else float(given)
+    number: Any = given  # mypy cannot compare a Real
+    return float(max(0, min(number, threading.TIMEOUT_MAX)))
 
 
 def fixed(given: object) -> dict[str, list[Any]]:
