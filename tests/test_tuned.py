@@ -692,6 +692,23 @@ def test_a_search_at_first_use_is_for_what_is_not_stored(monkeypatch: pytest.Mon
     assert autotune.tuned(tuned, search="1m", N=1000).match is Match.EXACT
 
 
+def test_who_asks_while_another_thread_searches_waits_for_what_it_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    tuned, matches = study(), list[Match]()
+    second = threading.Thread(target=lambda: matches.append(autotune.tuned(tuned, search=40).match))
+    search = found(tuned)
+
+    def run(request: Request) -> Any:
+        second.start()
+        second.join(0.05)  # without a lock it is long done
+        assert not matches
+        return search(request)
+
+    monkeypatch.setattr("autotune.tuner.run", run)
+    autotune.tuned(tuned, search=40)
+    second.join()
+    assert matches == [Match.EXACT]
+
+
 def test_a_search_that_finds_nothing_leaves_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("autotune.tuner.run", lambda *_: SimpleNamespace(best=None, reason="done"))
     with pytest.warns(UserWarning, match="found no configuration that passed") as warned:
