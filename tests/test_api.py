@@ -149,6 +149,7 @@ def test_trials_are_a_whole_number(tmp_path: Path, trials: object) -> None:
         ({"allow_python": "no"}, "allow_python: 'no' is neither True nor False"),
         ({"run_limit": "1"}, "run_limit: '1' is no number of seconds above 0; write run_limit=300"),
         ({"build_limit": 0}, "build_limit: 0 is no number of seconds above 0"),
+        ({"run_limit": math.inf}, "run_limit: inf is no number of seconds above 0"),
         ({"on": 3}, "on: 3 is no address of a cluster; write on="),
         ({"on_progress": 3}, "on_progress: 3 is no function; write on_progress=print"),
         ({"budget": 3, "trials": None}, "budget: 3 is no budget; write budget=autotune.Budget(trials=100)"),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,7 @@ from autotune.devices import drivers, find_device, list_by, list_devices, select
 from autotune.errors import SetupError
 from autotune.lookup import warm
 from autotune.model import DeviceInfo, Outcome
-from autotune.pool import DeviceEvaluator, Settings, listing, prepared
+from autotune.pool import DeviceEvaluator, Settings, forkserver, listing, prepared
 from autotune.pool.forkserver import Forkserver
 from autotune.pool.listing import list_ahead
 from autotune.pool.process import Process, Start
@@ -59,6 +61,21 @@ def test_another_process_lists_what_this_one_would(forks: Forkserver, monkeypatc
     assert unsized(list_devices()) == here
     assert unsized([find_device(None)])[0] in here  # asked again, it is answered again
     devices.diagnose()
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
+def test_a_fork_waits_for_no_thread_and_process_of_who_it_is_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(select, "list_bundled", list)
+    never: Future[Any] = Future()
+    monkeypatch.setattr(listing, "Listing", lambda *_, **__: Mock(answer=never.result))
+    listing.list_when_asked(at_once=True)
+    with prepared():
+        pid = os.fork()
+        if not pid:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(20)  # a wait ends the child
+            os._exit(len(list_devices()) + len(forkserver._prepared) + listing._listed.cache_info().currsize)
+        assert os.waitpid(pid, 0)[1] == 0
 
 
 def test_the_process_stays_until_a_worker_has_opened_the_device(forks: Forkserver) -> None:

@@ -49,6 +49,23 @@ def test_a_second_search_waits_and_says_for_whom(said: SimpleQueue[str]) -> None
     other.release()
 
 
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")  # the run's own threads
+def test_a_fork_of_who_locked_a_device_does_not_hold_it() -> None:
+    first = DeviceLock(H200)
+    pid = os.fork()
+    if not pid:
+        os.kill(os.getpid(), signal.SIGSTOP)
+        os._exit(0)
+    os.waitpid(pid, os.WUNTRACED)
+    try:
+        assert find_holder(H200) == str(os.getpid())
+        first.release()
+        assert find_holder(H200) is None
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
 def test_a_holder_that_somebody_has_stopped_is_told(tmp_path: Path, said: SimpleQueue[str]) -> None:
     with subprocess.Popen(["sleep", "1000"]) as holder:
         holder.send_signal(signal.SIGSTOP)

@@ -623,6 +623,7 @@ def test_what_was_refused_by_an_understated_limit_is_tried_again(vendor: str, ag
         (Budget(trials=1, seconds=1.0), 1, 0.2, 0.1, 1),
         (Budget(), None, math.inf, 16, 32),  # the whole space
         (Budget(seconds=2.0), None, 0.2, 0.2, 20),
+        (Budget(seconds=1e308), None, 1e306, 16, 32),
     ],
 )
 def test_a_short_search_starts_fewer_builders_and_samples_for_less(

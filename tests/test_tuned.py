@@ -439,7 +439,7 @@ def test_a_database_may_be_a_path_and_the_warning_names_it(tmp_path: Path) -> No
 
 def test_a_wait_is_a_number_of_seconds() -> None:
     saxpy = quiet(study())
-    assert [saxpy.wait(timeout) for timeout in (None, 1, 0.5, np.float32(1), float("inf"), -1)] == [None] * 6
+    assert [saxpy.wait(timeout) for timeout in (None, 1, 0.5, np.float32(1), float("inf"), -1, 10**400)] == [None] * 7
     for timeout in ("x", True, float("nan")):
         with pytest.raises(UsageError, match=f"timeout: {timeout!r} is no number of seconds; write wait"):
             saxpy.wait(timeout)
@@ -690,6 +690,23 @@ def test_a_search_at_first_use_is_for_what_is_not_stored(monkeypatch: pytest.Mon
     assert saxpy.configuration["WPT"] == 8
     monkeypatch.setattr("autotune.tuner.run", None)
     assert autotune.tuned(tuned, search="1m", N=1000).match is Match.EXACT
+
+
+def test_who_asks_while_another_thread_searches_waits_for_what_it_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    tuned, matches = study(), list[Match]()
+    second = threading.Thread(target=lambda: matches.append(autotune.tuned(tuned, search=40).match))
+    search = found(tuned)
+
+    def run(request: Request) -> Any:
+        second.start()
+        second.join(0.05)  # without a lock it is long done
+        assert not matches
+        return search(request)
+
+    monkeypatch.setattr("autotune.tuner.run", run)
+    autotune.tuned(tuned, search=40)
+    second.join()
+    assert matches == [Match.EXACT]
 
 
 def test_a_search_that_finds_nothing_leaves_the_default(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -109,7 +109,8 @@ def timeout(given: object) -> float | None:
         return None
     if not isinstance(given, Real) or isinstance(given, bool) or given != given:
         raise UsageError(line(f"{given!r:.40} is no number of seconds"), where="timeout", hint="write wait(60)")
-    return min(float(given), threading.TIMEOUT_MAX)
+    number: Any = given  # mypy cannot compare a Real
+    return float(max(0, min(number, threading.TIMEOUT_MAX)))
 
 
 def fixed(given: object) -> dict[str, list[Any]]:
@@ -148,13 +149,17 @@ def flag(name: str, given: object) -> bool:
     return bool(given)
 
 
-def seconds(name: str, given: object) -> float | None:
-    """Return a time in seconds as a plain number; None stands for none. Raises UsageError."""
+def seconds(name: str, given: object, *, endless: bool = False) -> float | None:
+    """Return a time in seconds as a plain number, infinite only where it may be `endless`; None stands for none.
+
+    Raises UsageError.
+    """
     if given is None:
         return None
     with suppress(OverflowError):
-        if isinstance(given, Real) and not isinstance(given, bool) and float(given) > 0:
-            return float(given)
+        found = float(given) if isinstance(given, Real) and not isinstance(given, bool) else 0.0
+        if 0 < found < math.inf or (endless and found == math.inf):
+            return found
     raise unfit(name, given, "number of seconds above 0", "300")
 
 
@@ -169,7 +174,7 @@ def budget(given: object) -> Budget:
     gain = given.least_gain
     share = gain is None or (isinstance(gain, int | float) and not isinstance(gain, bool) and 0 < gain < 1)
     of_kind("least_gain", gain, share, "share between 0 and 1", "0.01")
-    limit = seconds("seconds", given.seconds)
+    limit = seconds("seconds", given.seconds, endless=True)
     return replace(
         given,
         seconds=None if limit == math.inf else limit,

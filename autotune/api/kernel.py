@@ -7,6 +7,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -52,6 +53,7 @@ class TunedKernel:
         self._only = only  # that device was asked for: no other will do
         self._process = os.getpid()
         self._lock = threading.RLock()
+        self._searches = threading.RLock()  # held while a search that is waited for runs
         self._bound: dict[Any, Bound] = {}
         self._tuning: Tuning | None = None
         self._searched = False
@@ -174,7 +176,12 @@ class TunedKernel:
 
         Then the kernel goes by what was found. In the background, `wait` gives the result; else Ctrl-C ends the search
         in order, and is KeyboardInterrupt then. What ended so, or with an error, is searched for when asked again.
+        Another thread that asks meanwhile waits for it.
         """
+        with nullcontext() if background else self._searches:
+            self._tune(budget, background=background, allow_python=allow_python)
+
+    def _tune(self, budget: Budget, *, background: bool, allow_python: bool) -> None:
         with self._lock:
             if self._searched or self.match is Match.EXACT:
                 return

@@ -98,7 +98,9 @@ def environment(info: DeviceInfo, caches: Path, *, worker: bool) -> Mapping[str,
 
 
 _listing: list[Callable[[], list[DeviceInfo] | None]] = []
-"""Who else lists the devices of this package's backends for this process."""
+"""Who else lists the devices of this package's backends for this process, and for no fork of it: it may be a thread."""
+
+os.register_at_fork(after_in_child=_listing.clear)
 
 
 def list_by(listing: Callable[[], list[DeviceInfo] | None]) -> None:

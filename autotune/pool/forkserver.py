@@ -83,6 +83,8 @@ def can_hold() -> bool:
 _prepared: list[_Server] = []
 """A process that is prepared before it is known what for."""
 
+os.register_at_fork(after_in_child=_prepared.clear)  # a fork of this one would ask in its name
+
 
 def prepare() -> _Server | None:
     """Begin to prepare a process for the next `Forkserver`, while this one goes on with its own imports.

@@ -224,3 +224,6 @@ def _listed() -> Listing:
     except RuntimeError:  # no more threads may be started
         listing.run()
     return listing
+
+
+os.register_at_fork(after_in_child=_listed.cache_clear)  # its thread is not there

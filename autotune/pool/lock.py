@@ -42,6 +42,7 @@ class DeviceLock:
         path = _path(device)
         while True:
             self._descriptor = _open_shared(path)
+            _held.add(self._descriptor)
             try:
                 if not _try(self._descriptor, path):
                     if before_waiting is not None:
@@ -67,7 +68,22 @@ class DeviceLock:
 
     def release(self) -> None:
         """Let the next search have the device."""
-        os.close(self._descriptor)
+        if self._descriptor in _held:  # else this is a fork of who locked it
+            _held.remove(self._descriptor)
+            os.close(self._descriptor)
+
+
+_held: set[int] = set()
+"""The descriptors of this process's locks."""
+
+
+def _let_go() -> None:
+    """Close what a fork of this process has of its locks: as long as it lived, nobody could use the device."""
+    while _held:
+        os.close(_held.pop())
+
+
+os.register_at_fork(after_in_child=_let_go)
 
 
 def lock_devices(

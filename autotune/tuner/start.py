@@ -113,7 +113,7 @@ def within_budget(request: Request) -> Settings:
         most = count_builders(request.devices, None)
         settings = replace(settings, builders=min(most, budget.trials))
     most = math.prod(map(len, request.problem.values.values()))  # the space is counted while workers start
-    in_time = most if budget.seconds is None else math.ceil(budget.seconds / QUICK_TRIAL_S)
+    in_time = most if budget.seconds is None else math.ceil(min(most, budget.seconds / QUICK_TRIAL_S))
     expected = in_time if budget.trials is None else budget.trials
     settings = replace(settings, trials=min(most, expected), learns=entry_of(request.sampler).learns)
     return afforded(settings, budget)
