@@ -415,6 +415,17 @@ def test_what_an_earlier_kernel_left_in_scratch_makes_no_other_right(session: Se
         first_run("y[i] = s[i]")
 
 
+def test_what_lies_in_local_memory_makes_no_kernel_right(session: Session) -> None:
+    """PoCL's is zero at first, a GPU's holds what a run before has left."""
+    bench = Bench(session, {}, {"y": np.zeros(4096)}, Rules(), Limits(), lambda *_: None)
+    source = "kernel void k(global int *y, local int *t) { y[get_global_id(0)] = t[get_local_id(0)]; }"
+    arguments = {"y": Buffer("y", "int", (4096,), (4096,), "out"), "t": Local("t", "int", 64)}
+    plan = Plan(source, (), (Launch("k", (4096,), (64,), ("y", "t")),), arguments, {"y": Tolerance()})
+    runs = (bench.verify_first(bench.build(plan), 60.0) for _ in range(50))  # a CPU's thread may sleep through some
+    with pytest.raises(Fault, match="of 4096 values of y are wrong"):
+        list(runs)
+
+
 def test_what_differs_from_run_to_run_by_itself_is_no_fault_of_a_reference(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:

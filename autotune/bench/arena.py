@@ -82,7 +82,7 @@ class Arena:
 
     `inputs` are host arrays of the logical shapes; what is allocated and not in the shape is zero. `poisons` are the
     words that outputs are filled with: before a first run, and later, to see whether the kernel still writes; `beyond`
-    and `fence` fill the guards of what it may only read, and of all else.
+    and `fence` fill the guards of what it may only read, and of all else. Local memory is filled with `beyond` too.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Arena:
         self._session = session
         self._inputs = inputs
         self._guarded: dict[Buffer, Guarded] = {}
-        self._beyond, self._fence = beyond, fence
+        self.beyond, self._fence = beyond, fence
         self.poisons = poisons
 
     def prepare(self, plan: Plan) -> list[Guarded]:
@@ -135,7 +135,7 @@ class Arena:
         size = start + round_up(buffer.nbytes, self._session.alignment) + GUARD
         whole = self._session.allocate(size)
         view = self._session.region(whole, start, buffer.nbytes)
-        guard = self._beyond if buffer.access == "in" else self._fence
+        guard = self.beyond if buffer.access == "in" else self._fence
         guarded = Guarded(buffer, whole, view, start, buffer.nbytes, size, guard)
         self._session.fill(whole, guarded.guard, 0, size)
         name = buffer.filled or buffer.name

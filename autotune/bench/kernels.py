@@ -1,7 +1,7 @@
 """The bench's own kernels, in OpenCL C.
 
-The checks of verify.py; one that clears the caches between runs; one that holds the device while a batch is queued; an
-empty one, which shows what a launch takes.
+The checks of verify.py; one that clears the caches between runs; one that fills local memory before a run; one that
+holds the device while a batch is queued; an empty one, which shows what a launch takes.
 """
 
 from __future__ import annotations
@@ -108,6 +108,12 @@ kernel void flush(global uint *words, ulong count) {
 """
 )
 
+SPOIL = """
+kernel void spoil(volatile local uint *words, uint count, uint word) {
+    for (uint i = get_local_id(0); i < count; i += get_local_size(0)) words[i] = word;
+}
+"""
+
 HOLDER = """
 kernel void holder(global uint *word, uint turns) {
     uint v = word[0];
@@ -147,6 +153,26 @@ def flusher(session: Session) -> Callable[[], None]:
     flush()
     session.finish()
     return flush
+
+
+_GROUPS = 64
+"""As many of each compute unit as leave none out: those of a CPU are threads, which take what others have not."""
+
+
+def spoiler(session: Session) -> Callable[[int, int], None]:
+    """Return what enqueues filling local memory, so many bytes of it at least, with a word; it is built.
+
+    It does so wherever a work-group may lie. Raises BackendError.
+    """
+    kernel = session.build(SPOIL, common_options(session)).kernel("spoil")
+    items, most = _GROUP * _GROUPS * session.info.compute_units, session.info.local_memory // 4
+
+    def spoil(nbytes: int, word: int) -> None:
+        count = min(-(-nbytes // 4), most)
+        session.set_arguments(kernel, (4 * count, np.uint32(count), np.uint32(word)))
+        session.launch(kernel, (items,), (_GROUP,))
+
+    return spoil
 
 
 def ask(session: Session, source: str, options: Sequence[str], entry: str, found: NDArray[Any]) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from itertools import islice
 from typing import Any
 
 from autotune.bench.arena import Arena
-from autotune.bench.kernels import flusher
+from autotune.bench.kernels import flusher, spoiler
 from autotune.bench.prepare import Built, compiled_apart
 from autotune.bench.report import Fault
 from autotune.bench.timing import Limits
@@ -59,8 +59,12 @@ class Launcher:
         self.restore_s = 0.0  # what it took to put the buffers into their state before the last first run
 
     def once(self, built: Built, limit_s: float) -> int:
-        """Run all launches once on poisoned outputs and return their span in ns; on PoCL this compiles them."""
+        """Run all launches once on poisoned outputs and spoilt local memory, and return their span in ns.
+
+        On PoCL this compiles them.
+        """
         self._announce("verify", self._limits.first_s)
+        self._spoil_local(built.local_bytes)
         began = time.monotonic()
         self._poison = 0
         self._put_back(built, "out", "scratch")
@@ -145,6 +149,17 @@ class Launcher:
         self.finish()
         busy_ns, self._busy_ns = self._busy_ns + self._session.busy_ns(), 0
         return busy_ns * 1e-9
+
+    def _spoil_local(self, nbytes: int) -> None:
+        """Leave nothing in local memory of what a kernel expects there: zeros, or what its run before has written."""
+        if nbytes and self._session.traits.checks_on_device:
+            with suppress(BackendError):  # it is not refused for what it may not need
+                self._spoil(nbytes, self._arena.beyond)
+            self.finish()
+
+    @cached_property
+    def _spoil(self) -> Callable[[int, int], None]:
+        return spoiler(self._session)
 
     @cached_property
     def _flush(self) -> Callable[[], None]:

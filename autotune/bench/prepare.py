@@ -44,7 +44,7 @@ class Compiled:
 class Built:
     """A plan ready to launch: kernels with their arguments set, one by one in the order of a run.
 
-    `environment` holds registers, spills and memory.
+    `environment` holds registers, spills and memory; a work-group has so many `local_bytes` at most.
     """
 
     plan: Plan
@@ -52,6 +52,7 @@ class Built:
     kernels: list[tuple[Kernel, Launch]]
     buffers: list[Guarded]
     environment: dict[str, str | int | float]
+    local_bytes: int
 
 
 def compile_plan(session: Session | Guest, plan: Plan, program: Program | None = None) -> Compiled:
@@ -107,7 +108,12 @@ def bind(session: Session, arena: Arena, checker: Checker, plan: Plan, compiled:
         "private_memory": max(limits.private_memory for _, _, limits in compiled.kernels),
     }
     ready = [compiled.kernels[place][:2] for place in plan.sequence]
-    return Built(plan, compiled.program, ready, buffers, {**facts, **compiled.program.resources})
+    local_bytes = max(_local_bytes(plan, launch, limits) for _, launch, limits in compiled.kernels)
+    return Built(plan, compiled.program, ready, buffers, {**facts, **compiled.program.resources}, local_bytes)
+
+
+def _local_bytes(plan: Plan, launch: Launch, limits: KernelLimits) -> int:
+    return limits.local_memory + sum(plan.arguments[name].local_bytes for name in launch.arguments)
 
 
 def launch_ahead(session: Session, arena: Arena, plan: Plan, compiled: Compiled) -> Iterator[Event]:
@@ -141,8 +147,7 @@ def _check_limits(session: Session | Guest, plan: Plan, launch: Launch, limits: 
     # by itself. Others corrupt memory.
     lax = session.traits.understates_limits
     allowed = session.traits.local_memory if lax else plan.local_memory or session.info.local_memory
-    arguments = [plan.arguments[name] for name in launch.arguments]
-    needed = limits.local_memory + sum(argument.local_bytes for argument in arguments)
+    needed = _local_bytes(plan, launch, limits)
     if needed > allowed:
         raise Fault(
             Outcome.LAUNCH_ERROR, f"{launch.entry} needs {needed} bytes of local memory, the device has {allowed}"
