@@ -474,6 +474,16 @@ def test_an_error_of_the_callers_own_is_not_taken_for_waiting(problem: Problem, 
         run(problem, store, on_progress=report)
 
 
+def test_what_is_done_to_what_is_told_is_nothing_to_the_search(problem: Problem, store: Store) -> None:
+    def report(progress: Progress) -> None:
+        for one in filter(None, (progress.best, progress.trial)):
+            one.configuration["WG"] = 99  # type: ignore[index]
+
+    result = run(problem, store, on_progress=report)
+    assert result.best is not None
+    assert result.best.configuration == {"WPT": 4, "WG": 32, "FAST": 0}
+
+
 class Better(ReplayEvaluator):
     """Measures the finalists anew: what came second is faster, and by little."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from autotune import text
@@ -81,6 +81,7 @@ class Reporter:
         rate = (done - 1) / since_first if done > 1 and since_first else 0.0
         left_s = self._left_s(done, rate, elapsed) if phase == SEARCH else None
         failed = {outcome: count for outcome, count in failures.items() if count}
+        best, trial = _own(best), _own(trial)
         self._tell(
             Progress(done, self._total, failed, best, elapsed, rate, left_s, phase, search=self._search, trial=trial)
         )
@@ -93,6 +94,11 @@ class Reporter:
         by_time = math.inf if self._budget.seconds is None else max(0.0, self._budget.seconds - elapsed)
         left = min(by_trials, by_time)
         return left if left < math.inf else None
+
+
+def _own(trial: Trial | None) -> Trial | None:
+    """Return a trial for who is told of it: what is done to its configuration is nothing to the search."""
+    return None if trial is None else replace(trial, configuration=dict(trial.configuration))
 
 
 def confidence_of(*compared: Trial | None) -> int:
