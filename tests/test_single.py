@@ -18,6 +18,7 @@ from autotune.errors import StudyError, UsageError
 from autotune.lookup import asking
 from autotune.model import Outcome, Trial
 from autotune.reports import single
+from autotune.reports.page import environment
 from autotune.store import Store
 from autotune.study import Problem
 from autotune.tuner import ReplayEvaluator
@@ -38,6 +39,13 @@ def test_a_replayed_search_becomes_one_file(problem: Problem, store: Store) -> N
         assert word in html
     assert html.count('class="heat"') == 3
     assert not re.search(r"<(link|img|iframe)|\b(src|href)=\"(?!#)", html)
+
+
+def test_what_an_axis_does_not_reach_is_not_drawn_beyond_it() -> None:
+    strip = environment().get_template("macros.html").module.strip  # type: ignore[attr-defined]
+    html = strip({"interval_ns": [5.0, 90.0], "samples_ns": [5.0, 20.0, 90.0], "median_ns": 20.0}, 10.0, 40.0)
+    assert re.findall(r'class="band" x="([\d.-]+)" width="([\d.]+)"', html) == [("0.0", "600.0")]
+    assert re.findall(r'class="sample" x1="([\d.-]+)"', html) == ["200.0"]
 
 
 def test_its_policy_allows_its_own_scripts_and_styles_alone(store: Store) -> None:
