@@ -195,8 +195,9 @@
       const log = this.state.log;
       const range = () => {
         if (!log) return [0, high * (1 + room * 1.3)];
-        const span = Math.max(Math.log10(high / low), 0.15);
-        return [10 ** (Math.log10(low) - 0.06 * span), 10 ** (Math.log10(high) + (0.04 + 1.25 * room) * span)];
+        const known = Math.log10(high / low), span = Math.max(known, 0.3); // times that are alike, or one, have marks beside them too
+        const first = Math.log10(low) - (span - known) / 2;
+        return [10 ** (first - 0.06 * span), 10 ** (first + (1.04 + 1.25 * room) * span)];
       };
       const options = {
         series,
