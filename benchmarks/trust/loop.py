@@ -1,23 +1,31 @@
 """An independent clock: wall time of 400 queued runs on a plain queue, in a process of its own.
 
-    python -m benchmarks.trust.loop STUDY < configurations.json
+    python -m benchmarks.trust.loop STUDY [--in-c] < configurations.json
 
 Reads a list of configurations, runs them in turns, in a new order each round, and prints the nanoseconds of one run of
-each, round by round. Of the tuner only the plan and its buffers are used: no gate, no events, nothing subtracted.
+each, round by round. Of the tuner only the plan and its buffers are used: no gate, no profiling, nothing subtracted.
+Python enqueues, by pyopencl, or C does, which takes a compiler, `cc`.
 """
 
 from __future__ import annotations
 
+import argparse
+import ctypes
 import json
 import random
+import re
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pyopencl as cl
 
 from autotune.bench.arena import Arena
-from autotune.bench.prepare import bind, compile_plan
+from autotune.bench.prepare import Built, bind, compile_plan
 from autotune.bench.verify import Checker
 from autotune.devices import find_device
 from autotune.devices.opencl_session import OpenCLSession
@@ -27,8 +35,68 @@ RUNS, ROUNDS = 400, 5
 _WARM_S = 0.2
 _LONGEST_S = 0.2  # of a loop: long kernels are repeated less often
 
+Enqueuer = Callable[[cl.CommandQueue, Built], Callable[[int], None]]
+"""Given a queue and a built plan, what enqueues so many runs of it there."""
 
-def main(path: str) -> None:
+
+class Launch(ctypes.Structure):
+    """As `enqueue.c` has it."""
+
+    _fields_ = (
+        ("kernel", ctypes.c_void_p),
+        ("axes", ctypes.c_uint),
+        ("whole", ctypes.c_size_t * 3),
+        ("local", ctypes.c_size_t * 3),
+    )
+
+
+def _compiled() -> Callable[..., int]:
+    """Return `enqueue` of `enqueue.c`, compiled, with the function of this process's OpenCL loader before the rest."""
+    loaded = re.search(r"/\S*libOpenCL\S*", Path("/proc/self/maps").read_text())
+    assert loaded, "pyopencl has loaded no libOpenCL"
+    with tempfile.TemporaryDirectory() as folder:
+        library = f"{folder}/enqueue.so"
+        source = str(Path(__file__).with_name("enqueue.c"))
+        subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", library, source], check=True)
+        enqueue = ctypes.CDLL(library).enqueue
+    launch = ctypes.cast(ctypes.CDLL(loaded.group()).clEnqueueNDRangeKernel, ctypes.c_void_p)
+    return lambda *rest: int(enqueue(launch, *rest))
+
+
+def in_c() -> Enqueuer:
+    """Return what enqueues by C, without events."""
+    enqueue = _compiled()
+
+    def of(queue: cl.CommandQueue, built: Built) -> Callable[[int], None]:
+        launches = (Launch * len(built.kernels))()
+        made: list[tuple[Any, Any]] = built.kernels  # `Kernel` says nothing of pyopencl
+        for one, (kernel, launch) in zip(launches, made, strict=True):
+            one.kernel, one.axes = kernel.int_ptr, len(launch.global_size)
+            one.whole[: one.axes] = launch.global_size
+            one.local[: one.axes] = launch.local_size or (0,) * one.axes
+
+        def runs(count: int) -> None:
+            status = enqueue(ctypes.c_void_p(queue.int_ptr), launches, len(built.kernels), count)  # keeps the kernels
+            assert status == 0, f"the driver refuses a launch: {status}"
+
+        return runs
+
+    return of
+
+
+def in_python(queue: cl.CommandQueue, built: Built) -> Callable[[int], None]:
+    """Return what enqueues by pyopencl, with an event for each launch."""
+    steps = [(kernel, launch.global_size, launch.local_size) for kernel, launch in built.kernels]
+
+    def runs(count: int) -> None:
+        for _ in range(count):
+            for kernel, whole, local in steps:
+                cl.enqueue_nd_range_kernel(queue, kernel, whole, local)
+
+    return runs
+
+
+def main(path: str, enqueuer: Enqueuer) -> None:
     """Print one list of nanoseconds for each configuration."""
     problem = Problem(Study.load(path), device=find_device(None))
     session = OpenCLSession(problem.device)
@@ -38,13 +106,11 @@ def main(path: str) -> None:
     def loop_of(configuration: dict[str, int | float | str]) -> Callable[[int], float]:
         plan = problem.plan(configuration)
         built = bind(session, arena, checker, plan, compile_plan(session, plan))
-        steps = [(kernel, launch.global_size, launch.local_size) for kernel, launch in built.kernels]
+        enqueue = enqueuer(queue, built)
 
         def loop(runs: int) -> float:
             began = time.perf_counter()
-            for _ in range(runs):
-                for kernel, whole, local in steps:
-                    cl.enqueue_nd_range_kernel(queue, kernel, whole, local)
+            enqueue(runs)
             queue.finish()
             return (time.perf_counter() - began) / runs
 
@@ -65,4 +131,8 @@ def main(path: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("study")
+    parser.add_argument("--in-c", action="store_true")
+    options = parser.parse_args()
+    main(options.study, in_c() if options.in_c else in_python)
