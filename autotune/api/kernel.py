@@ -21,7 +21,7 @@ from autotune.identity import Choices, Configuration, Size
 from autotune.lookup import Best, Match, warm
 from autotune.model import DeviceInfo
 from autotune.pool import Settings
-from autotune.study import Argument, Problem, Study
+from autotune.study import Buffer, Problem, Scalar, Study
 from autotune.text import size as size_text
 from autotune.text import time as time_text
 from autotune.tuner import Budget, Request, Result
@@ -94,8 +94,8 @@ class TunedKernel:
         return dict(self._main.ready.problem.size)
 
     @property
-    def arguments(self) -> dict[str, Argument]:
-        """What a call takes, by name: type, shape, extents allocated; a scalar with the study's value, its default."""
+    def arguments(self) -> dict[str, Buffer | Scalar]:
+        """What a call takes, by name: memory with type, shape, extents allocated; a scalar with its default value."""
         return {name: slot.argument for name, slot in self._main.ready.slots.items()}
 
     @property

@@ -9,14 +9,14 @@ from collections.abc import Hashable, Mapping
 from numbers import Real
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex
 
 from autotune import devices, text
 from autotune.api import asked
 from autotune.api.kernel import TunedKernel, warn_of_default
 from autotune.errors import DeviceError, UsageError
 from autotune.lookup import DEFAULT_STUDY, warm
-from autotune.model import Choices, DeviceInfo, Size
+from autotune.model import DeviceInfo
 from autotune.study import Study
 from autotune.tuner import Budget
 
@@ -30,13 +30,13 @@ def tuned(
     /,
     *,
     device: object = None,
-    size: Size | None = None,
-    choices: Choices | None = None,
+    size: asked.AnySize | None = None,
+    choices: asked.AnyValues | None = None,
     database: str | PathLike[str] | None = None,
     search: float | str | Budget | None = None,
     background: bool = False,
     allow_python: bool = False,
-    **sizes: int,
+    **sizes: SupportsIndex,
 ) -> TunedKernel:
     """Return a study's kernel, ready to be called with the best configuration that is stored.
 
