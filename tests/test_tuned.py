@@ -24,7 +24,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 import pytest
-from pyopencl.tools import SVMAllocator
+from pyopencl.tools import ImmediateAllocator, MemoryPool, SVMAllocator
 
 import autotune
 from autotune.api import TunedKernel, binaries, questions, ready
@@ -258,9 +258,12 @@ def test_buffers_parts_and_vector_arrays_are_taken(queue: cl.CommandQueue) -> No
     data = np.random.default_rng(2).random((128, 4), dtype=np.float32)
     whole, y = cla.to_device(queue, data), cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, 64 * 16)
     found = np.empty((64, 4), np.float32)
-    run(queue, x=whole[64:], y=y, wait_for=[cl.enqueue_marker(queue)])
-    cl.enqueue_copy(queue, found, y)
-    assert np.allclose(found, (data[64:] + 1) * 128)
+    pooled = cla.to_device(queue, data, allocator=MemoryPool(ImmediateAllocator(queue)))
+    within = cla.Array(queue, (96, 4), np.float32, data=whole.base_data.get_sub_region(512, 96 * 16))
+    for x in (whole[64:], pooled[64:], within[32:]):
+        run(queue, x=x, y=y, wait_for=[cl.enqueue_marker(queue)])
+        cl.enqueue_copy(queue, found, y)
+        assert np.allclose(found, (data[64:] + 1) * 128)
     typed = cla.empty(queue, 64, cl.cltypes.float4)
     cl.enqueue_copy(queue, typed.base_data, data[:64])
     run(queue, x=typed, y=y)
@@ -319,6 +322,7 @@ def test_what_does_not_fit_is_one_line(queue: cl.CommandQueue) -> None:
         ({"x": cla.empty(queue, 0, np.float32), "y": y}, "x: is empty, the kernel takes 1000 float"),
         ({"x": image, "y": y}, "x: Image is no buffer of the device"),
         ({"x": x.astype(np.float64), "y": y}, "x: holds float64, the kernel takes float"),
+        ({"x": x[5:5], "y": y}, "x: has 0 bytes, the kernel takes 4,000"),
         ({"x": x[:100], "y": y}, "x: has 400 bytes, the kernel takes 4,000: 1000 float"),
         ({"x": x[::2], "y": y}, "x: has gaps"),
         ({"x": x[::-1], "y": y}, "x: has gaps, runs backwards"),
