@@ -485,6 +485,11 @@ def test_what_is_stored_is_used_and_a_later_one_at_the_next_call(queue: cl.Comma
     assert saxpy.best_on(queue) == saxpy.best
     saxpy(queue, x=x, y=y).wait()
     assert np.allclose(y.get(), expected[1], rtol=1e-5)
+    Path(os.environ["AUTOTUNE_DB"]).unlink()
+    with pytest.warns(UserWarning, match="nothing is stored for saxpy on .* as by default") as warned:
+        assert saxpy.refresh()
+    assert warned[0].filename == __file__
+    assert not saxpy.refresh(), "told once"
 
 
 def test_the_time_of_another_device_or_size_is_not_told_as_a_kernels_own() -> None:

@@ -147,10 +147,19 @@ class TunedKernel:
     # What changes ----------------------------------------------------------------------------------------
 
     def refresh(self) -> bool:
-        """Look up again, and swap what calls go by where something better is stored now. Says whether it did."""
+        """Look up again, and swap what calls go by where the answer is another now. Says whether it did.
+
+        Where nothing can answer any more, as a database is gone, it is the study's default, with a warning.
+        """
         with self._lock:
-            swapped = [self._swap(model, self._ready(model.info)) for model in self._models.values()]
+            swapped = [self._again(model) for model in self._models.values()]
             return any(swapped)
+
+    def _again(self, model: _Model) -> bool:
+        was_default, found = model.ready.best.match is Match.DEFAULT, self._ready(model.info)
+        if not was_default:
+            warn_of_default(found.best)
+        return self._swap(model, found)
 
     @property
     def searching(self) -> bool:
