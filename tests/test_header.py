@@ -373,7 +373,9 @@ def test_what_32_bits_of_size_t_cannot_hold_is_not_served(
 
 @needs_compilers
 def test_what_c_cannot_say_serves_its_own_size_alone(tmp_path: Path) -> None:
-    study = text(defines={"SPAN": "log2(N) * WPT", "HALF": "N / 2"})
+    launch = [{**table()["launch"][0], "arguments": ["N", "alpha", "x", "y", "on"]}]
+    arguments = {**table()["arguments"], "on": {"type": "int", "value": "N > 5"}}
+    study = text(defines={"SPAN": "log2(N) * WPT", "HALF": "N / 2"}, arguments=arguments, launch=launch)
     catalogue = collected(tmp_path / "a.db", (DEVICE, 1000, at(2)), study=study)
     exact, other = chosen(tmp_path, catalogue, (DEVICE.name, 1000), (DEVICE.name, 1001))
     assert exact[0] == "1"
