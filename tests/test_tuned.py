@@ -410,6 +410,8 @@ def test_a_matrix_that_is_turned_is_refused(queue: cl.CommandQueue) -> None:
         ({"T": 1}, """no size named 'T'; a choice is choices={"T": 1}"""),
         ({"choices": {"T": "int8"}}, "choices: T cannot be 'int8'; it can be float, double"),
         ({"size": {"N": [1]}}, "N: "),
+        ({"study": Path("a.toml")}, r"study: is given first, without its name; write autotune.tuned\('a.toml', ...\)"),
+        ({"databse": "a.db"}, r"databse: 'a.db' is no size, and no option is called so \(did you mean 'database'\?\)"),
         ({"device": "no such device"}, "no device 'no such device'"),
         ({"device": 3}, 'device: 3 is no selector of a device; write device="3", or give a pyopencl.CommandQueue'),
         ({"N": 3, "size": {"N": 4}}, "N: is given twice: 3 by name, 4 in size="),
