@@ -720,9 +720,19 @@ def test_who_asks_while_another_thread_searches_waits_for_what_it_finds(monkeypa
     assert matches == [Match.EXACT]
 
 
-def test_a_search_that_finds_nothing_leaves_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("autotune.tuner.run", lambda *_: SimpleNamespace(best=None, reason="done"))
-    with pytest.warns(UserWarning, match="found no configuration that passed") as warned:
+@pytest.mark.parametrize(
+    ("trials", "said"),
+    [
+        (3, "found no configuration that passed"),
+        (0, r"ended before any trial did \(30 s are over\): give it more time"),
+    ],
+)
+def test_a_search_that_finds_nothing_leaves_the_default(
+    monkeypatch: pytest.MonkeyPatch, trials: int, said: str
+) -> None:
+    result = SimpleNamespace(best=None, reason="30 s are over", trials=trials, reused=0)
+    monkeypatch.setattr("autotune.tuner.run", lambda *_: result)
+    with pytest.warns(UserWarning, match=said) as warned:
         assert autotune.tuned(study(), search=30).match is Match.DEFAULT
     assert warned[0].filename == __file__
 
@@ -731,7 +741,7 @@ def test_a_search_that_was_interrupted_or_failed_is_made_when_asked_again(monkey
     tuned = study()
 
     def interrupted(_: Request) -> Any:
-        return SimpleNamespace(best=None, reason="interrupted")
+        return SimpleNamespace(best=None, reason="interrupted", trials=0, reused=0)
 
     def failed(_: Request) -> Any:
         raise SetupError("no linker")

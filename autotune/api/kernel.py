@@ -221,7 +221,10 @@ class TunedKernel:
     def _searched_for(self, result: Result) -> None:
         model = self._main
         if result.best is None:
-            warnings.warn(f"{self!r}: the search found no configuration that passed", stacklevel=_caller())
+            what = "found no configuration that passed"
+            if not result.trials + result.reused:
+                what = f"ended before any trial did ({result.reason}): give it more time"
+            warnings.warn(f"{self!r}: the search {what}", stacklevel=_caller())
             return
         found, before = self._ready(model.info), model.ready
         if (found.extents, found.ends) != (before.extents, before.ends) and self._bound:
