@@ -179,6 +179,8 @@ def test_values_that_are_not_of_their_type(kind: str, value: Any, message: str) 
     ("kind", "value"),
     [
         ("int", "6 / 3"),
+        ("int", "3 > 2"),
+        ("float", "3 > 2"),
         ("ulong", "2**62"),
         ("float", "0.1"),
         ("float", 3.4028235e38),
@@ -188,8 +190,10 @@ def test_values_that_are_not_of_their_type(kind: str, value: Any, message: str) 
 )
 def test_values_that_a_type_holds(kind: str, value: Any) -> None:
     table = ArgumentTable(type=kind, value=value)
-    found = Scalar.declare("x", table, Scope(()), Scope(())).concrete({}).create(Memory())
-    assert np.isfinite(found).all()
+    found = Scalar.declare("x", table, Scope(()), Scope(())).concrete({})
+    assert np.isfinite(found.create(Memory())).all()
+    assert type(found.value) in (int, float)
+    assert numpy_type(kind)[0].kind == "f" or type(found.value) is int
 
 
 @pytest.mark.parametrize(

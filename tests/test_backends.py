@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,7 +13,7 @@ from unittest.mock import Mock
 import pytest
 from typer.testing import CliRunner
 
-from autotune import tuner
+from autotune import devices, tuner
 from autotune.bench.timing import Limits
 from autotune.cli import app
 from autotune.devices import diagnose as diagnosis
@@ -25,6 +26,7 @@ from autotune.pool.keeper import Keeper
 from autotune.store import Store
 from autotune.study import Problem, Study
 from autotune.tuner import Budget, Request
+from tests import numpy_backend
 from tests.contracts.backend import BackendContract
 from tests.devices import device_here
 
@@ -46,6 +48,13 @@ def numpy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeviceInfo]:
         patch.syspath_prepend(str(folder))
         patch.setenv("PYTHONPATH", str(folder))
         yield find_device("numpy:0")
+
+
+def test_a_backend_is_written_with_what_type_checkers_let_others_import() -> None:
+    text = Path(numpy_backend.__file__).read_text()
+    (imported,) = re.findall(r"^from autotune\.devices import (.*)$", text, re.MULTILINE)
+    used = {*imported.split(", "), *re.findall(r"\bdevices\.([A-Z]\w+)", text)}
+    assert {"Backend", "Session", "Traits"} <= used <= set(devices.__all__)
 
 
 def test_what_is_installed_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -136,7 +136,7 @@ def test_a_program_compiles_whichever_arguments_the_bests_take(tmp_path: Path) -
             "x": {"type": "T", "shape": ["N"], "access": "in"}, "y": {"type": "T", "shape": ["N"], "access": "inout"},
             "parts": {"type": "T", "shape": ["N // WG"], "access": "scratch"}, "own": {"type": "T", "local": "WG"},
             "all": {"type": "float3", "value": ["1", "2", "3"]},
-            "points": {"type": "Point", "shape": ["N"], "access": "scratch"},
+            "points": {"type": "Point", "shape": ["N"], "access": "zeroed"},
         },
         structs={"Point": ["float3 place", "char tag"]},
     )  # fmt: skip
@@ -157,6 +157,7 @@ int main(void) {{
         written = header(catalogue).text
         assert all(f"#define {name}(" in written for name in told)
         assert "SCALAR_all" not in written
+        assert " *   The program fills these with zeros before each run: points.\n" in written
         assert "double SAXPY_scalar_alpha_(" in written, "of type float, whatever its value"
         assert answers(tmp_path, written, program) == said
 
@@ -373,7 +374,9 @@ def test_what_32_bits_of_size_t_cannot_hold_is_not_served(
 
 @needs_compilers
 def test_what_c_cannot_say_serves_its_own_size_alone(tmp_path: Path) -> None:
-    study = text(defines={"SPAN": "log2(N) * WPT", "HALF": "N / 2"})
+    launch = [{**table()["launch"][0], "arguments": ["N", "alpha", "x", "y", "on"]}]
+    arguments = {**table()["arguments"], "on": {"type": "int", "value": "N > 5"}}
+    study = text(defines={"SPAN": "log2(N) * WPT", "HALF": "N / 2"}, arguments=arguments, launch=launch)
     catalogue = collected(tmp_path / "a.db", (DEVICE, 1000, at(2)), study=study)
     exact, other = chosen(tmp_path, catalogue, (DEVICE.name, 1000), (DEVICE.name, 1001))
     assert exact[0] == "1"

@@ -24,7 +24,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 import pytest
-from pyopencl.tools import SVMAllocator
+from pyopencl.tools import ImmediateAllocator, MemoryPool, SVMAllocator
 
 import autotune
 from autotune.api import TunedKernel, binaries, questions, ready
@@ -258,9 +258,12 @@ def test_buffers_parts_and_vector_arrays_are_taken(queue: cl.CommandQueue) -> No
     data = np.random.default_rng(2).random((128, 4), dtype=np.float32)
     whole, y = cla.to_device(queue, data), cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, 64 * 16)
     found = np.empty((64, 4), np.float32)
-    run(queue, x=whole[64:], y=y, wait_for=[cl.enqueue_marker(queue)])
-    cl.enqueue_copy(queue, found, y)
-    assert np.allclose(found, (data[64:] + 1) * 128)
+    pooled = cla.to_device(queue, data, allocator=MemoryPool(ImmediateAllocator(queue)))
+    within = cla.Array(queue, (96, 4), np.float32, data=whole.base_data.get_sub_region(512, 96 * 16))
+    for x in (whole[64:], pooled[64:], within[32:]):
+        run(queue, x=x, y=y, wait_for=[cl.enqueue_marker(queue)])
+        cl.enqueue_copy(queue, found, y)
+        assert np.allclose(found, (data[64:] + 1) * 128)
     typed = cla.empty(queue, 64, cl.cltypes.float4)
     cl.enqueue_copy(queue, typed.base_data, data[:64])
     run(queue, x=typed, y=y)
@@ -319,6 +322,7 @@ def test_what_does_not_fit_is_one_line(queue: cl.CommandQueue) -> None:
         ({"x": cla.empty(queue, 0, np.float32), "y": y}, "x: is empty, the kernel takes 1000 float"),
         ({"x": image, "y": y}, "x: Image is no buffer of the device"),
         ({"x": x.astype(np.float64), "y": y}, "x: holds float64, the kernel takes float"),
+        ({"x": x[5:5], "y": y}, "x: has 0 bytes, the kernel takes 4,000"),
         ({"x": x[:100], "y": y}, "x: has 400 bytes, the kernel takes 4,000: 1000 float"),
         ({"x": x[::2], "y": y}, "x: has gaps"),
         ({"x": x[::-1], "y": y}, "x: has gaps, runs backwards"),
@@ -406,6 +410,8 @@ def test_a_matrix_that_is_turned_is_refused(queue: cl.CommandQueue) -> None:
         ({"T": 1}, """no size named 'T'; a choice is choices={"T": 1}"""),
         ({"choices": {"T": "int8"}}, "choices: T cannot be 'int8'; it can be float, double"),
         ({"size": {"N": [1]}}, "N: "),
+        ({"study": Path("a.toml")}, r"study: is given first, without its name; write autotune.tuned\('a.toml', ...\)"),
+        ({"databse": "a.db"}, r"databse: 'a.db' is no size, and no option is called so \(did you mean 'database'\?\)"),
         ({"device": "no such device"}, "no device 'no such device'"),
         ({"device": 3}, 'device: 3 is no selector of a device; write device="3", or give a pyopencl.CommandQueue'),
         ({"N": 3, "size": {"N": 4}}, "N: is given twice: 3 by name, 4 in size="),
@@ -481,6 +487,11 @@ def test_what_is_stored_is_used_and_a_later_one_at_the_next_call(queue: cl.Comma
     assert saxpy.best_on(queue) == saxpy.best
     saxpy(queue, x=x, y=y).wait()
     assert np.allclose(y.get(), expected[1], rtol=1e-5)
+    Path(os.environ["AUTOTUNE_DB"]).unlink()
+    with pytest.warns(UserWarning, match="nothing is stored for saxpy on .* as by default") as warned:
+        assert saxpy.refresh()
+    assert warned[0].filename == __file__
+    assert not saxpy.refresh(), "told once"
 
 
 def test_the_time_of_another_device_or_size_is_not_told_as_a_kernels_own() -> None:
@@ -709,9 +720,19 @@ def test_who_asks_while_another_thread_searches_waits_for_what_it_finds(monkeypa
     assert matches == [Match.EXACT]
 
 
-def test_a_search_that_finds_nothing_leaves_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("autotune.tuner.run", lambda *_: SimpleNamespace(best=None, reason="done"))
-    with pytest.warns(UserWarning, match="found no configuration that passed") as warned:
+@pytest.mark.parametrize(
+    ("trials", "said"),
+    [
+        (3, "found no configuration that passed"),
+        (0, r"ended before any trial did \(30 s are over\): give it more time"),
+    ],
+)
+def test_a_search_that_finds_nothing_leaves_the_default(
+    monkeypatch: pytest.MonkeyPatch, trials: int, said: str
+) -> None:
+    result = SimpleNamespace(best=None, reason="30 s are over", trials=trials, reused=0)
+    monkeypatch.setattr("autotune.tuner.run", lambda *_: result)
+    with pytest.warns(UserWarning, match=said) as warned:
         assert autotune.tuned(study(), search=30).match is Match.DEFAULT
     assert warned[0].filename == __file__
 
@@ -720,7 +741,7 @@ def test_a_search_that_was_interrupted_or_failed_is_made_when_asked_again(monkey
     tuned = study()
 
     def interrupted(_: Request) -> Any:
-        return SimpleNamespace(best=None, reason="interrupted")
+        return SimpleNamespace(best=None, reason="interrupted", trials=0, reused=0)
 
     def failed(_: Request) -> Any:
         raise SetupError("no linker")

@@ -29,7 +29,7 @@ class Slot(Protocol):
     """One argument that callers give by name."""
 
     @property
-    def argument(self) -> Argument:
+    def argument(self) -> Buffer | Scalar:
         """What is given, concrete."""
 
     def take(self, guest: Guest, value: object) -> Any:
@@ -50,7 +50,7 @@ class ScalarSlot:
         self.default = self.take(None, scalar.value)
 
     @property
-    def argument(self) -> Argument:
+    def argument(self) -> Scalar:
         return self.scalar
 
     def take(self, guest: Guest | None, value: object) -> bytes:

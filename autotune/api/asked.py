@@ -10,13 +10,23 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from autotune.errors import AutotuneError, UsageError
+from autotune.identity import Value
 from autotune.text import LARGEST_SIZE, line
 
 if TYPE_CHECKING:
     from autotune.tuner import Budget
+
+AnyValue = Value | SupportsIndex
+"""A value as a program has it: a whole number may be NumPy's."""
+
+AnySize = Mapping[str, SupportsIndex]
+"""Sizes as a program has them."""
+
+AnyValues = Mapping[str, AnyValue]
+"""Choices or a configuration as a program has them."""
 
 _OPTIONS = {"--db": "database", "--on": "on"}
 _TYPED = {

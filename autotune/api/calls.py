@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from os import PathLike
 from pathlib import Path
+from typing import Any, SupportsIndex
 
 from autotune import cluster, devices, tuner
 from autotune.api import asked
 from autotune.bench import BUILD_S, FIRST_S, Limits
 from autotune.errors import UsageError
 from autotune.lookup import DEFAULT_STUDY
-from autotune.model import Choices, Configuration, Size, Value
 from autotune.pool import Settings, prepared
 from autotune.samplers import DEFAULT_SAMPLER, entry_of
 from autotune.study import Problem, Study
@@ -25,14 +25,14 @@ def search(
     study: str | Path | Study = DEFAULT_STUDY,
     *,
     device: str | None = None,
-    size: Size | None = None,
-    choices: Choices | None = None,
-    trials: int | None = None,
+    size: asked.AnySize | None = None,
+    choices: asked.AnyValues | None = None,
+    trials: SupportsIndex | None = None,
     seconds: float | None = None,
     sampler: str = DEFAULT_SAMPLER,
-    seed: int | None = None,
-    fix: Mapping[str, Value | Sequence[Value]] | None = None,
-    start: Sequence[Configuration] = (),
+    seed: SupportsIndex | None = None,
+    fix: Mapping[str, asked.AnyValue | Iterable[asked.AnyValue]] | None = None,
+    start: Iterable[asked.AnyValues] = (),
     budget: Budget | None = None,
     retry_failed: bool = False,
     fresh: bool = False,
@@ -103,7 +103,7 @@ def search(
         return run(request, on_progress=on_progress)
 
 
-def _budget(budget: object, trials: int | None, seconds: float | None) -> Budget:
+def _budget(budget: object, trials: Any, seconds: float | None) -> Budget:
     """Return when to stop: a budget, or what is given of trials and seconds. Raises UsageError."""
     if budget is None:
         given = seconds is not None or trials is not None

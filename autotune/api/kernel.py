@@ -21,7 +21,7 @@ from autotune.identity import Choices, Configuration, Size
 from autotune.lookup import Best, Match, warm
 from autotune.model import DeviceInfo
 from autotune.pool import Settings
-from autotune.study import Argument, Problem, Study
+from autotune.study import Buffer, Problem, Scalar, Study
 from autotune.text import size as size_text
 from autotune.text import time as time_text
 from autotune.tuner import Budget, Request, Result
@@ -94,8 +94,8 @@ class TunedKernel:
         return dict(self._main.ready.problem.size)
 
     @property
-    def arguments(self) -> dict[str, Argument]:
-        """What a call takes, by name: type, shape, extents allocated; a scalar with the study's value, its default."""
+    def arguments(self) -> dict[str, Buffer | Scalar]:
+        """What a call takes, by name: memory with type, shape, extents allocated; a scalar with its default value."""
         return {name: slot.argument for name, slot in self._main.ready.slots.items()}
 
     @property
@@ -147,10 +147,19 @@ class TunedKernel:
     # What changes ----------------------------------------------------------------------------------------
 
     def refresh(self) -> bool:
-        """Look up again, and swap what calls go by where something better is stored now. Says whether it did."""
+        """Look up again, and swap what calls go by where the answer is another now. Says whether it did.
+
+        Where nothing can answer any more, as a database is gone, it is the study's default, with a warning.
+        """
         with self._lock:
-            swapped = [self._swap(model, self._ready(model.info)) for model in self._models.values()]
+            swapped = [self._again(model) for model in self._models.values()]
             return any(swapped)
+
+    def _again(self, model: _Model) -> bool:
+        was_default, found = model.ready.best.match is Match.DEFAULT, self._ready(model.info)
+        if not was_default:
+            warn_of_default(found.best)
+        return self._swap(model, found)
 
     @property
     def searching(self) -> bool:
@@ -212,7 +221,10 @@ class TunedKernel:
     def _searched_for(self, result: Result) -> None:
         model = self._main
         if result.best is None:
-            warnings.warn(f"{self!r}: the search found no configuration that passed", stacklevel=_caller())
+            what = "found no configuration that passed"
+            if not result.trials + result.reused:
+                what = f"ended before any trial did ({result.reason}): give it more time"
+            warnings.warn(f"{self!r}: the search {what}", stacklevel=_caller())
             return
         found, before = self._ready(model.info), model.ready
         if (found.extents, found.ends) != (before.extents, before.ends) and self._bound:

@@ -14,7 +14,7 @@ import numpy as np
 
 from autotune.devices import BackendError, GivenImage, Guest, Session
 from autotune.errors import UsageError
-from autotune.study import Argument, Buffer, Image, numpy_type
+from autotune.study import Buffer, Image, numpy_type
 
 _Found = TypeVar("_Found")
 
@@ -29,7 +29,7 @@ class MemorySlot:
         self._last: tuple[Callable[[], object], Callable[[Any], Any]] | None = None
 
     @property
-    def argument(self) -> Argument:
+    def argument(self) -> Buffer:
         return self.buffer
 
     def take(self, guest: Guest, value: object) -> Any:
@@ -110,7 +110,7 @@ class ImageSlot:
         self._known: object = None
 
     @property
-    def argument(self) -> Argument:
+    def argument(self) -> Image:
         return self.image
 
     def stand_in(self, session: Session) -> Any:

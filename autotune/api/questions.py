@@ -6,17 +6,18 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping
+from inspect import signature
 from numbers import Real
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex
 
 from autotune import devices, text
 from autotune.api import asked
 from autotune.api.kernel import TunedKernel, warn_of_default
 from autotune.errors import DeviceError, UsageError
 from autotune.lookup import DEFAULT_STUDY, warm
-from autotune.model import Choices, DeviceInfo, Size
+from autotune.model import DeviceInfo
 from autotune.study import Study
 from autotune.tuner import Budget
 
@@ -30,13 +31,13 @@ def tuned(
     /,
     *,
     device: object = None,
-    size: Size | None = None,
-    choices: Choices | None = None,
+    size: asked.AnySize | None = None,
+    choices: asked.AnyValues | None = None,
     database: str | PathLike[str] | None = None,
     search: float | str | Budget | None = None,
     background: bool = False,
     allow_python: bool = False,
-    **sizes: int,
+    **sizes: SupportsIndex,
 ) -> TunedKernel:
     """Return a study's kernel, ready to be called with the best configuration that is stored.
 
@@ -61,6 +62,7 @@ def tuned(
     background, allow_python = asked.flag("background", background), asked.flag("allow_python", allow_python)
     if background and budget is None:
         raise UsageError("says how to search, and no search is asked for", where="background", hint="add search=40")
+    _require_sizes(sizes)
     wanted, choices, named = asked.one_size(size, sizes), asked.choices(choices), asked.database(database)
     info = _device(device)
     name = study if isinstance(study, Study) else str(study)
@@ -84,6 +86,19 @@ def tuned(
 _kernels: OrderedDict[Hashable, TunedKernel] = OrderedDict()
 _studies: dict[tuple[str, str], Study] = {}
 _lock = threading.RLock()
+
+
+def _require_sizes(named: Mapping[str, object]) -> None:
+    """Raise UsageError for what is given by name and is an option, as its value tells, or an option misspelt."""
+    for name, value in named.items():
+        if hasattr(value, "__index__"):
+            continue
+        if name == "study":
+            hint = text.line(f"write autotune.tuned({str(value)!r:.60}, ...)")
+            raise UsageError("is given first, without its name", where=name, hint=hint)
+        options = [option for option, one in signature(tuned).parameters.items() if one.kind is one.KEYWORD_ONLY]
+        if close := text.did_you_mean(name, options):
+            raise UsageError(text.line(f"{value!r:.40} is no size, and no option is called so{close}"), where=name)
 
 
 def _loaded(study: str | Path | Study) -> Study:

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from os import PathLike
     from pathlib import Path
 
-    from autotune.model import Choices, Size
     from autotune.study import Study
 
 
@@ -20,8 +19,8 @@ def best(
     study: str | Path | Study = DEFAULT_STUDY,
     *,
     device: str | None = None,
-    size: Size | None = None,
-    choices: Choices | None = None,
+    size: asked.AnySize | None = None,
+    choices: asked.AnyValues | None = None,
     database: str | PathLike[str] | None = None,
 ) -> Best:
     """Return the best stored configuration of a study for a device and size, and how it matches the question.

@@ -40,3 +40,9 @@ from autotune.devices.select import (
 from autotune.devices.sensors import Reading
 from autotune.devices.sensors import prepare as prepare_sensors
 from autotune.devices.vendors import faulty
+
+__all__ = [
+    "ArgumentError", "Backend", "BackendError", "Batch", "BuildError", "Event", "Given", "GivenImage", "Guest",
+    "Kernel", "KernelArgument", "KernelLimits", "Memory", "Program", "Reading", "Run", "Session", "Step", "Traits",
+]  # fmt: skip
+"""What a backend is written with: type checkers let a package of somebody else's import these alone."""

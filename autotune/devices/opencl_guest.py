@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from operator import attrgetter
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -85,7 +85,7 @@ class OpenCLGuest(OpenCLSession):
             return None
         if not isinstance(base, cl.MemoryObjectHolder):
             return None
-        if offset and array.flags.c_contiguous:
+        if offset and array.nbytes and array.flags.c_contiguous:
             base = self._part(base, offset, array.nbytes)
         again = None if offset else _base_data
         return Given(self._own(base), array.nbytes, dtype, shape, array.flags.c_contiguous, _only(base), again)
@@ -107,10 +107,17 @@ class OpenCLGuest(OpenCLSession):
         return memory
 
     def _part(self, base: cl.MemoryObjectHolder, offset: int, nbytes: int) -> Memory:
-        """Return the part of a buffer in which an array lies that does not begin where its buffer does."""
+        """Return the part of a buffer in which an array lies that does not begin where its buffer does.
+
+        OpenCL makes no part of a part, and what lies in a pool has no method for one: it is of the whole buffer.
+        """
+        memory: Any = base
         try:
-            return cast("Any", base).get_sub_region(offset, nbytes)
-        except (cl.Error, AttributeError):
+            around = memory.get_info(cl.mem_info.ASSOCIATED_MEMOBJECT)
+            begin = offset if around is None else memory.get_info(cl.mem_info.OFFSET) + offset
+            buffer: Any = cl.Buffer.from_int_ptr((memory if around is None else around).int_ptr)
+            return buffer.get_sub_region(begin, nbytes)
+        except cl.Error:
             what = f"begins {offset} bytes into its buffer, where this device lets no argument begin"
             raise BackendError(what) from None
 

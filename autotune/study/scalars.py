@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -63,9 +63,11 @@ class Scalar(Argument):
         made = type(self)(self.name, concrete_type(self.type, names), _evaluated(self.value, names, where))
         if isinstance(made.value, tuple) or is_struct(made.type):
             made._filled()
-        else:
-            _require_held(made.value, numpy_type(made.type)[0], made.type, where)
-        return made
+            return made
+        dtype = numpy_type(made.type)[0]
+        _require_held(made.value, dtype, made.type, where)
+        whole = isinstance(made.value, bool) or dtype.kind in "iu"  # C and JSON have no other form for it
+        return replace(made, value=int(made.value)) if whole else made
 
     def create(self, session: Session) -> Any:
         if isinstance(self.value, tuple):

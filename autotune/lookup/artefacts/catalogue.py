@@ -96,6 +96,22 @@ def left_out(refused: Iterable[StudyError]) -> Iterator[str]:
         yield f"left out: {count} of a device and size: {reason}"
 
 
+def alike(catalogue: Catalogue) -> Iterator[str]:
+    """Yield which models share a name: a program cannot tell them apart."""
+    models: dict[str, dict[str, None]] = {}
+    for entry in catalogue.entries:
+        models.setdefault(entry.best.device_name, {})[entry.device] = None
+    for name, called in models.items():
+        if name and len(called) > 1:
+            yield f"{', '.join(called)}: all called {name!r}: a program may take any one's best; -d chooses"
+
+
+def zeroed(study: Study) -> list[str]:
+    """Return the buffers that hold zeros when a run begins."""
+    used = (study.arguments[name] for name in sorted(study.launched & study.arguments.keys()))
+    return [one.name for one in used if isinstance(one, Buffer) and one.access == "zeroed"]
+
+
 def collect(
     text: StudyText,
     choices: Choices,

@@ -9,7 +9,7 @@ from autotune import text
 from autotune.errors import StudyError
 from autotune.identity import text_digest
 from autotune.lookup.architecture import words_of
-from autotune.lookup.artefacts.catalogue import Artefact, Catalogue, left_out
+from autotune.lookup.artefacts.catalogue import Artefact, Catalogue, alike, left_out, zeroed
 from autotune.lookup.artefacts.ctext import arithmetic, checked_prefix, lines, prefix_of, string
 from autotune.lookup.artefacts.geometry import ArgumentText, Geometry, LaunchText, geometry, kind_of
 from autotune.lookup.losses import MOST_SIZES
@@ -101,7 +101,7 @@ class _Header:
             what = ", ".join(dict.fromkeys(one.unsayable for one in self.found if one.unsayable))
             yield f"{' and '.join(who)}: each for its own size alone, since C cannot say {what}"
         yield from left_out(self.refused)
-        yield from _alike(self.catalogue)
+        yield from alike(self.catalogue)
         if self.unsaid_default is not None:
             yield f"left out: the study's default: {self.unsaid_default}"
 
@@ -116,6 +116,8 @@ class _Header:
         if unsaid:
             told = "images, samplers, vectors and structs by value"
             yield f" *   The program makes these arguments itself, {told}: {', '.join(unsaid)}."
+        if names := zeroed(self.catalogue.study):
+            yield f" *   The program fills these with zeros before each run: {', '.join(names)}."
         yield from (f" *   {c_comment(note)}." for note in self.notes())
         yield " *   s.match says how it was chosen; s.entry is NULL where nothing stored may run at these sizes, nor be"
         yield " *   counted: a number that follows from them is beyond 2**62. */"
@@ -336,16 +338,6 @@ static const char *const {self.p}_source[] = {{
 {rows}
 }};
 """
-
-
-def _alike(catalogue: Catalogue) -> Iterator[str]:
-    """Yield which models share a name: a program cannot tell them apart."""
-    models: dict[str, dict[str, None]] = {}
-    for entry in catalogue.entries:
-        models.setdefault(entry.best.device_name, {})[entry.device] = None
-    for name, called in models.items():
-        if name and len(called) > 1:
-            yield f"{', '.join(called)}: all called {name!r}: a program may take any one's best; -d chooses"
 
 
 def _pick(index: str, values: Iterable[str], cast: str = "(size_t)") -> str:
