@@ -15,6 +15,7 @@ from autotune.bench.messages import Batches, Visited
 from autotune.bench.pace import CONTENDED, LONG_NS
 from autotune.bench.report import Fault, Report
 from autotune.bench.timing import Rules, relative_width
+from autotune.bench.words import LOCAL
 from autotune.model import AT_FIRST, BUSY_CORES, Measurement, Outcome
 from autotune.ranking import median, speedup
 from autotune.study import Plan
@@ -74,7 +75,8 @@ class Finalist:
     `visits` are its times on each bench, in nanoseconds of one run; `turns_ns` those that count on the bench at work by
     its `clock` and `rules`, `usual` its batches on another. `first_ns` is the time of its first run, `turn` its
     last turn; `aside` are those that count where there are no others, `throttled` what slowed down any that count.
-    `run_s` is what a verified run takes, launches and checks included; 0 while that is not known.
+    `run_s` is what a verified run takes, launches and checks included; 0 while that is not known; `series` of them
+    were verified.
     """
 
     place: int
@@ -90,6 +92,7 @@ class Finalist:
     throttled: str = ""
     verified: int = 0
     run_s: float = 0.0
+    series: int = 0
     failure: Report | None = None
 
     @property
@@ -323,18 +326,20 @@ class Finals:
             self._attempt(finalist, partial(self._series, count=count))
 
     def _affordable(self, finalist: Finalist, left_s: float) -> int:
-        """Return how many runs the next series may have."""
+        """Return how many runs the next series may have: one at least in all, on words that no trial meets."""
+        missing = max(_VERIFIED_RUNS - finalist.verified, finalist.series < 1)
         if finalist.plan.checks and not finalist.run_s:  # how long they take on the host is not known
-            return min(1, _VERIFIED_RUNS - finalist.verified) if left_s > 0 else 0
+            return min(1, missing) if left_s > 0 else 0
         finalist.run_s = finalist.run_s or self.bench.launcher.restore_s + finalist.first_ns * 1e-9 + _LAUNCH_S
         series_s = min(left_s, max(_SERIES_S, finalist.run_s))
-        return min(_VERIFIED_RUNS - finalist.verified, int(series_s / finalist.run_s))
+        return min(missing, int(series_s / finalist.run_s))
 
     def _series(self, finalist: Finalist, count: int) -> None:
         """Verify each of some runs, on outputs poisoned before it: what an earlier one left there cannot pass."""
         built = self.bench.build(finalist.plan)
         began = time.monotonic()
-        verdict = self.bench.check_runs(built, count, finalist.run_s)
+        finalist.series += 1
+        verdict = self.bench.check_runs(built, count, finalist.run_s, (1 + finalist.series) % len(LOCAL))
         finalist.run_s = (time.monotonic() - began) / count
         finalist.verified += count
         if verdict.reason:

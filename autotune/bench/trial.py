@@ -9,7 +9,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from autotune.bench.arena import POISONS, Arena
+from autotune.bench.arena import Arena
 from autotune.bench.clock import Clock, Clocks
 from autotune.bench.holder import can_hold
 from autotune.bench.launcher import Announce, Launcher, Stopwatch, noticing_loss
@@ -45,7 +45,10 @@ _KEPT = 256  # compiled plans kept for the finalists' re-timing
 
 
 class Bench:
-    """Runs plans on one session. `announce` is told each phase before it begins."""
+    """Runs plans on one session. `announce` is told each phase before it begins.
+
+    `marked`: the reference leaves some of the outputs unwritten, and so may the plans (arena.py).
+    """
 
     def __init__(
         self,
@@ -55,10 +58,11 @@ class Bench:
         rules: Rules,
         limits: Limits,
         announce: Announce,
-        poisons: tuple[int, int] = POISONS,
+        *,
+        marked: bool = False,
     ) -> None:
         self._session = session
-        self._arena = Arena(session, inputs, poisons)
+        self._arena = Arena(session, inputs, marked=marked)
         self._checker = Checker(session, expected, inputs)
         # Beside other programs a few short runs in a row say nothing.
         stop_s = rules.least_s if session.traits.shares_cores else rules.stop_s
@@ -214,6 +218,7 @@ class Bench:
         if verdict.reason:
             raise Fault(Outcome.WRONG_RESULT, verdict.reason)
         self.hints = ()  # they came to nothing
+        self.launcher.respoil(built)  # what keeps the least or largest of what it finds there will be wrong in the end
         return built, span, verdict
 
     def check_last(self, built: Built, clock: Clock) -> Verdict:
@@ -222,11 +227,15 @@ class Bench:
             self.launcher.enqueue(built)
         return self._check(built, inputs=True)
 
-    def check_runs(self, built: Built, count: int, run_s: float) -> Verdict:
-        """Check each of so many runs, on poisoned outputs; one takes about `run_s` with its check. Raises Fault."""
+    def check_runs(self, built: Built, count: int, run_s: float, turn: int) -> Verdict:
+        """Check each of so many runs, on poisoned outputs; one takes about `run_s` with its check. Raises Fault.
+
+        Before the first, scratch and guards are filled with the words of this turn.
+        """
         known_s = self._limits.floor_s + self._limits.multiple * count * run_s
         self._announce("verify", known_s if run_s else self._limits.first_s)
         run = partial(self.launcher.enqueue, built)
+        self.launcher.respoil_all(built, turn)
         with noticing_loss():
             verdict = self._checker.check(
                 built.buffers, built.plan.outputs, built.plan.checks, inputs=True, run=run, runs=count

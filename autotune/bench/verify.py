@@ -269,8 +269,10 @@ class OnDevice:
 
 def _is_left(guarded: Guarded, offset: int, found: NDArray[Any]) -> bool:
     """Whether a value is what lay there before the run; a kernel may have computed the same."""
+    if guarded.poison is None:
+        return False
     filled = np.full(3, guarded.poison, np.uint32).tobytes()
-    return guarded.poison != 0 and found.tobytes() == filled[offset % 4 :][: found.nbytes]
+    return found.tobytes() == filled[offset % 4 :][: found.nbytes]
 
 
 @lru_cache(maxsize=1024)
