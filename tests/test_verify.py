@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from autotune.bench import finals, reference
 from autotune.bench.arena import GUARD, Arena, Guarded, padded
-from autotune.bench.checks import _judged
+from autotune.bench.checks import judged
 from autotune.bench.kernels import CHECKS, flusher
 from autotune.bench.prepare import Compiled, bind, compile_plan
 from autotune.bench.readback import compared, contents
@@ -27,7 +27,7 @@ from autotune.bench.report import Fault, Report, is_too_large
 from autotune.bench.serving import _outputs
 from autotune.bench.timing import Limits, Rules
 from autotune.bench.trial import Bench
-from autotune.bench.unwritten import count_unwritten, indistinct, is_unwritten, not_numbers, unverified
+from autotune.bench.unwritten import count_unwritten, indistinct, is_unwritten, not_numbers, unjudged, unverified
 from autotune.bench.verify import Checker, _walk
 from autotune.bench.words import POISON, beyond, spoilt
 from autotune.devices import BackendError, KernelLimits, Program, Session
@@ -117,8 +117,8 @@ def test_what_rounding_may_explain_names_the_tolerance(
 ) -> None:
     values, ones = (np.array([number], numpy_type(kind)[0]) for number in (found, 1))
     reason, _ = verdict(session, Buffer("c", kind, (1,), (1,), "out"), values, ones, tolerance)
-    scalar = _judged("c", Check("c", tolerance), values[0], ones[0])
-    checked = _judged("c", Check("c", tolerance), values, ones)
+    scalar = judged("c", Check("c", tolerance), values[0], ones[0])
+    checked = judged("c", Check("c", tolerance), values, ones)
     for one in (reason, scalar.reason, checked.reason):
         assert one.endswith("; without a [tolerance] above 0 they must be equal") == is_told
         assert "expected 1" in one
@@ -126,7 +126,7 @@ def test_what_rounding_may_explain_names_the_tolerance(
 
 
 def test_a_check_of_another_shape_is_wrong_even_where_one_would_stretch_to_the_other() -> None:
-    found = _judged("c", Check("c", Tolerance()), np.ones(1), np.ones(3))
+    found = judged("c", Check("c", Tolerance()), np.ones(1), np.ones(3))
     assert found.reason == "check c has shape (1,), the reference has (3,)"
 
 
@@ -318,7 +318,38 @@ def test_small_values_in_rows_of_odd_length_are_counted_too() -> None:
 def test_zeros_are_told_to_be_right_where_a_comparison_takes_them(value: float, tolerance: Tolerance) -> None:
     expected = np.full(3, value, np.float32)
     right = not compared(np.zeros_like(expected), expected, tolerance)[0]
-    assert bool(indistinct({"y": tolerance}, {"y": expected})) == right
+    told = indistinct({"y": tolerance}, {"y": expected})
+    assert told.startswith("zeros are right for all of y") == right
+    assert told.startswith("one number is right for all of y") == (not right and np.isfinite(value))
+
+
+@pytest.mark.parametrize(
+    ("values", "tolerance", "told"),
+    [([5], Tolerance(), False), ([5, 6], Tolerance(0, 0.5), True), ([5, 6], Tolerance(0, 0.4), False)],
+)
+def test_of_outputs_that_are_all_alike_any_order_is_right(values: list[int], tolerance: Tolerance, told: bool) -> None:
+    for kind in ("int", "float"):
+        expected = np.array(values, numpy_type(kind)[0])
+        assert bool(indistinct({"y": tolerance}, {"y": expected})) == told
+
+
+@pytest.mark.parametrize(
+    ("checks", "data", "told"),
+    [
+        ({"up": "min(diff(y)) >= 0"}, [3, 1, 2], "the checks hold where all of y is 0: "),
+        ({"up": "min(diff(y)) >= 0", "whole": "sum(y)"}, [3, 1, 2], ""),
+        ({"up": "min(diff(y)) >= 0", "whole": "sum(y)"}, [1, 2, 3], "the checks hold where y stays as it was: "),
+        ({"up": "diff(y)[7]"}, [1, 2, 3], ""),  # fails in itself
+    ],
+)
+def test_outputs_that_their_checks_take_without_any_work_are_told(
+    checks: dict[str, str], data: list[int], told: str
+) -> None:
+    y = Buffer("y", "int", (3,), (3,), "inout")
+    plan = Plan("", (), (), {"y": y}, checks={name: Check(text, Tolerance()) for name, text in checks.items()})
+    found = unjudged(plan, {"y": np.array(data)}, {"up": np.array(1), "whole": np.array(6)})
+    assert found.startswith(told)
+    assert bool(found) == bool(told)
 
 
 def test_what_a_reference_leaves_unwritten_is_said(session: Session) -> None:

@@ -38,7 +38,7 @@ from autotune.bench.report import Fault, Report
 from autotune.bench.timing import Limits
 from autotune.bench.tour import Unsettled, Visitor
 from autotune.bench.trial import Bench
-from autotune.bench.unwritten import indistinct, left_alone, not_numbers, unmoved, unverified
+from autotune.bench.unwritten import indistinct, left_alone, not_numbers, unjudged, unmoved, unverified
 from autotune.devices import BackendError, Program, Session, open_session
 from autotune.errors import AutotuneError, StudyError
 from autotune.model import UNVERIFIED, DeviceInfo, Outcome
@@ -175,7 +175,8 @@ def _serve_trials(session: Session, setup: Setup, connection: Connection, sensin
             on_built = wait_for_turn if job.asks else None
             report = bench.run(job.plan, job.best_ns, built_ahead=job.built_ahead, on_built=on_built)
             if said is None:  # what is allowed, any plan tells
-                said = "; ".join(filter(None, (*notes, indistinct(job.plan.outputs, known))))
+                notes += indistinct(job.plan.outputs, known), unjudged(job.plan, inputs, known)
+                said = "; ".join(filter(None, notes))
             if said and not report.outcome.failed:
                 report = replace(report, environment={**report.environment, UNVERIFIED: said})
             connection.send(report)
