@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from autotune.bench import clock, finals, levels, serving, tour, trial
-from autotune.bench.finals import Finalist, Finals
+from autotune.bench.finalist import Finalist
+from autotune.bench.finals import Finals
 from autotune.bench.messages import Batches, Onward, Phase, Ready, Setup, Turn, Visit, Visited
 from autotune.bench.report import Fault, Report
 from autotune.bench.timing import Limits, Rules

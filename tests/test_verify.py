@@ -699,6 +699,42 @@ def test_a_kernel_that_writes_once_and_never_again_is_wrong(session: Session) ->
     assert found.outcome is Outcome.WRONG_RESULT
 
 
+@pytest.mark.parametrize(
+    ("body", "marked", "keeps"),
+    [
+        ("if (mine[i] != 42) mine[i + 64] = x[i]; mine[i] = 42; y[i] = mine[i + 64]", False, True),
+        ("if (mine[i] != 42) also[i] = x[i]; mine[i] = 42; y[i] = also[i]", False, True),  # what is set elsewhere
+        ("if (!(y[i] >= 1 && y[i] < 2)) y[i] = x[i]", False, True),
+        ("mine[i] = x[i]; y[i] = mine[i]", False, False),
+        ("if (i != 5) y[i] = x[i]", True, False),  # as the reference leaves it
+    ],
+)
+def test_a_finalist_that_takes_an_earlier_runs_results_for_its_own_is_wrong(
+    session: Session, body: str, marked: bool, keeps: bool
+) -> None:
+    source = (
+        "kernel void k(global const float *x, global float *mine, global float *also, global float *y) "
+        f"{{ int i = get_global_id(0); {body}; }}"
+    )
+    names = {"x": "in", "mine": "scratch", "also": "scratch", "y": "out"}
+    buffers = {name: Buffer(name, "float", (extent := 128 if name == "mine" else 64,), (extent,), access)
+               for name, access in names.items()}  # fmt: skip
+    plan = Plan(source, (), (Launch("k", (64,), (64,), tuple(names)),), buffers, {"y": Tolerance()})
+    x = np.linspace(1, 1.9, 64).astype(np.float32)
+    expected = x.copy()
+    if marked:
+        expected.view(np.uint32)[5] = POISON
+    bench = Bench(session, {"x": x}, {"y": expected}, Rules(most=5), Limits(), lambda *_: None, marked=marked)
+    assert bench.run(plan, None).outcome is Outcome.OK
+    (found,) = bench.retime([plan], None, 5.0)
+    assert isinstance(found, Report) == keeps
+    if isinstance(found, Report):
+        assert found.outcome is Outcome.WRONG_RESULT
+        assert found.reason.startswith(
+            "it counts on what an earlier run left in outputs or scratch, and is wrong where"
+        )
+
+
 FLAKY = """
 kernel void flaky(global uint *seen, global int *out) {
     uint run = seen[0]++ - 0x7FFFA5A5u;  /* what scratch is filled with before the first run */

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,10 @@ from numpy.typing import NDArray
 from autotune.bench.words import FENCE, POISON, beyond, spoilt
 from autotune.devices import Memory, Session
 from autotune.study import Buffer, Image, Plan, numpy_type, round_up
+
+_ANOTHER = 0x00101010
+"""Makes another number of one that it is combined with (^): as a float about as large; each byte changes but the
+highest."""
 
 GUARD = 64 * 1024
 """Bytes of a guard: catches a tile that hangs over the end of a row, and more."""
@@ -100,6 +105,22 @@ class Arena:
         self._session.fill(guarded.whole, guarded.poison, guarded.start, guarded.nbytes)
         guarded.push(self._session)
 
+    def disturb(self, guarded: Guarded, part: int) -> bool:
+        """Change, in what a run has left in a buffer, about half of the words: the ones, or with `part` 1 the others.
+
+        So flags stay set beside numbers that are off. Return False where nothing is changed: in images, and in outputs
+        of which a reference leaves some unwritten.
+        """
+        if guarded.image is not None or (self._marked and guarded.buffer.writes):
+            return False
+        left = np.empty(guarded.nbytes, np.uint8)
+        self._session.read(guarded.whole, left, guarded.start)
+        words = left[: len(left) // 4 * 4].view(np.uint32)
+        words[_halves(guarded.buffer.name, len(words)) == part] ^= _ANOTHER
+        self._session.write(guarded.whole, left, guarded.start)
+        guarded.poison = None
+        return True
+
     def surround(self, guarded: Guarded, turn: int | None = None) -> None:
         """Fill the guards of a buffer with the word of this turn, or else with the other one of the first two.
 
@@ -141,6 +162,11 @@ class Arena:
             guarded.image = buffer.create(self._session)
             guarded.push(self._session)
         return guarded
+
+
+def _halves(name: str, count: int) -> NDArray[np.uint8]:
+    """Return 0 or 1 for each of so many words, by chance, so that those of no two buffers go together."""
+    return np.random.default_rng(zlib.crc32(name.encode())).integers(0, 2, count, np.uint8)
 
 
 def _guard(buffer: Buffer, turn: int) -> int:

@@ -143,6 +143,18 @@ class Launcher:
         self._put_back(built, "out")
         self._run(built)
 
+    def disturb(self, built: Built, part: int) -> None:
+        """Queue a run on what the last has left in outputs and scratch, half of it changed (`Arena.disturb`).
+
+        Waits for the changes alone.
+        """
+        with noticing_loss():
+            for guarded in built.buffers:
+                if guarded.buffer.access in ("out", "scratch") and not self._arena.disturb(guarded, part):
+                    self._arena.poison(guarded, self._turn)
+        self._put_back(built)
+        self._run(built)
+
     def respoil(self, built: Built) -> None:
         """After a first run, leave other words in scratch and beyond the ends of inputs: what one cannot show, they do.
 

@@ -20,7 +20,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from autotune.bench.clock import BATCH_NS
-from autotune.bench.finals import LEAST_TAKEN, TURN, Finalist, Finals, sound
+from autotune.bench.finalist import Finalist, sound
+from autotune.bench.finals import LEAST_TAKEN, TURN, Finals
 from autotune.bench.levels import share_out
 from autotune.bench.messages import Visit, Visited
 from autotune.bench.report import Fault, Report

@@ -243,6 +243,21 @@ class Bench:
         self.launcher.busy_s()  # lets go of the events
         return verdict
 
+    def check_disturbed(self, built: Built) -> Verdict:
+        """Check two runs on what earlier ones left in outputs and scratch, but for one half of it, then the other.
+
+        Who takes an earlier run's results for its own is right on those, and does less work. Raises Fault.
+        """
+        verdict = Verdict()
+        self._announce("verify", self._limits.first_s)
+        self.launcher.enqueue(built)  # the last to run was another, maybe
+        for part in (0, 1):
+            self._announce("verify", self._limits.first_s)
+            self.launcher.disturb(built, part)
+            verdict = verdict if verdict.reason else self._check(built)
+        self.launcher.busy_s()  # lets go of the events
+        return verdict
+
     def throttled(self) -> str:
         """Name what slows the device down now; empty: nothing, as far as its sensors say."""
         return str(self._sensed().get(THROTTLED, ""))
