@@ -619,6 +619,53 @@ def test_a_plan_after_a_fault_in_the_middle_of_the_first_is_right(session: Sessi
     assert report.outcome is Outcome.OK, report.reason
 
 
+@pytest.mark.parametrize(
+    ("access", "spoilt", "reason"),
+    [
+        (
+            "out",
+            "out",
+            "right in a second run, wrong in the one before: 1 of 1 values of out are wrong; first out[0] = 9",
+        ),
+        ("out", "a", ""),  # by an earlier kernel: no fault of this one
+        ("out", "expected", ""),
+        ("inout", "out", ""),  # what it is put back to may have been spoilt
+    ],
+)
+def test_a_first_run_that_is_wrong_is_forgiven_where_an_earlier_kernel_may_be_at_fault(
+    session: Session, monkeypatch: pytest.MonkeyPatch, access: str, spoilt: str, reason: str
+) -> None:
+    source = "kernel void k(global const int *a, global int *out) { out[0] = a[0]; }"
+    names = {"a": "in", "out": access}
+    buffers = {name: Buffer(name, "int", (1,), (1,), way) for name, way in names.items()}
+    plan = Plan(source, (), (Launch("k", (1,), (1,), tuple(names)),), buffers, {"out": Tolerance()})
+    bench = Bench(
+        session, {"a": np.int32([5]), "out": np.int32([1])}, {"out": np.array([5])}, Rules(), Limits(), lambda *_: None
+    )
+    assert bench.run(plan, None).outcome is Outcome.OK
+    built = bench.build(plan)
+    once, nine, turns = bench.launcher.once, np.int32([9]), itertools.count()
+    buffer = {guarded.buffer.name: (guarded.whole, guarded.start) for guarded in built.buffers}
+
+    def disturbed(built: Any, limit_s: float) -> int:
+        first = next(turns) == 0
+        if first and spoilt == "a":
+            session.write(buffer["a"][0], nine, buffer["a"][1])
+        ns = once(built, limit_s)
+        if first and spoilt == "out":
+            session.write(buffer["out"][0], nine, buffer["out"][1])
+        return ns
+
+    if spoilt == "expected":
+        (memory,) = bench._checker._looks._references.values()  # type: ignore[attr-defined]
+        session.write(memory, nine)
+    monkeypatch.setattr(bench.launcher, "once", disturbed)
+    report = bench.run(plan, None)
+    assert report.reason.startswith(reason)
+    assert report.outcome is (Outcome.WRONG_RESULT if reason else Outcome.OK)
+    assert next(turns) == 2
+
+
 @pytest.mark.parametrize(("understates", "outcome"), [(True, Outcome.OK), (False, Outcome.LAUNCH_ERROR)])
 def test_a_work_group_limit_is_believed_unless_the_driver_understates_it(
     session: Session, monkeypatch: pytest.MonkeyPatch, understates: bool, outcome: Outcome
