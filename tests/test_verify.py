@@ -184,12 +184,14 @@ def test_a_byte_next_to_the_buffer_is_seen(session: Session, kind: str, count: i
     assert guarded.start >= GUARD
     assert checker.check([guarded], {}).reason == ""
     byte = np.array([0x11], np.uint8)
-    for offset, where in ((guarded.start - 1, "before its start"), (guarded.start + guarded.nbytes, "after its end")):
+    ends = (guarded.start - 1, "before its start", -1), (guarded.start + guarded.nbytes, "after its end", count)
+    for offset, where, index in ends:
         before = np.empty(1, np.uint8)
         session.read(guarded.whole, before, offset)
         session.write(guarded.whole, byte, offset)
         reason = checker.check([guarded], {}).reason
-        assert reason == f"kernel wrote outside buffer b (canary {where}: 1 bytes changed)"
+        said = f"canary {where}: 1 bytes changed, the nearest at b[{index}]"
+        assert reason == f"kernel wrote outside buffer b ({said})"
         session.write(guarded.whole, before, offset)
 
 
@@ -430,7 +432,9 @@ def test_a_reference_that_writes_beyond_its_outputs_is_refused(session: Session)
     source = "kernel void k(global int *y) { y[get_global_id(0)] = 1; }"
     out = Buffer("y", "int", (4,), (4,), "out")
     plan = Plan(source, (), (Launch("k", (5,), (5,), ("y",)),), {"y": out}, {"y": Tolerance()})
-    with pytest.raises(Fault, match=r"kernel wrote outside buffer y \(canary after its end: 4 bytes changed\)"):
+    with pytest.raises(
+        Fault, match=r"kernel wrote outside buffer y \(canary after its end: 4 bytes changed, the nearest at y\[4\]\)"
+    ):
         references(session).reference(plan)
 
 
