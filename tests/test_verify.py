@@ -814,6 +814,15 @@ def test_a_finalist_that_is_wrong_now_and_then_is_caught(session: Session, every
     assert "wrong now and then" in flaky.reason or "wrong when timed again" in flaky.reason
 
 
+def test_a_finalist_has_been_right_before_it_is_wrong_in_its_first_run_again(session: Session) -> None:
+    bench = Bench(session, {}, {"out": np.array([6])}, Rules(), Limits(), lambda *_: None)
+    (found,) = bench.retime([flaky_plan(10**6, "return")], None, 0.0)
+    assert isinstance(found, Report)
+    assert found.reason.startswith(
+        "right at first, wrong when run again: 1 of 1 values of out are wrong; first out[0] = 5"
+    )
+
+
 def test_a_sound_finalist_stands_three_hundred_verified_runs(session: Session) -> None:
     rules = Rules(maximum=5, most=5, least_s=0.0, target=0.0)
     bench = Bench(session, {}, {"out": np.array([5])}, rules, Limits(), lambda *_: None)

@@ -16,7 +16,7 @@ from autotune.bench.pace import LONG_NS
 from autotune.bench.report import Fault, Report
 from autotune.bench.timing import Rules, relative_width
 from autotune.bench.words import LOCAL
-from autotune.model import AT_FIRST, Outcome
+from autotune.model import AT_FIRST, AT_TIMES, Outcome
 from autotune.ranking import median, speedup
 
 if TYPE_CHECKING:
@@ -167,7 +167,12 @@ class Finals:
     def _first_turn(self, finalist: Finalist, limit_s: float) -> None:
         built = self.bench.build(finalist.plan)
         self.bench.contention()  # from here on
-        built, finalist.first_ns, _ = self.bench.verify_first(built, limit_s)
+        try:
+            built, finalist.first_ns, _ = self.bench.verify_first(built, limit_s)
+        except Fault as fault:
+            if fault.outcome is not Outcome.WRONG_RESULT or str(fault).startswith(AT_TIMES):
+                raise
+            raise Fault(fault.outcome, f"{AT_FIRST}wrong when run again: {fault}") from None
         if finalist.first_ns >= LONG_NS:
             self._note(finalist, finalist.first_ns, self.bench.contention())
         finalist.verified += 1
