@@ -246,7 +246,7 @@ class Trial:
     @property
     def unsteady(self) -> bool:
         """Whether its result was right at one time and wrong at another."""
-        return self.reason.startswith(AT_FIRST)
+        return self.reason.startswith((AT_FIRST, AT_TIMES))
 
     @property
     def unverified(self) -> str:
@@ -261,8 +261,8 @@ def in_turns(first: Trial, second: Trial) -> bool:
     return taken[0] == taken[1] != ""
 
 
-AT_FIRST = "right at first, "
-"""How the reason begins where a result was right and then wrong."""
+AT_FIRST, AT_TIMES = "right at first, ", "right in a second run, "
+"""How the reason begins where a result was right and then wrong, or the other way round."""
 
 PACE = "pace"
 """Where a trial's environment says how many times as long as usual everything took when it was timed."""

@@ -140,7 +140,7 @@ def doubles(n, a, c, d):
 OUTCOMES = {
     "GOOD": (Outcome.OK, ""),
     "WRONG": (Outcome.WRONG_RESULT, "1 of 64 values of c are wrong; first c[5] = 0.0, expected "),
-    "INPUT": (Outcome.WRONG_RESULT, "kernel overwrote its input a"),
+    "INPUT": (Outcome.WRONG_RESULT, "kernel overwrote its input a, first a[5] = "),
     "SYNTAX": (Outcome.COMPILE_ERROR, "this is no kernel"),
     "RAISES": (Outcome.LAUNCH_ERROR, "the kernel failed: not this one"),
     "ABORT": (Outcome.CRASH, "SIGABRT"),

@@ -18,7 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autotune.bench import finals, tour
-from autotune.bench.finals import Finalist, Finals, Taken
+from autotune.bench.finalist import Finalist, Taken
+from autotune.bench.finals import Finals
 from autotune.bench.pace import CONTENDED, Contention, at_work, give_cores, stretch
 from autotune.bench.prepare import Built
 from autotune.bench.timing import Limits, Rules

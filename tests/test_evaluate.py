@@ -193,8 +193,8 @@ def run(evaluator: DeviceEvaluator, variant: str) -> Trial:
         ("BEFORE", Outcome.WRONG_RESULT, "kernel wrote outside buffer a (canary before its start: "),
         ("WRONG", Outcome.WRONG_RESULT, "1 of 512 values of c are wrong; first c[7] = 3.0, expected"),
         ("NANS", Outcome.WRONG_RESULT, "1 of 512 values of c are wrong, 1 of them NaN; first c[5] = nan, expected"),
-        ("UNWRITTEN", Outcome.WRONG_RESULT, "c[9] = nan (as before the run; never written?), expected"),
-        ("INPUT", Outcome.WRONG_RESULT, "kernel overwrote its input a"),
+        ("UNWRITTEN", Outcome.WRONG_RESULT, "c[9] = -inf (as before the run; never written?), expected"),
+        ("INPUT", Outcome.WRONG_RESULT, "kernel overwrote its input a, first a[7] = "),
         ("RACE", Outcome.WRONG_RESULT, "right at first, wrong after the timed runs: 1 of 512"),
     ],
 )  # fmt: skip

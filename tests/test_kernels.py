@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from autotune.bench.arena import POISON, Arena, Guarded
+from autotune.bench.arena import Arena, Guarded
 from autotune.devices import Kernel, open_session
 from autotune.model import DeviceInfo, Value
 from autotune.study import (
@@ -104,7 +104,7 @@ class Runner:
         buffers = {guarded.buffer.name: guarded for guarded in arena.prepare(plan)}
         for guarded in buffers.values():
             if guarded.buffer.access != "in":
-                arena.poison(guarded, POISON)
+                arena.poison(guarded, 0)
         for launch in plan.launches:
             kernel = self.build(plan.source, plan.options, launch.entry)
             views = {name: guarded.view for name, guarded in buffers.items()}

@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autotune.bench import clock, finals, levels, serving, tour, trial
-from autotune.bench.finals import Finalist, Finals
+from autotune.bench import clock, finals, levels, serving, tour
+from autotune.bench.finalist import Finalist
+from autotune.bench.finals import Finals
 from autotune.bench.messages import Batches, Onward, Phase, Ready, Setup, Turn, Visit, Visited
 from autotune.bench.report import Fault, Report
 from autotune.bench.timing import Limits, Rules
-from autotune.bench.tour import Unsettled, Visitor
-from autotune.bench.trial import NOTICED_NS, Bench
+from autotune.bench.tour import NOTICED_NS, Unsettled, Visitor, notices_sessions
+from autotune.bench.trial import Bench
 from autotune.devices import BackendError, Session
 from autotune.model import DeviceInfo, Measurement, Outcome
 from autotune.study import Plan
@@ -135,15 +136,15 @@ def test_whether_longer_launches_notice_a_few_others_show() -> None:
 @pytest.mark.parametrize(
     ("plans", "best_ns", "scattered"),
     [
-        (PLANS[:1], NOTICED_NS + 1, trial.SCATTERED),
-        (PLANS, 0.1e9 / (levels.VISITS * len(PLANS)), trial.SCATTERED),  # there is no time for so many visits
+        (PLANS[:1], NOTICED_NS + 1, tour.SCATTERED),
+        (PLANS, 0.1e9 / (levels.VISITS * len(PLANS)), tour.SCATTERED),  # there is no time for so many visits
         (PLANS, NOTICED_NS + 1, 0),
     ],
 )
 def test_what_is_alone_or_takes_long_or_lies_everywhere_is_timed_where_it_is(
     plans: Sequence[Plan], best_ns: float, scattered: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trial, "SCATTERED", scattered)
+    monkeypatch.setattr(tour, "SCATTERED", scattered)
     found = bench_of(home(), out=5).retime(plans, best_ns, 0.1)
     assert all(isinstance(one, Measurement) for one in found)
 
@@ -151,8 +152,8 @@ def test_what_is_alone_or_takes_long_or_lies_everywhere_is_timed_where_it_is(
 def test_a_launch_of_a_loop_counts_as_often_as_it_is_launched() -> None:
     once, looped = spin(1), replace(spin(1), order=(0,) * 10)
     bench = bench_of(home(), out=5)
-    assert not bench._notices_sessions((once, once), 2 * NOTICED_NS)
-    assert bench._notices_sessions((looped, looped), 2 * NOTICED_NS)
+    assert not notices_sessions(bench._session, (once, once), 2 * NOTICED_NS)
+    assert notices_sessions(bench._session, (looped, looped), 2 * NOTICED_NS)
 
 
 def test_a_finalist_may_take_what_a_first_run_may_however_fast_the_best_is() -> None:

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from autotune.bench import finals, reference
-from autotune.bench.arena import GUARD, POISON, POISONS, Arena, Guarded, padded
-from autotune.bench.checks import _judged
+from autotune.bench.arena import GUARD, Arena, Guarded, padded
+from autotune.bench.checks import judged
 from autotune.bench.kernels import CHECKS, flusher
 from autotune.bench.prepare import Compiled, bind, compile_plan
 from autotune.bench.readback import compared, contents
@@ -27,8 +27,9 @@ from autotune.bench.report import Fault, Report, is_too_large
 from autotune.bench.serving import _outputs
 from autotune.bench.timing import Limits, Rules
 from autotune.bench.trial import Bench
-from autotune.bench.unwritten import count_unwritten, indistinct, is_unwritten, not_numbers, unverified
+from autotune.bench.unwritten import count_unwritten, indistinct, is_unwritten, not_numbers, unjudged, unverified
 from autotune.bench.verify import Checker, _walk
+from autotune.bench.words import POISON, beyond, spoilt
 from autotune.devices import BackendError, KernelLimits, Program, Session
 from autotune.devices.opencl_objects import OpenCLProgram
 from autotune.model import Measurement, Outcome
@@ -116,8 +117,8 @@ def test_what_rounding_may_explain_names_the_tolerance(
 ) -> None:
     values, ones = (np.array([number], numpy_type(kind)[0]) for number in (found, 1))
     reason, _ = verdict(session, Buffer("c", kind, (1,), (1,), "out"), values, ones, tolerance)
-    scalar = _judged("c", Check("c", tolerance), values[0], ones[0])
-    checked = _judged("c", Check("c", tolerance), values, ones)
+    scalar = judged("c", Check("c", tolerance), values[0], ones[0])
+    checked = judged("c", Check("c", tolerance), values, ones)
     for one in (reason, scalar.reason, checked.reason):
         assert one.endswith("; without a [tolerance] above 0 they must be equal") == is_told
         assert "expected 1" in one
@@ -125,7 +126,7 @@ def test_what_rounding_may_explain_names_the_tolerance(
 
 
 def test_a_check_of_another_shape_is_wrong_even_where_one_would_stretch_to_the_other() -> None:
-    found = _judged("c", Check("c", Tolerance()), np.ones(1), np.ones(3))
+    found = judged("c", Check("c", Tolerance()), np.ones(1), np.ones(3))
     assert found.reason == "check c has shape (1,), the reference has (3,)"
 
 
@@ -183,12 +184,14 @@ def test_a_byte_next_to_the_buffer_is_seen(session: Session, kind: str, count: i
     assert guarded.start >= GUARD
     assert checker.check([guarded], {}).reason == ""
     byte = np.array([0x11], np.uint8)
-    for offset, where in ((guarded.start - 1, "before its start"), (guarded.start + guarded.nbytes, "after its end")):
+    ends = (guarded.start - 1, "before its start", -1), (guarded.start + guarded.nbytes, "after its end", count)
+    for offset, where, index in ends:
         before = np.empty(1, np.uint8)
         session.read(guarded.whole, before, offset)
         session.write(guarded.whole, byte, offset)
         reason = checker.check([guarded], {}).reason
-        assert reason == f"kernel wrote outside buffer b (canary {where}: 1 bytes changed)"
+        said = f"canary {where}: 1 bytes changed, the nearest at b[{index}]"
+        assert reason == f"kernel wrote outside buffer b ({said})"
         session.write(guarded.whole, before, offset)
 
 
@@ -317,7 +320,38 @@ def test_small_values_in_rows_of_odd_length_are_counted_too() -> None:
 def test_zeros_are_told_to_be_right_where_a_comparison_takes_them(value: float, tolerance: Tolerance) -> None:
     expected = np.full(3, value, np.float32)
     right = not compared(np.zeros_like(expected), expected, tolerance)[0]
-    assert bool(indistinct({"y": tolerance}, {"y": expected})) == right
+    told = indistinct({"y": tolerance}, {"y": expected})
+    assert told.startswith("zeros are right for all of y") == right
+    assert told.startswith("one number is right for all of y") == (not right and np.isfinite(value))
+
+
+@pytest.mark.parametrize(
+    ("values", "tolerance", "told"),
+    [([5], Tolerance(), False), ([5, 6], Tolerance(0, 0.5), True), ([5, 6], Tolerance(0, 0.4), False)],
+)
+def test_of_outputs_that_are_all_alike_any_order_is_right(values: list[int], tolerance: Tolerance, told: bool) -> None:
+    for kind in ("int", "float"):
+        expected = np.array(values, numpy_type(kind)[0])
+        assert bool(indistinct({"y": tolerance}, {"y": expected})) == told
+
+
+@pytest.mark.parametrize(
+    ("checks", "data", "told"),
+    [
+        ({"up": "min(diff(y)) >= 0"}, [3, 1, 2], "the checks hold where all of y is 0: "),
+        ({"up": "min(diff(y)) >= 0", "whole": "sum(y)"}, [3, 1, 2], ""),
+        ({"up": "min(diff(y)) >= 0", "whole": "sum(y)"}, [1, 2, 3], "the checks hold where y stays as it was: "),
+        ({"up": "diff(y)[7]"}, [1, 2, 3], ""),  # fails in itself
+    ],
+)
+def test_outputs_that_their_checks_take_without_any_work_are_told(
+    checks: dict[str, str], data: list[int], told: str
+) -> None:
+    y = Buffer("y", "int", (3,), (3,), "inout")
+    plan = Plan("", (), (), {"y": y}, checks={name: Check(text, Tolerance()) for name, text in checks.items()})
+    found = unjudged(plan, {"y": np.array(data)}, {"up": np.array(1), "whole": np.array(6)})
+    assert found.startswith(told)
+    assert bool(found) == bool(told)
 
 
 def test_what_a_reference_leaves_unwritten_is_said(session: Session) -> None:
@@ -348,6 +382,7 @@ def test_single_small_values_that_a_reference_leaves_are_refused(session: Sessio
             (kind, "y[i] += x[i]", "y[0]") for kind in ("int", "float", "uchar", "half", "float3")
         ),  # adds to what is there
         ("int", "y[i] = x[i + 1] - x[i]", "y[15]"),  # beyond the end
+        *(("float", f"y[i] = f{best}(y[i], x[i])", "y[0]") for best in ("min", "max")),
         *((kind, "y[i] = x[i + 1]", "y[15]") for kind in ("uchar", "short", "float", "float3")),
         ("float3", "y[i] = x[i] + mine[15 - i]", "y[0]"),
         ("float", "mine[i] = x[i]; y[i] = mine[i]", ""),
@@ -397,7 +432,9 @@ def test_a_reference_that_writes_beyond_its_outputs_is_refused(session: Session)
     source = "kernel void k(global int *y) { y[get_global_id(0)] = 1; }"
     out = Buffer("y", "int", (4,), (4,), "out")
     plan = Plan(source, (), (Launch("k", (5,), (5,), ("y",)),), {"y": out}, {"y": Tolerance()})
-    with pytest.raises(Fault, match=r"kernel wrote outside buffer y \(canary after its end: 4 bytes changed\)"):
+    with pytest.raises(
+        Fault, match=r"kernel wrote outside buffer y \(canary after its end: 4 bytes changed, the nearest at y\[4\]\)"
+    ):
         references(session).reference(plan)
 
 
@@ -426,6 +463,57 @@ def test_what_lies_in_local_memory_makes_no_kernel_right(session: Session) -> No
         list(runs)
 
 
+EXTREMES = """
+kernel void k(global const TYPE *x, global TYPE *y, global TYPE *mine, local TYPE *ours) {
+    int i = get_global_id(0), l = get_local_id(0);
+    if (i >= 0 && i < 64) { BODY; }
+}
+"""
+UNWRITTEN = {
+    "output": "y[i] = BEST(y[i], x[i])",
+    "scratch": "mine[i] = BEST(mine[i], x[i]); y[i] = mine[i]",
+    "local": "ours[l] = BEST(ours[l], x[i]); y[i] = ours[l]",
+    "beyond": "y[i] = BEST(x[i], i == 63 ? x[64] : x[i])",
+}
+
+
+@pytest.mark.parametrize("best", ["min", "max"])
+@pytest.mark.parametrize(
+    ("kind", "where"), [*(("float", where) for where in UNWRITTEN), ("int", "output"), ("uint", "output")]
+)
+def test_the_least_or_largest_of_what_nobody_wrote_is_not_right(
+    session: Session, kind: str, where: str, best: str
+) -> None:
+    """The larger of a NaN and a number is the number; the lesser of it and a large one, too."""
+    x = np.linspace(1, 100, 64).astype(numpy_type(kind)[0])
+    buffers = [
+        Buffer(name, kind, (64,), (64,), access) for name, access in (("x", "in"), ("y", "out"), ("mine", "scratch"))
+    ]
+    arguments = {**{one.name: one for one in buffers}, "ours": Local("ours", kind, 16)}
+    function = f"f{best}" if kind == "float" else best
+    source = EXTREMES.replace("BODY", UNWRITTEN[where]).replace("BEST", function).replace("TYPE", kind)
+    launch = Launch("k", (64,), (16,), ("x", "y", "mine", "ours"))
+    plan = Plan(source, (), (launch,), arguments, {"y": Tolerance()})
+    bench = Bench(session, {"x": x}, {"y": x}, Rules(), Limits(), lambda *_: None)
+    tries = 20 if where == "local" else 2  # a CPU's thread may sleep through what fills local memory; guards take turns
+    outcomes = [bench.run(plan, None).outcome for _ in range(tries)]
+    assert Outcome.WRONG_RESULT in outcomes
+    assert where == "local" or set(outcomes) == {Outcome.WRONG_RESULT}
+
+
+@pytest.mark.parametrize("kind", [*SCALARS, "half"])
+def test_words_are_less_and_larger_than_what_is_computed_and_told_apart(kind: str) -> None:
+    dtype = numpy_type(kind)[0]
+    for words in (spoilt(kind), beyond(kind)):
+        first = [np.array([word, word], np.uint32).view(dtype)[0] for word in words]
+        least, most = (-100, 100) if dtype.kind == "f" else (-100 if dtype.kind == "i" else 1, 100)
+        assert any(one <= least for one in first)
+        assert any(one >= most for one in first)
+        assert len(set(words)) == 3
+    assert spoilt(kind)[0] != beyond(kind)[0]
+    assert POISON not in spoilt(kind)[1:]  # what a reference leaves looks otherwise in its other runs
+
+
 def test_what_differs_from_run_to_run_by_itself_is_no_fault_of_a_reference(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -435,14 +523,14 @@ def test_what_differs_from_run_to_run_by_itself_is_no_fault_of_a_reference(
     out = Buffer("y", "int", (4,), (4,), "out")
     plan = Plan(source, (), (Launch("one", (4,), (4,), ("y",)),), {"y": out}, {"y": Tolerance()})
     assert references(session).reference(plan)["y"].tolist() == [7, 7, 7, 7]
-    assert next(turns) == 3
+    assert next(turns) == 4
 
 
 @pytest.mark.parametrize(("absolute", "refused"), [(1e-5, False), (1e-7, True)])
 def test_sums_in_another_order_differ_by_no_more_than_results_may(
     session: Session, monkeypatch: pytest.MonkeyPatch, absolute: float, refused: bool
 ) -> None:
-    turns = iter([0, 1e-6, 0])  # of the two runs with the same memory none differs, by chance
+    turns = iter([0, 1e-6, 0, 0])  # of the two runs with the same memory none differs, by chance
     monkeypatch.setattr(reference, "contents", lambda *of: contents(*of) + np.float32(next(turns)))
     source = "kernel void one(global float *y) { y[get_global_id(0)] = 1; }"
     out = Buffer("y", "float", (4,), (4,), "out")
@@ -535,6 +623,53 @@ def test_a_plan_after_a_fault_in_the_middle_of_the_first_is_right(session: Sessi
     assert report.outcome is Outcome.OK, report.reason
 
 
+@pytest.mark.parametrize(
+    ("access", "spoilt", "reason"),
+    [
+        (
+            "out",
+            "out",
+            "right in a second run, wrong in the one before: 1 of 1 values of out are wrong; first out[0] = 9",
+        ),
+        ("out", "a", ""),  # by an earlier kernel: no fault of this one
+        ("out", "expected", ""),
+        ("inout", "out", ""),  # what it is put back to may have been spoilt
+    ],
+)
+def test_a_first_run_that_is_wrong_is_forgiven_where_an_earlier_kernel_may_be_at_fault(
+    session: Session, monkeypatch: pytest.MonkeyPatch, access: str, spoilt: str, reason: str
+) -> None:
+    source = "kernel void k(global const int *a, global int *out) { out[0] = a[0]; }"
+    names = {"a": "in", "out": access}
+    buffers = {name: Buffer(name, "int", (1,), (1,), way) for name, way in names.items()}
+    plan = Plan(source, (), (Launch("k", (1,), (1,), tuple(names)),), buffers, {"out": Tolerance()})
+    bench = Bench(
+        session, {"a": np.int32([5]), "out": np.int32([1])}, {"out": np.array([5])}, Rules(), Limits(), lambda *_: None
+    )
+    assert bench.run(plan, None).outcome is Outcome.OK
+    built = bench.build(plan)
+    once, nine, turns = bench.launcher.once, np.int32([9]), itertools.count()
+    buffer = {guarded.buffer.name: (guarded.whole, guarded.start) for guarded in built.buffers}
+
+    def disturbed(built: Any, limit_s: float) -> int:
+        first = next(turns) == 0
+        if first and spoilt == "a":
+            session.write(buffer["a"][0], nine, buffer["a"][1])
+        ns = once(built, limit_s)
+        if first and spoilt == "out":
+            session.write(buffer["out"][0], nine, buffer["out"][1])
+        return ns
+
+    if spoilt == "expected":
+        (memory,) = bench._checker._looks._references.values()  # type: ignore[attr-defined]
+        session.write(memory, nine)
+    monkeypatch.setattr(bench.launcher, "once", disturbed)
+    report = bench.run(plan, None)
+    assert report.reason.startswith(reason)
+    assert report.outcome is (Outcome.WRONG_RESULT if reason else Outcome.OK)
+    assert next(turns) == 2
+
+
 @pytest.mark.parametrize(("understates", "outcome"), [(True, Outcome.OK), (False, Outcome.LAUNCH_ERROR)])
 def test_a_work_group_limit_is_believed_unless_the_driver_understates_it(
     session: Session, monkeypatch: pytest.MonkeyPatch, understates: bool, outcome: Outcome
@@ -572,17 +707,17 @@ kernel void once(global int *seen, global int *out) {
 LAZY = "kernel void lazy(global TYPE *out) { size_t i = get_global_id(0); if (i % 4 != LEFT) out[i] = VALUE; }"
 
 
-@pytest.mark.parametrize("word", POISONS)
+@pytest.mark.parametrize("turn", [0, 1])
 @pytest.mark.parametrize(
     ("kind", "left"), [*(("uchar", left) for left in range(4)), ("char", 3), ("short", 0), ("short", 1), ("float", 2)]
 )
-def test_what_is_never_written_is_not_right_by_chance(session: Session, kind: str, left: int, word: int) -> None:
+def test_what_is_never_written_is_not_right_by_chance(session: Session, kind: str, left: int, turn: int) -> None:
     """It is where outputs are filled with one and the same word before every run: 255 in pixels, 32767 in samples."""
-    value = np.array([word] * 4, np.uint32).view(numpy_type(kind)[0])[left]
+    value = np.array([spoilt(kind)[turn]] * 4, np.uint32).view(numpy_type(kind)[0])[left]
     out = Buffer("out", kind, (64,), (64,), "out")
-    source = f"#define TYPE {kind}\n#define LEFT {left}\n#define VALUE {0 if np.isnan(value) else value}\n{LAZY}"
+    source = f"#define TYPE {kind}\n#define LEFT {left}\n#define VALUE {value if np.isfinite(value) else 0}\n{LAZY}"
     plan = Plan(source, (), (Launch("lazy", (64,), (64,), ("out",)),), {"out": out}, {"out": Tolerance()})
-    expected = np.where(np.arange(64) % 4 == left, value, 0 if np.isnan(value) else value).astype(value.dtype)
+    expected = np.where(np.arange(64) % 4 == left, value, value if np.isfinite(value) else 0).astype(value.dtype)
     report = Bench(session, {}, {"out": expected}, Rules(), Limits(), lambda *_: None).run(plan, None)
     assert report.outcome is Outcome.WRONG_RESULT
     assert "never written?" in report.reason
@@ -593,7 +728,7 @@ def test_what_a_reference_leaves_unwritten_may_be_left_so(session: Session) -> N
     source = f"#define TYPE int\n#define LEFT 1\n#define VALUE 7\n{LAZY}"
     plan = Plan(source, (), (Launch("lazy", (64,), (64,), ("out",)),), {"out": out}, {"out": Tolerance()})
     expected = np.where(np.arange(64) % 4 == 1, POISON, 7)
-    bench = Bench(session, {}, {"out": expected}, Rules(), Limits(), lambda *_: None, (POISON, POISON))
+    bench = Bench(session, {}, {"out": expected}, Rules(), Limits(), lambda *_: None, marked=True)
     report = bench.run(plan, None)
     assert report.outcome is Outcome.OK, report.reason
     report = bench.run(replace(plan, source=source.replace("!= LEFT", "!= 9")), None)
@@ -613,6 +748,42 @@ def test_a_kernel_that_writes_once_and_never_again_is_wrong(session: Session) ->
     (found,) = bench.retime([plan], None, 0.0)
     assert isinstance(found, Report)
     assert found.outcome is Outcome.WRONG_RESULT
+
+
+@pytest.mark.parametrize(
+    ("body", "marked", "keeps"),
+    [
+        ("if (mine[i] != 42) mine[i + 64] = x[i]; mine[i] = 42; y[i] = mine[i + 64]", False, True),
+        ("if (mine[i] != 42) also[i] = x[i]; mine[i] = 42; y[i] = also[i]", False, True),  # what is set elsewhere
+        ("if (!(y[i] >= 1 && y[i] < 2)) y[i] = x[i]", False, True),
+        ("mine[i] = x[i]; y[i] = mine[i]", False, False),
+        ("if (i != 5) y[i] = x[i]", True, False),  # as the reference leaves it
+    ],
+)
+def test_a_finalist_that_takes_an_earlier_runs_results_for_its_own_is_wrong(
+    session: Session, body: str, marked: bool, keeps: bool
+) -> None:
+    source = (
+        "kernel void k(global const float *x, global float *mine, global float *also, global float *y) "
+        f"{{ int i = get_global_id(0); {body}; }}"
+    )
+    names = {"x": "in", "mine": "scratch", "also": "scratch", "y": "out"}
+    buffers = {name: Buffer(name, "float", (extent := 128 if name == "mine" else 64,), (extent,), access)
+               for name, access in names.items()}  # fmt: skip
+    plan = Plan(source, (), (Launch("k", (64,), (64,), tuple(names)),), buffers, {"y": Tolerance()})
+    x = np.linspace(1, 1.9, 64).astype(np.float32)
+    expected = x.copy()
+    if marked:
+        expected.view(np.uint32)[5] = POISON
+    bench = Bench(session, {"x": x}, {"y": expected}, Rules(most=5), Limits(), lambda *_: None, marked=marked)
+    assert bench.run(plan, None).outcome is Outcome.OK
+    (found,) = bench.retime([plan], None, 5.0)
+    assert isinstance(found, Report) == keeps
+    if isinstance(found, Report):
+        assert found.outcome is Outcome.WRONG_RESULT
+        assert found.reason.startswith(
+            "it counts on what an earlier run left in outputs or scratch, and is wrong where"
+        )
 
 
 FLAKY = """
@@ -641,6 +812,15 @@ def test_a_finalist_that_is_wrong_now_and_then_is_caught(session: Session, every
     assert isinstance(flaky, Report)
     assert flaky.outcome is Outcome.WRONG_RESULT
     assert "wrong now and then" in flaky.reason or "wrong when timed again" in flaky.reason
+
+
+def test_a_finalist_has_been_right_before_it_is_wrong_in_its_first_run_again(session: Session) -> None:
+    bench = Bench(session, {}, {"out": np.array([6])}, Rules(), Limits(), lambda *_: None)
+    (found,) = bench.retime([flaky_plan(10**6, "return")], None, 0.0)
+    assert isinstance(found, Report)
+    assert found.reason.startswith(
+        "right at first, wrong when run again: 1 of 1 values of out are wrong; first out[0] = 5"
+    )
 
 
 def test_a_sound_finalist_stands_three_hundred_verified_runs(session: Session) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,26 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune.bench.words import FENCE, POISON, beyond, spoilt
 from autotune.devices import Memory, Session
 from autotune.study import Buffer, Image, Plan, numpy_type, round_up
 
-POISON, OTHER_POISON = 0x7FFFA5A5, 0x4A5B6C7D
-"""Fill outputs before they are written: a NaN as half, float and double, and an unlikely integer; then a number as each
-of these. They differ in every byte: of small values what is left unwritten may well be right on one, and is wrong on
-the other."""
-
-POISONS = POISON, OTHER_POISON
-
-BEYOND, OTHER_BEYOND = 0x7FFFC3C3, 0x4B3A5E69
-"""Fill the guards of inputs, the other in a second run of a reference: a NaN and a number again. They are no poison, so
-that what a kernel copies from beyond the end of an input looks neither unwritten nor right."""
-
-FENCE = 0x3FD1B54A
-"""Fills the guards of what a kernel may write. No NaN: arithmetic on the NaNs beyond an input's end gives those NaNs
-again, so that a kernel that runs over the ends of both would leave such a guard as it was."""
-
-OTHER_FENCE = 0x3E9D4C2B
-"""The same of a reference's second run: what it gives is not to follow what lies there."""
+_ANOTHER = 0x00101010
+"""Makes another number of one that it is combined with (^): as a float about as large; each byte changes but the
+highest."""
 
 GUARD = 64 * 1024
 """Bytes of a guard: catches a tile that hangs over the end of a row, and more."""
@@ -38,7 +26,7 @@ GUARD = 64 * 1024
 class Guarded:
     """One buffer on the device: `view` (what the kernel sees) starts at byte `start` of `whole`.
 
-    `guard` is the word that fills what lies around it, `poison` the one that filled it before the last run, 0 where
+    `guard` is the word that fills what lies around it, `poison` the one that filled it before the last run, None where
     none did. Where the kernel sees an `image`, the buffer holds its pixels: what is written there is pushed into the
     image, and pulled from it to be checked. Guards cannot surround an image; the hardware drops what a kernel writes
     beside one.
@@ -51,7 +39,7 @@ class Guarded:
     nbytes: int
     size: int
     guard: int
-    poison: int = 0
+    poison: int | None = None
     pristine: Memory | None = None
     checksum: int | None = None
     image: Memory | None = None
@@ -80,24 +68,19 @@ class Guarded:
 class Arena:
     """Keeps the buffers of the plans it has seen, so that inputs travel to the device once.
 
-    `inputs` are host arrays of the logical shapes; what is allocated and not in the shape is zero. `poisons` are the
-    words that outputs are filled with: before a first run, and later, to see whether the kernel still writes; `beyond`
-    and `fence` fill the guards of what it may only read, and of all else. Local memory is filled with `beyond` too.
+    `inputs` are host arrays of the logical shapes; what is allocated and not in the shape is zero. `first` is the
+    place, among the words of each type (words.py), of those that fill guards, and all else before a first run. Where it
+    is `marked`, outputs are filled with the one word that shows what a reference leaves unwritten, and no other.
     """
 
     def __init__(
-        self,
-        session: Session,
-        inputs: Mapping[str, NDArray[Any]],
-        poisons: tuple[int, int] = POISONS,
-        beyond: int = BEYOND,
-        fence: int = FENCE,
+        self, session: Session, inputs: Mapping[str, NDArray[Any]], *, first: int = 0, marked: bool = False
     ) -> None:
         self._session = session
         self._inputs = inputs
         self._guarded: dict[Buffer, Guarded] = {}
-        self.beyond, self._fence = beyond, fence
-        self.poisons = poisons
+        self.first = first
+        self._marked = marked
 
     def prepare(self, plan: Plan) -> list[Guarded]:
         """Return the plan's buffers, created and uploaded where they are not here yet."""
@@ -115,11 +98,42 @@ class Arena:
         """Forget every buffer: a faulty kernel may have written to any of them."""
         self._guarded.clear()
 
-    def poison(self, guarded: Guarded, word: int) -> None:
-        """Fill a buffer with a word, so that what a kernel leaves unwritten shows."""
-        guarded.poison = word
-        self._session.fill(guarded.whole, word, guarded.start, guarded.nbytes)
+    def poison(self, guarded: Guarded, turn: int) -> None:
+        """Fill a buffer with its type's word of this turn, so that what a kernel leaves unwritten shows."""
+        marked = self._marked and guarded.buffer.writes
+        guarded.poison = POISON if marked else spoilt(guarded.buffer.type)[turn]
+        self._session.fill(guarded.whole, guarded.poison, guarded.start, guarded.nbytes)
         guarded.push(self._session)
+
+    def disturb(self, guarded: Guarded, part: int) -> bool:
+        """Change, in what a run has left in a buffer, about half of the words: the ones, or with `part` 1 the others.
+
+        So flags stay set beside numbers that are off. Return False where nothing is changed: in images, and in outputs
+        of which a reference leaves some unwritten.
+        """
+        if guarded.image is not None or (self._marked and guarded.buffer.writes):
+            return False
+        left = np.empty(guarded.nbytes, np.uint8)
+        self._session.read(guarded.whole, left, guarded.start)
+        words = left[: len(left) // 4 * 4].view(np.uint32)
+        words[_halves(guarded.buffer.name, len(words)) == part] ^= _ANOTHER
+        self._session.write(guarded.whole, left, guarded.start)
+        guarded.poison = None
+        return True
+
+    def surround(self, guarded: Guarded, turn: int | None = None) -> None:
+        """Fill the guards of a buffer with the word of this turn, or else with the other one of the first two.
+
+        They stay as they were where the last word of an input, which its checksum covers, is partly theirs, and around
+        what is an image for the kernel, which sees none.
+        """
+        if guarded.nbytes % 4 == 0 and guarded.image is None:
+            if turn is None:
+                turn = int(guarded.guard == _guard(guarded.buffer, 0))
+            guarded.guard = _guard(guarded.buffer, turn)
+            stop = guarded.start + guarded.nbytes
+            self._session.fill(guarded.whole, guarded.guard, 0, guarded.start)
+            self._session.fill(guarded.whole, guarded.guard, stop, guarded.size - stop)
 
     def restore(self, guarded: Guarded) -> None:
         """Put an `inout` or `zeroed` buffer back to what it holds before a run; nothing for the others."""
@@ -135,8 +149,7 @@ class Arena:
         size = start + round_up(buffer.nbytes, self._session.alignment) + GUARD
         whole = self._session.allocate(size)
         view = self._session.region(whole, start, buffer.nbytes)
-        guard = self.beyond if buffer.access == "in" else self._fence
-        guarded = Guarded(buffer, whole, view, start, buffer.nbytes, size, guard)
+        guarded = Guarded(buffer, whole, view, start, buffer.nbytes, size, _guard(buffer, self.first))
         self._session.fill(whole, guarded.guard, 0, size)
         name = buffer.filled or buffer.name
         if buffer.reads and name in self._inputs:
@@ -149,6 +162,15 @@ class Arena:
             guarded.image = buffer.create(self._session)
             guarded.push(self._session)
         return guarded
+
+
+def _halves(name: str, count: int) -> NDArray[np.uint8]:
+    """Return 0 or 1 for each of so many words, by chance, so that those of no two buffers go together."""
+    return np.random.default_rng(zlib.crc32(name.encode())).integers(0, 2, count, np.uint8)
+
+
+def _guard(buffer: Buffer, turn: int) -> int:
+    return (beyond(buffer.type) if buffer.access == "in" else FENCE)[turn]
 
 
 def padded(data: NDArray[Any], buffer: Buffer) -> NDArray[Any]:

@@ -64,13 +64,13 @@ class Checks:
             except StudyError as error:
                 reasons.append(str(error))
                 continue
-            verdict = _judged(name, check, found, np.asarray(self._expected[name]))
+            verdict = judged(name, check, found, np.asarray(self._expected[name]))
             worst = max(worst, verdict.max_error)
             reasons += [verdict.reason] if verdict.reason else []
         return Verdict("; ".join(reasons), worst)
 
 
-def _judged(name: str, check: Check, found: NDArray[Any], expected: NDArray[Any]) -> Verdict:
+def judged(name: str, check: Check, found: NDArray[Any], expected: NDArray[Any]) -> Verdict:
     if found.shape != expected.shape:
         return Verdict(f"check {name} has shape {found.shape}, the reference has {expected.shape}")
     kind = np.result_type(found, expected)

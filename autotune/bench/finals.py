@@ -8,16 +8,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from autotune.bench.clock import BATCH_NS, Clock
-from autotune.bench.messages import Batches, Visited
-from autotune.bench.pace import CONTENDED, LONG_NS
+from autotune.bench.clock import BATCH_NS
+from autotune.bench.finalist import Finalist, Taken, sound
+from autotune.bench.pace import LONG_NS
 from autotune.bench.report import Fault, Report
 from autotune.bench.timing import Rules, relative_width
-from autotune.model import AT_FIRST, BUSY_CORES, Measurement, Outcome
+from autotune.bench.words import LOCAL
+from autotune.model import AT_FIRST, AT_TIMES, Outcome
 from autotune.ranking import median, speedup
-from autotune.study import Plan
 
 if TYPE_CHECKING:
     from autotune.bench.trial import Bench
@@ -45,90 +45,11 @@ fewer than one run in a hundred: .99 ** 300 = .049."""
 _SERIES_S = 0.05
 """Seconds of verified runs that are queued at once: the host waits once for each series."""
 
+_DISTURBED_BYTES = 2**28
+"""Bytes of outputs and scratch that are read back and written to see whether a finalist counts on what they hold."""
+
 _LAUNCH_S = 0.001
 """What a verified run takes at most beside the kernel and the restoring of its buffers, before it is known."""
-
-
-class Taken(NamedTuple):
-    """The median of a turn; what throttled the device at its end; the share of its time that threads waited."""
-
-    ns: int = 0
-    throttled: str = ""
-    waited: float = 0.0
-
-    @property
-    def contended(self) -> bool:
-        """Say whether others had the device's cores meanwhile."""
-        return self.waited > CONTENDED
-
-    @property
-    def slowed(self) -> str:
-        """Name what slowed it down; empty: nothing, as far as is known."""
-        return BUSY_CORES if self.contended else self.throttled
-
-
-@dataclass
-class Finalist:
-    """A plan that is timed again: its times, the runs verified, and what went wrong.
-
-    `visits` are its times on each bench, in nanoseconds of one run; `turns_ns` those that count on the bench at work by
-    its `clock` and `rules`, `usual` its batches on another. `first_ns` is the time of its first run, `turn` its
-    last turn; `aside` are those that count where there are no others, `throttled` what slowed down any that count.
-    `run_s` is what a verified run takes, launches and checks included; 0 while that is not known.
-    """
-
-    place: int
-    plan: Plan
-    visits: list[tuple[int, ...]] = field(default_factory=list)
-    turns_ns: list[int] = field(default_factory=list)
-    rules: Rules = field(default_factory=Rules)
-    clock: Clock | None = None
-    usual: Batches | None = None
-    first_ns: int = 0
-    turn: Taken = field(default_factory=Taken)
-    aside: list[Taken] = field(default_factory=list)
-    throttled: str = ""
-    verified: int = 0
-    run_s: float = 0.0
-    failure: Report | None = None
-
-    @property
-    def samples(self) -> tuple[int, ...]:
-        """Its times on all benches, in the order of the rounds."""
-        return tuple(ns for visit in self.visits for ns in visit)
-
-    def begin(self) -> None:
-        """Begin on a bench."""
-        self.clock, self.aside = None, []
-
-    def take(self, turns: Sequence[Taken]) -> None:
-        """Let turns count."""
-        for turn in turns:
-            self.turns_ns.append(turn.ns)
-            self.throttled = turn.slowed or self.throttled
-
-    def times(self, count: int) -> tuple[int, ...]:
-        """Return the first so many times of those taken on the bench at work."""
-        runs = self.clock.runs if self.clock else 1
-        return tuple(max(1, round(ns / runs)) for ns in self.turns_ns[:count])
-
-    def end(self, count: int) -> None:
-        """Keep the first so many times of those taken on this bench, and let that go."""
-        self.visits.append(self.times(count))
-        self.usual, self.clock = self.clock.batches if self.clock else None, None
-
-    def resume(self, known: Visited) -> None:
-        """Go on from what is known by now."""
-        self.visits, self.verified, self.usual = list(known.visits), known.verified, known.batches
-        self.throttled, self.failure = known.throttled, known.failure
-
-    def visited(self) -> Visited:
-        """Return what others are to know."""
-        return Visited(tuple(self.visits), self.verified, self.throttled, self.failure, self.usual)
-
-    def answer(self) -> Measurement | Report:
-        """Return the report of what failed, else what was measured."""
-        return self.failure or Measurement(self.samples, (), self.plan.cache, self.verified, self.throttled)
 
 
 def _known(finalists: Sequence[Finalist]) -> int:
@@ -148,11 +69,6 @@ def _in_doubt(finalists: Sequence[Finalist]) -> bool:
     times = [one.times(count) for one in finalists]
     fastest = min(times, key=median)
     return any(speedup(rival, fastest)[1] < 1 - DOUBT for rival in times if rival is not fastest)
-
-
-def sound(finalists: Sequence[Finalist]) -> list[Finalist]:
-    """Return those that have not failed."""
-    return [finalist for finalist in finalists if finalist.failure is None]
 
 
 @dataclass
@@ -251,7 +167,12 @@ class Finals:
     def _first_turn(self, finalist: Finalist, limit_s: float) -> None:
         built = self.bench.build(finalist.plan)
         self.bench.contention()  # from here on
-        built, finalist.first_ns, _ = self.bench.verify_first(built, limit_s)
+        try:
+            built, finalist.first_ns, _ = self.bench.verify_first(built, limit_s)
+        except Fault as fault:
+            if fault.outcome is not Outcome.WRONG_RESULT or str(fault).startswith(AT_TIMES):
+                raise
+            raise Fault(fault.outcome, f"{AT_FIRST}wrong when run again: {fault}") from None
         if finalist.first_ns >= LONG_NS:
             self._note(finalist, finalist.first_ns, self.bench.contention())
         finalist.verified += 1
@@ -317,24 +238,43 @@ class Finals:
         """Verify many runs of the one to be named, the fastest, until the deadline; where it fails, of the next."""
         while left := sound(finalists):
             finalist = min(left, key=lambda one: median(one.samples))
+            if not finalist.disturbed and self._can_disturb(finalist, deadline - time.monotonic()):
+                self._attempt(finalist, self._disturbed)
+                continue
             count = self._affordable(finalist, deadline - time.monotonic())
             if count < 1:
                 return
             self._attempt(finalist, partial(self._series, count=count))
 
+    def _can_disturb(self, finalist: Finalist, left_s: float) -> bool:
+        """Say whether there is the time, and little enough to take to the host and back."""
+        held = sum(buffer.nbytes for buffer in finalist.plan.buffers if buffer.access in ("out", "scratch"))
+        return held <= _DISTURBED_BYTES and finalist.first_ns * 1e-9 <= left_s / 4
+
+    def _disturbed(self, finalist: Finalist) -> None:
+        """Verify that it counts on nothing that an earlier run has left."""
+        finalist.disturbed = True
+        verdict = self.bench.check_disturbed(self.bench.build(finalist.plan))
+        finalist.verified += 2
+        if verdict.reason:
+            what = "it counts on what an earlier run left in outputs or scratch, and is wrong where that differs"
+            raise Fault(Outcome.WRONG_RESULT, f"{what}: {verdict.reason}")
+
     def _affordable(self, finalist: Finalist, left_s: float) -> int:
-        """Return how many runs the next series may have."""
+        """Return how many runs the next series may have: one at least in all, on words that no trial meets."""
+        missing = max(_VERIFIED_RUNS - finalist.verified, finalist.series < 1)
         if finalist.plan.checks and not finalist.run_s:  # how long they take on the host is not known
-            return min(1, _VERIFIED_RUNS - finalist.verified) if left_s > 0 else 0
+            return min(1, missing) if left_s > 0 else 0
         finalist.run_s = finalist.run_s or self.bench.launcher.restore_s + finalist.first_ns * 1e-9 + _LAUNCH_S
         series_s = min(left_s, max(_SERIES_S, finalist.run_s))
-        return min(_VERIFIED_RUNS - finalist.verified, int(series_s / finalist.run_s))
+        return min(missing, int(series_s / finalist.run_s))
 
     def _series(self, finalist: Finalist, count: int) -> None:
         """Verify each of some runs, on outputs poisoned before it: what an earlier one left there cannot pass."""
         built = self.bench.build(finalist.plan)
         began = time.monotonic()
-        verdict = self.bench.check_runs(built, count, finalist.run_s)
+        finalist.series += 1
+        verdict = self.bench.check_runs(built, count, finalist.run_s, (1 + finalist.series) % len(LOCAL))
         finalist.run_s = (time.monotonic() - began) / count
         finalist.verified += count
         if verdict.reason:

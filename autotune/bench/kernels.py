@@ -109,8 +109,8 @@ kernel void flush(global uint *words, ulong count) {
 )
 
 SPOIL = """
-kernel void spoil(volatile local uint *words, uint count, uint word) {
-    for (uint i = get_local_id(0); i < count; i += get_local_size(0)) words[i] = word;
+kernel void spoil(volatile local uint16 *lines, uint count, uint word) {
+    for (uint i = get_local_id(0); i < count; i += get_local_size(0)) lines[i] = (uint16)word;
 }
 """
 
@@ -155,6 +155,8 @@ def flusher(session: Session) -> Callable[[], None]:
     return flush
 
 
+_LINE = 64  # bytes that one store of the spoiler fills
+
 _GROUPS = 64
 """As many of each compute unit as leave none out: those of a CPU are threads, which take what others have not."""
 
@@ -165,11 +167,11 @@ def spoiler(session: Session) -> Callable[[int, int], None]:
     It does so wherever a work-group may lie. Raises BackendError.
     """
     kernel = session.build(SPOIL, common_options(session)).kernel("spoil")
-    items, most = _GROUP * _GROUPS * session.info.compute_units, session.info.local_memory // 4
+    items, most = _GROUP * _GROUPS * session.info.compute_units, session.info.local_memory // _LINE
 
     def spoil(nbytes: int, word: int) -> None:
-        count = min(-(-nbytes // 4), most)
-        session.set_arguments(kernel, (4 * count, np.uint32(count), np.uint32(word)))
+        count = min(-(-nbytes // _LINE), most)
+        session.set_arguments(kernel, (_LINE * count, np.uint32(count), np.uint32(word)))
         session.launch(kernel, (items,), (_GROUP,))
 
     return spoil

@@ -15,6 +15,7 @@ from autotune.bench.kernels import flusher, spoiler
 from autotune.bench.prepare import Built, compiled_apart
 from autotune.bench.report import Fault
 from autotune.bench.timing import Limits
+from autotune.bench.words import LOCAL
 from autotune.devices import BackendError, Batch, Event, Kernel, Session
 from autotune.model import Outcome
 from autotune.study import Launch, Plan
@@ -54,7 +55,7 @@ class Launcher:
         self._announce = announce
         self._watch = watch
         self._busy_ns = 0
-        self._poison = 0  # the place of the word that outputs were poisoned with
+        self._turn = 0  # the place of the words that outputs were poisoned with
         self.flush_s = 0.0  # what it takes to empty the cache, once that was asked for
         self.restore_s = 0.0  # what it took to put the buffers into their state before the last first run
 
@@ -64,9 +65,10 @@ class Launcher:
         On PoCL this compiles them.
         """
         self._announce("verify", self._limits.first_s)
-        self._spoil_local(built.local_bytes)
+        self._turn = self._arena.first
+        self._spoil_local(built)
+        self.finish()
         began = time.monotonic()
-        self._poison = 0
         self._put_back(built, "out", "scratch")
         self.finish()
         self.restore_s = time.monotonic() - began
@@ -97,15 +99,17 @@ class Launcher:
         """Run all launches `count` times, restored before each, and return the spans in ns.
 
         With `poison`, the last has its outputs poisoned, so that a kernel that no longer writes shows: what lay there
-        was right. It is by another word than in the first run.
+        was right, in outputs or local memory. It is by other words than in the first run.
         """
         cold = built.plan.cache == "cold"
         self._allow(count, longest_ns + self.flush_s * 1e9 * cold)
-        self._poison = 1 if poison else self._poison
+        self._turn = 1 if poison else self._turn
         poisoned = ("out",) if poison else ()
         spans = []
         for left in reversed(range(count)):
             self._put_back(built, *(() if left else poisoned))
+            if poison and not left:
+                self._spoil_local(built)
             if cold:
                 with noticing_loss():
                     self._flush()
@@ -131,13 +135,45 @@ class Launcher:
         return batch
 
     def enqueue(self, built: Built) -> None:
-        """Queue all launches once, on restored buffers and outputs poisoned by another word than the last time.
+        """Queue all launches once, on restored buffers, and on outputs and local memory spoilt by other words than the
+        last time. Waits for nothing.
+        """
+        self._turn = (self._turn + 1) % len(LOCAL)
+        self._spoil_local(built)
+        self._put_back(built, "out")
+        self._run(built)
+
+    def disturb(self, built: Built, part: int) -> None:
+        """Queue a run on what the last has left in outputs and scratch, half of it changed (`Arena.disturb`).
+
+        Waits for the changes alone.
+        """
+        with noticing_loss():
+            for guarded in built.buffers:
+                if guarded.buffer.access in ("out", "scratch") and not self._arena.disturb(guarded, part):
+                    self._arena.poison(guarded, self._turn)
+        self._put_back(built)
+        self._run(built)
+
+    def respoil(self, built: Built) -> None:
+        """After a first run, leave other words in scratch and beyond the ends of inputs: what one cannot show, they do.
 
         Waits for nothing.
         """
-        self._poison = 1 - self._poison
-        self._put_back(built, "out")
-        self._run(built)
+        with noticing_loss():
+            for guarded in built.buffers:
+                if guarded.buffer.access == "scratch":
+                    self._arena.poison(guarded, 1)
+                if guarded.buffer.access == "in":
+                    self._arena.surround(guarded)
+
+    def respoil_all(self, built: Built, turn: int) -> None:
+        """Leave the words of this turn in scratch and beyond the ends of all buffers. Waits for nothing."""
+        with noticing_loss():
+            for guarded in built.buffers:
+                if guarded.buffer.access == "scratch":
+                    self._arena.poison(guarded, turn)
+                self._arena.surround(guarded, turn)
 
     def finish(self) -> None:
         """Wait for everything enqueued."""
@@ -150,12 +186,11 @@ class Launcher:
         busy_ns, self._busy_ns = self._busy_ns + self._session.busy_ns(), 0
         return busy_ns * 1e-9
 
-    def _spoil_local(self, nbytes: int) -> None:
+    def _spoil_local(self, built: Built) -> None:
         """Leave nothing in local memory of what a kernel expects there: zeros, or what its run before has written."""
-        if nbytes and self._session.traits.checks_on_device:
+        if built.local_bytes and self._session.traits.checks_on_device:
             with suppress(BackendError):  # it is not refused for what it may not need
-                self._spoil(nbytes, self._arena.beyond)
-            self.finish()
+                self._spoil(built.local_bytes, LOCAL[self._turn])
 
     @cached_property
     def _spoil(self) -> Callable[[int, int], None]:
@@ -185,7 +220,7 @@ class Launcher:
         with noticing_loss():
             for guarded in built.buffers:
                 if guarded.buffer.access in poisoned:
-                    self._arena.poison(guarded, self._arena.poisons[self._poison])
+                    self._arena.poison(guarded, self._turn)
                 self._arena.restore(guarded)
 
     def _await_compilation(self, launch: Launch, event: Event) -> None:

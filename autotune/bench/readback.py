@@ -86,6 +86,37 @@ def contents(session: Session, guarded: Guarded) -> NDArray[Any]:
     return room[tuple(slice(extent) for extent in buffer.shape)].reshape(buffer.data_shape)
 
 
+def nearest_outside(session: Session, guarded: Guarded, *, behind: bool) -> str:
+    """Name the place nearest to a buffer where a guard has changed, by the index that a kernel writes it with."""
+    start = guarded.start + guarded.nbytes if behind else 0
+    stop = guarded.size if behind else guarded.start
+    found = np.empty(stop - start, np.uint8)
+    session.read(guarded.whole, found, start)
+    words = np.full(-(-guarded.size // 4), guarded.guard, np.uint32).view(np.uint8)[start:stop]
+    changed = np.flatnonzero(found != words) + start - guarded.start
+    if not len(changed):  # as another run has left it meanwhile
+        return "no place by now"
+    dtype, width = numpy_type(guarded.buffer.type)
+    return f"{guarded.buffer.name}[{int(changed[0 if behind else -1]) // (dtype.itemsize * width)}]"
+
+
+def first_overwritten(session: Session, guarded: Guarded, data: NDArray[Any] | None) -> str:
+    """Name the first value of an input that is another than its data; empty where only what pads it is."""
+    found = contents(session, guarded)
+    was = np.ascontiguousarray(np.asarray(0 if data is None else data).astype(found.dtype))
+    if was.size != found.size:
+        return ""
+    size, found = found.dtype.itemsize, np.ascontiguousarray(found)
+    rows, before = (array.reshape(-1).view(np.uint8).reshape(-1, size) for array in (found, was))
+    changed = np.flatnonzero((rows != before).any(axis=1))
+    if not len(changed):
+        return ""
+    index = int(changed[0])
+    place = ", ".join(str(int(one)) for one in np.unravel_index(index, found.shape))
+    values = f" = {found.reshape(-1)[index]!s}, was {was.reshape(-1)[index]!s}"
+    return f", first {guarded.buffer.name}[{place}]{values}"
+
+
 def compared(found: NDArray[Any], expected: NDArray[Any], tolerance: Tolerance) -> NDArray[np.uint32]:
     """Return how many values are wrong, how many of them NaN, ~(index of the first), and the worst share's bits."""
     wide: type = np.longdouble if found.dtype.kind in "iu" else np.float64

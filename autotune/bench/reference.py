@@ -1,8 +1,9 @@
 """What a reference kernel gives, and whether that is its own: not of what lay in memory before.
 
-It runs twice, the second time with other words in what it may not read: in outputs and scratch before it runs, and
-beyond the ends of buffers. What differs then depends on these. What differs from run to run by itself, as sums by
-atomics do, tells nothing: neither what is as near as results may be to each other, nor what differs in a third run too.
+It runs three times, each with other words in what it may not read: in outputs, scratch and local memory before it
+runs, and beyond the ends of buffers. What differs then depends on these. What differs from run to run by itself,
+as sums by atomics do, tells nothing: neither what is as near as results may be to each other, nor what differs in
+another run with the same words.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.bench.arena import BEYOND, FENCE, OTHER_BEYOND, OTHER_FENCE, OTHER_POISON, POISON, Arena
+from autotune.bench.arena import Arena
 from autotune.bench.launcher import Announce, Launcher, Stopwatch
 from autotune.bench.prepare import Compiled, bind, compile_plan
 from autotune.bench.readback import contents
@@ -23,11 +24,12 @@ from autotune.bench.signature import check_signatures
 from autotune.bench.timing import Limits
 from autotune.bench.unwritten import count_unwritten, element, is_unwritten, left_alone, unmoved
 from autotune.bench.verify import Checker
+from autotune.bench.words import POISON, spoilt
 from autotune.devices import Session
 from autotune.model import Outcome
 from autotune.study import Buffer, Plan, Tolerance, leaves, member_of
 
-_TWICE_NS, _TWICE_BYTES = 1_000_000_000, 2**28
+_AGAIN_NS, _AGAIN_BYTES = 1_000_000_000, 2**28
 """A reference that takes longer, or whose outputs are larger, runs once."""
 
 
@@ -58,21 +60,8 @@ class ReferenceBench:
         self.hints = tuple(check_signatures(self._session, plan, placed=False))
         compiled = compile_plan(self._session, plan)
         found, run_ns = self._run(plan, compiled)
-        if run_ns <= _TWICE_NS and sum(buffer.nbytes for buffer in outputs.values()) <= _TWICE_BYTES:
-            other, _ = self._run(plan, compiled, OTHER_POISON, OTHER_BEYOND, OTHER_FENCE)
-            places = {
-                name: _differing(buffer, found[name], other[name], plan.outputs[name], but_for_poison=True)
-                for name, buffer in outputs.items()
-            }
-            small = [name for name in outputs if found[name].dtype.itemsize % 4 and not found[name].dtype.names]
-            if small and not any(count_unwritten(found[name])[0] for name in outputs):
-                for name in small:
-                    _require_told(name, found[name], other[name])
-            if any(differs.any() for differs in places.values()):
-                again, _ = self._run(plan, compiled)
-                for name, buffer in outputs.items():
-                    by_itself = _differing(buffer, found[name], again[name], plan.outputs[name], but_for_poison=False)
-                    _require_own(buffer, places[name] & ~by_itself)
+        if run_ns <= _AGAIN_NS and sum(buffer.nbytes for buffer in outputs.values()) <= _AGAIN_BYTES:
+            self._require_own(plan, compiled, outputs, found)
         for name, buffer in outputs.items():
             if buffer.access == "out" and is_unwritten(found[name]):
                 raise Fault(Outcome.WRONG_RESULT, f"the reference writes nothing to {name}, or adds to what is there")
@@ -81,15 +70,33 @@ class ReferenceBench:
             raise Fault(Outcome.WRONG_RESULT, unmoved(alone))
         return found
 
-    def _run(
-        self, plan: Plan, compiled: Compiled, poison: int = POISON, beyond: int = BEYOND, fence: int = FENCE
-    ) -> tuple[dict[str, NDArray[Any]], int]:
-        """Run a reference once, on new buffers with these words in them; return what it gives, and its ns.
+    def _require_own(
+        self, plan: Plan, compiled: Compiled, outputs: Mapping[str, Buffer], found: Mapping[str, NDArray[Any]]
+    ) -> None:
+        """Raise Fault where what a reference gave is not what it gives with other words in memory."""
+        places = {name: np.zeros(buffer.shape, np.bool_) for name, buffer in outputs.items()}
+        small = [name for name in outputs if found[name].dtype.itemsize % 4 and not found[name].dtype.names]
+        for turn in (1, 2):
+            other, _ = self._run(plan, compiled, turn)
+            for name, buffer in outputs.items():
+                word = spoilt(buffer.type)[turn]
+                places[name] |= _differing(buffer, found[name], other[name], plan.outputs[name], word)
+            if turn == 1 and small and not any(count_unwritten(found[name])[0] for name in outputs):
+                for name in small:
+                    _require_told(name, found[name], other[name], spoilt(outputs[name].type)[turn])
+        if any(differs.any() for differs in places.values()):
+            again, _ = self._run(plan, compiled)
+            for name, buffer in outputs.items():
+                by_itself = _differing(buffer, found[name], again[name], plan.outputs[name])
+                _require_own(buffer, places[name] & ~by_itself)
 
-        Raises Fault.
+    def _run(self, plan: Plan, compiled: Compiled, turn: int = 0) -> tuple[dict[str, NDArray[Any]], int]:
+        """Run a reference once, on new buffers with the words of this turn in them; return what it gives, and its ns.
+
+        The first time outputs have the mark of what is left unwritten. Raises Fault.
         """
         self._checker.forget()
-        arena = Arena(self._session, self._inputs, (poison, poison), beyond, fence)
+        arena = Arena(self._session, self._inputs, first=turn, marked=turn == 0)
         built = bind(self._session, arena, self._checker, plan, compiled)
         launcher = Launcher(self._session, arena, self._limits, self._announce, Stopwatch())
         run_ns = launcher.once(built, self._limits.first_s)
@@ -112,12 +119,12 @@ def _require_own(buffer: Buffer, foreign: NDArray[np.bool_]) -> None:
         raise Fault(Outcome.WRONG_RESULT, f"{what}: {cures}, or beyond the end of a buffer")
 
 
-def _require_told(name: str, one: NDArray[Any], other: NDArray[Any]) -> None:
+def _require_told(name: str, one: NDArray[Any], other: NDArray[Any], word: int) -> None:
     """Raise Fault where nothing but a few small values is left as it was, which shows in two runs alone.
 
     Nobody would be warned, and later, with another poison, each configuration that leaves them too would be wrong.
     """
-    left = _is_left(one, POISON) & _is_left(other, OTHER_POISON)
+    left = _is_left(one, POISON) & _is_left(other, word)
     if left.any():
         what = f"it leaves {element(name, one, int(left.argmax()))} unwritten"
         cure = 'where that is meant, write access = "inout" with data = { distribution = "constant", value = 0 }'
@@ -125,10 +132,10 @@ def _require_told(name: str, one: NDArray[Any], other: NDArray[Any]) -> None:
 
 
 def _differing(
-    buffer: Buffer, one: NDArray[Any], other: NDArray[Any], tolerance: Tolerance, *, but_for_poison: bool
+    buffer: Buffer, one: NDArray[Any], other: NDArray[Any], tolerance: Tolerance, word: int | None = None
 ) -> NDArray[np.bool_]:
     """Return a mask of an output's elements whose bits differ, but for floating-point numbers within the tolerance of
-    each other, and for those that both runs left as they were.
+    each other, and for those that both runs left as they were, where the other one's outputs were filled with a `word`.
     """
     found = np.zeros(math.prod(buffer.shape), np.bool_)
     for leaf in leaves(buffer.type):
@@ -136,8 +143,8 @@ def _differing(
         differs = (_bytes(mine) != _bytes(theirs)).any(axis=1)
         if mine.dtype.kind == "f" and differs.any():
             differs[differs] = ~_near(mine.reshape(-1)[differs], theirs.reshape(-1)[differs], tolerance)
-        if but_for_poison and differs.any():
-            differs &= ~(_is_left(mine, POISON) & _is_left(theirs, OTHER_POISON))
+        if word is not None and differs.any():
+            differs &= ~(_is_left(mine, POISON) & _is_left(theirs, word))
         found |= differs.reshape(len(found), -1).any(axis=1)
     return found.reshape(buffer.shape)
 

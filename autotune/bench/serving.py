@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.bench.arena import POISON, POISONS, Arena
+from autotune.bench.arena import Arena
 from autotune.bench.messages import (
     EndToEnd,
     Inspected,
@@ -38,7 +38,7 @@ from autotune.bench.report import Fault, Report
 from autotune.bench.timing import Limits
 from autotune.bench.tour import Unsettled, Visitor
 from autotune.bench.trial import Bench
-from autotune.bench.unwritten import indistinct, left_alone, not_numbers, unmoved, unverified
+from autotune.bench.unwritten import indistinct, left_alone, not_numbers, unjudged, unmoved, unverified
 from autotune.devices import BackendError, Program, Session, open_session
 from autotune.errors import AutotuneError, StudyError
 from autotune.model import UNVERIFIED, DeviceInfo, Outcome
@@ -153,7 +153,7 @@ def _serve_trials(session: Session, setup: Setup, connection: Connection, sensin
             np.save(expected[name], data)
     known = _load(expected)
     unwritten = unverified(setup.reference, known) if setup.reference is not None else ""
-    bench = Bench(session, inputs, known, setup.rules, setup.limits, announce, _poisons(unwritten))
+    bench = Bench(session, inputs, known, setup.rules, setup.limits, announce, marked=bool(unwritten))
     visitor = _visitor(session, connection, fresh=False)
     connection.send(Ready(expected))
     notes = [unwritten, not_numbers(known), unmoved(left_alone(known, inputs))]
@@ -175,7 +175,8 @@ def _serve_trials(session: Session, setup: Setup, connection: Connection, sensin
             on_built = wait_for_turn if job.asks else None
             report = bench.run(job.plan, job.best_ns, built_ahead=job.built_ahead, on_built=on_built)
             if said is None:  # what is allowed, any plan tells
-                said = "; ".join(filter(None, (*notes, indistinct(job.plan.outputs, known))))
+                notes += indistinct(job.plan.outputs, known), unjudged(job.plan, inputs, known)
+                said = "; ".join(filter(None, notes))
             if said and not report.outcome.failed:
                 report = replace(report, environment={**report.environment, UNVERIFIED: said})
             connection.send(report)
@@ -191,8 +192,8 @@ def _visitor(session: Session, connection: Connection, *, fresh: bool) -> Visito
     def bench_on(session: Session, asked: Visit) -> Bench:
         setup = asked.setup
         known = _load(setup.expected)
-        poisons = _poisons(unverified(setup.reference, known) if setup.reference is not None else "")
-        return Bench(session, _load(setup.inputs), known, setup.rules, setup.limits, announce, poisons)
+        marked = setup.reference is not None and unverified(setup.reference, known) != ""
+        return Bench(session, _load(setup.inputs), known, setup.rules, setup.limits, announce, marked=marked)
 
     visitor = Visitor(session, bench_on, announce, fresh=fresh)
     return visitor
@@ -204,11 +205,6 @@ def _serve_visit(visitor: Visitor, asked: Visit, connection: Connection) -> None
         return float(connection.recv())
 
     connection.send(Onward(visitor.visit(asked, wait_for_turn)))
-
-
-def _poisons(unwritten: str) -> tuple[int, int]:
-    """Return the words that outputs are filled with: what lay there is right where a reference left it `unwritten`."""
-    return (POISON, POISON) if unwritten else POISONS
 
 
 _NO_NUMBER = "it reads what nobody has written, or has no number for these inputs: see to their low and high"

@@ -20,8 +20,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from autotune.bench.clock import BATCH_NS
-from autotune.bench.finals import LEAST_TAKEN, TURN, Finalist, Finals, sound
-from autotune.bench.levels import share_out
+from autotune.bench.finalist import Finalist, sound
+from autotune.bench.finals import LEAST_TAKEN, TURN, Finals
+from autotune.bench.holder import can_hold
+from autotune.bench.levels import VISITS, share_out
 from autotune.bench.messages import Visit, Visited
 from autotune.bench.report import Fault, Report
 from autotune.bench.timing import VERIFIED_S, Rules, verifying_s
@@ -31,6 +33,17 @@ from autotune.study import Plan
 
 if TYPE_CHECKING:
     from autotune.bench.trial import Bench
+
+NOTICED_NS = 30_000
+"""A launch that is longer hardly notices on which session it is: mostly by less than .2 us."""
+
+SCATTERED = 2**27
+"""Bytes of buffers that lie in so many places of a device that no other places differ from them. Fewer may lie, in a
+cache of two halves, far from those that wait for each word of them: sums kept in global memory took an H100 160 to 178
+us, by where the same buffers lay."""
+
+_RUNS_OF_VISIT = 3
+"""Runs of a finalist on a session at least: its first, one that does not count, one that does."""
 
 LEAST_S = 0.05
 """Device time of a finalist at least on one bench, shared out over the rounds: the speed of a device wanders."""
@@ -55,6 +68,21 @@ class Unsettled(Exception):
         super().__init__()
         self.visited = visited
         self.doubted = doubted
+
+
+def notices_sessions(session: Session, plans: Sequence[Plan], best_ns: float | None) -> bool:
+    """Say whether there is something whose launches are short, by the time of the best."""
+    if best_ns is None or not can_hold(session):
+        return False
+    return best_ns / max(len(plan.order or plan.launches) for plan in plans) <= NOTICED_NS
+
+
+def may_notice_sessions(session: Session, plans: Sequence[Plan], best_ns: float | None, budget_s: float) -> bool:
+    """Say whether longer launches may, and there is time to compare them. One plan alone has nothing to gain."""
+    if best_ns is None or not can_hold(session) or len(plans) == 1:
+        return False
+    visits_s = VISITS * _RUNS_OF_VISIT * len(plans) * best_ns * 1e-9
+    return visits_s <= budget_s and sum(buffer.nbytes for buffer in plans[0].buffers) <= SCATTERED
 
 
 def compare(

@@ -9,34 +9,21 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from autotune.bench.arena import POISONS, Arena
+from autotune.bench.arena import Arena
 from autotune.bench.clock import Clock, Clocks
-from autotune.bench.holder import can_hold
 from autotune.bench.launcher import Announce, Launcher, Stopwatch, noticing_loss
-from autotune.bench.levels import VISITS
 from autotune.bench.messages import Visited
 from autotune.bench.pace import CONTENDED, Anchor, Contention, stretch
 from autotune.bench.prepare import Built, Compiled, binary_hash, bind, compile_plan
 from autotune.bench.report import Fault, Report
 from autotune.bench.signature import check_signatures
 from autotune.bench.timing import Limits, Rules, Timed, is_drifting, measure
-from autotune.bench.tour import Unsettled, begin, compare
+from autotune.bench.tour import Unsettled, begin, compare, may_notice_sessions, notices_sessions
 from autotune.bench.verify import Checker, Verdict
 from autotune.devices import Session
-from autotune.model import AT_FIRST, CONTENTION, PACE, THROTTLED, Measurement, Outcome
+from autotune.model import AT_FIRST, AT_TIMES, CONTENTION, PACE, THROTTLED, Measurement, Outcome
 from autotune.ranking import median
 from autotune.study import Plan
-
-NOTICED_NS = 30_000
-"""A launch that is longer hardly notices on which session it is: mostly by less than .2 us."""
-
-SCATTERED = 2**27
-"""Bytes of buffers that lie in so many places of a device that no other places differ from them. Fewer may lie, in a
-cache of two halves, far from those that wait for each word of them: sums kept in global memory took an H100 160 to 178
-us, by where the same buffers lay."""
-
-_RUNS_OF_VISIT = 3
-"""Runs of a finalist on a session at least: its first, one that does not count, one that does."""
 
 _AGAIN_NS = 1_000_000_000
 """Samples that took longer are not taken again for what other programs had of the cores: they would be as busy."""
@@ -45,7 +32,10 @@ _KEPT = 256  # compiled plans kept for the finalists' re-timing
 
 
 class Bench:
-    """Runs plans on one session. `announce` is told each phase before it begins."""
+    """Runs plans on one session. `announce` is told each phase before it begins.
+
+    `marked`: the reference leaves some of the outputs unwritten, and so may the plans (arena.py).
+    """
 
     def __init__(
         self,
@@ -55,10 +45,11 @@ class Bench:
         rules: Rules,
         limits: Limits,
         announce: Announce,
-        poisons: tuple[int, int] = POISONS,
+        *,
+        marked: bool = False,
     ) -> None:
         self._session = session
-        self._arena = Arena(session, inputs, poisons)
+        self._arena = Arena(session, inputs, marked=marked)
         self._checker = Checker(session, expected, inputs)
         # Beside other programs a few short runs in a row say nothing.
         stop_s = rules.least_s if session.traits.shares_cores else rules.stop_s
@@ -154,8 +145,8 @@ class Bench:
         """
         self.place = 0
         limit_s = self.limit_s(best_ns)
-        short = self._notices_sessions(plans, best_ns)
-        if not visited and (short or self._may_notice_sessions(plans, best_ns, budget_s)):
+        short = notices_sessions(self._session, plans, best_ns)
+        if not visited and (short or may_notice_sessions(self._session, plans, best_ns, budget_s)):
             raise Unsettled(begin(self, self._final_rules, plans, limit_s), doubted=not short)
         return compare(self, self._final_rules, plans, limit_s, budget_s, visited)
 
@@ -167,19 +158,6 @@ class Bench:
     def limit_s(self, best_ns: float | None) -> float:
         """Return what a finalist's first run may take: the default may need many times as long as the best."""
         return max(self._limits.first_s, self._limits.run_s(best_ns))
-
-    def _notices_sessions(self, plans: Sequence[Plan], best_ns: float | None) -> bool:
-        """Say whether there is something whose launches are short, by the time of the best."""
-        if best_ns is None or not can_hold(self._session):
-            return False
-        return best_ns / max(len(plan.order or plan.launches) for plan in plans) <= NOTICED_NS
-
-    def _may_notice_sessions(self, plans: Sequence[Plan], best_ns: float | None, budget_s: float) -> bool:
-        """Say whether longer launches may, and there is time to compare them. One plan alone has nothing to gain."""
-        if best_ns is None or not can_hold(self._session) or len(plans) == 1:
-            return False
-        visits_s = VISITS * _RUNS_OF_VISIT * len(plans) * best_ns * 1e-9
-        return visits_s <= budget_s and sum(buffer.nbytes for buffer in plans[0].buffers) <= SCATTERED
 
     # -- steps ----------------------------------------------------------------------------------
 
@@ -206,14 +184,18 @@ class Bench:
         verdict = self._check(built)
         if verdict.reason and not fresh:
             # An earlier kernel may have spoilt an input or the expected output without a trace: once more, clean.
+            left, wrong = built, verdict.reason
             self.refresh()
             built = self.build(built.plan)
             self._fresh = False
             span = self.launcher.once(built, limit_s)
             verdict = self._check(built)
+            if not verdict.reason and self._was_right(left, built):
+                raise Fault(Outcome.WRONG_RESULT, f"{AT_TIMES}wrong in the one before: {wrong}")
         if verdict.reason:
             raise Fault(Outcome.WRONG_RESULT, verdict.reason)
         self.hints = ()  # they came to nothing
+        self.launcher.respoil(built)  # what keeps the least or largest of what it finds there will be wrong in the end
         return built, span, verdict
 
     def check_last(self, built: Built, clock: Clock) -> Verdict:
@@ -222,15 +204,34 @@ class Bench:
             self.launcher.enqueue(built)
         return self._check(built, inputs=True)
 
-    def check_runs(self, built: Built, count: int, run_s: float) -> Verdict:
-        """Check each of so many runs, on poisoned outputs; one takes about `run_s` with its check. Raises Fault."""
+    def check_runs(self, built: Built, count: int, run_s: float, turn: int) -> Verdict:
+        """Check each of so many runs, on poisoned outputs; one takes about `run_s` with its check. Raises Fault.
+
+        Before the first, scratch and guards are filled with the words of this turn.
+        """
         known_s = self._limits.floor_s + self._limits.multiple * count * run_s
         self._announce("verify", known_s if run_s else self._limits.first_s)
         run = partial(self.launcher.enqueue, built)
+        self.launcher.respoil_all(built, turn)
         with noticing_loss():
             verdict = self._checker.check(
                 built.buffers, built.plan.outputs, built.plan.checks, inputs=True, run=run, runs=count
             )
+        self.launcher.busy_s()  # lets go of the events
+        return verdict
+
+    def check_disturbed(self, built: Built) -> Verdict:
+        """Check two runs on what earlier ones left in outputs and scratch, but for one half of it, then the other.
+
+        Who takes an earlier run's results for its own is right on those, and does less work. Raises Fault.
+        """
+        verdict = Verdict()
+        self._announce("verify", self._limits.first_s)
+        self.launcher.enqueue(built)  # the last to run was another, maybe
+        for part in (0, 1):
+            self._announce("verify", self._limits.first_s)
+            self.launcher.disturb(built, part)
+            verdict = verdict if verdict.reason else self._check(built)
         self.launcher.busy_s()  # lets go of the events
         return verdict
 
@@ -243,6 +244,18 @@ class Bench:
         self._arena.clear()
         self._checker.forget()
         self._fresh = True
+
+    def _was_right(self, left: Built, built: Built) -> bool:
+        """Say whether nobody had spoilt what a run found that has left these buffers; False where that is not known.
+
+        `built` is the same plan, and brings what is expected to the device again, which may have been spoilt as well.
+        """
+        if any(guarded.pristine is not None for guarded in left.buffers):
+            return False
+        self._checker.forget()
+        self._checker.prepare(built.buffers)
+        spoilt = self._checker.check(left.buffers, {}, inputs=True).reason
+        return not spoilt and bool(self._check(left).reason)
 
     def _check(self, built: Built, *, inputs: bool = False) -> Verdict:
         self._announce("verify", self._limits.first_s)  # not the plan's doing, and PoCL may have the check to compile

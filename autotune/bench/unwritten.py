@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.bench.arena import POISON
-from autotune.study import Plan, Tolerance
+from autotune.bench.checks import judged
+from autotune.bench.words import POISON
+from autotune.errors import StudyError
+from autotune.study import Plan, Tolerance, evaluate, names_of, numpy_type, widened
 
 _TURNED = np.array([(POISON << bits | POISON >> 32 - bits) & 0xFFFFFFFF for bits in (0, 8, 16, 24)], np.uint32)
 """The word of poison as it lies in rows of small values, wherever in a word a row begins."""
@@ -106,23 +108,70 @@ def unmoved(names: Sequence[str]) -> str:
 
 
 def indistinct(outputs: Mapping[str, Tolerance], expected: Mapping[str, NDArray[Any]]) -> str:
-    """Say of which outputs 0 is right everywhere, within their tolerance; empty: none."""
-    names = [name for name, allowed in outputs.items() if name in expected and _takes_zeros(expected[name], allowed)]
-    if not names:
-        return ""
-    cure = "see to the inputs and the launch, or give [tolerance] less absolute"
-    return f"zeros are right for all of {' and '.join(names)}, within the tolerance: {cure}"
+    """Say of which outputs 0 or another number is right everywhere, within their tolerance; empty: none."""
+    known = {name: _right_everywhere(expected[name], outputs[name]) for name in outputs if name in expected}
+    zeros = [name for name, (zero, _) in known.items() if zero]
+    alike = [name for name, (zero, other) in known.items() if other and not zero and expected[name].size > 1]
+    said = []
+    if zeros:
+        cure = "see to the inputs and the launch, or give [tolerance] less absolute"
+        said.append(f"zeros are right for all of {' and '.join(zeros)}, within the tolerance: {cure}")
+    if alike:
+        cure = "so is a kernel that takes one for another; see to the inputs, which may be all alike"
+        said.append(f"one number is right for all of {' and '.join(alike)}, within the tolerance: {cure}")
+    return "; ".join(said)
 
 
-def _takes_zeros(data: NDArray[Any], allowed: Tolerance) -> bool:
-    flat = data.reshape(-1)
+def _right_everywhere(data: NDArray[Any], allowed: Tolerance) -> tuple[bool, bool]:
+    """Say whether 0, and whether some number, is right for every value."""
+    flat, least, most, zero = data.reshape(-1), -np.inf, np.inf, True
     for begin in range(0, flat.size if data.dtype.kind in "fiu" else 0, _AT_ONCE):  # hardly ever more than the first
-        away = np.abs(flat[begin : begin + _AT_ONCE].astype(np.float64))
-        with np.errstate(invalid="ignore"):
-            right = np.isfinite(away) & (away <= allowed.absolute + allowed.relative * away)
-        if not right.all():
-            return False
-    return flat.size > 0 and data.dtype.kind in "fiu"
+        values = flat[begin : begin + _AT_ONCE].astype(np.float64)
+        if not np.isfinite(values).all():
+            return False, False
+        away = np.abs(values)
+        room = allowed.absolute + allowed.relative * away
+        zero = zero and bool((away <= room).all())
+        least, most = max(least, float((values - room).max())), min(most, float((values + room).min()))
+        if least > most:
+            return False, False
+    some = flat.size > 0 and data.dtype.kind in "fiu"
+    return some and zero, some
+
+
+def unjudged(plan: Plan, inputs: Mapping[str, NDArray[Any]], expected: Mapping[str, NDArray[Any]]) -> str:
+    """Say for which outputs all checks that name them hold without any work: zeros, or what lay there; empty: none."""
+    written = [buffer for buffer in plan.buffers if buffer.writes]
+    if not plan.checks or not {*plan.checks} <= expected.keys():
+        return ""
+    zeros = {one.name: np.zeros(one.data_shape, numpy_type(one.type)[0]) for one in written}
+    before = {one.name: inputs[one.name] for one in written if one.name in inputs}
+    said = []
+    if holding := _holding(plan, inputs, expected, zeros):
+        said.append(f"the checks hold where all of {' and '.join(holding)} is 0: add one that does not")
+    if holding := [name for name in _holding(plan, inputs, expected, zeros | before) if name in before]:
+        said.append(f"the checks hold where {' and '.join(holding)} stays as it was: see to the inputs, or add another")
+    return "; ".join(said)
+
+
+def _holding(
+    plan: Plan,
+    inputs: Mapping[str, NDArray[Any]],
+    expected: Mapping[str, NDArray[Any]],
+    written: Mapping[str, NDArray[Any]],
+) -> list[str]:
+    """Return the outputs of which no check fails where they hold what is given as `written`."""
+    held, failing = set[str](), set[str]()
+    for name, check in plan.checks.items():
+        named = names_of(check.text)
+        arrays = {one: widened(np.asarray(data)) for one, data in {**inputs, **written}.items() if one in named}
+        try:
+            found = np.asarray(evaluate(check.text, {**arrays, **dict(check.numbers)}, f"check.{name}"))
+            fails = bool(judged(name, check, found, np.asarray(expected[name])).reason)
+        except StudyError:
+            fails = True
+        (failing if fails else held).update(named & written.keys())
+    return sorted(held - failing)
 
 
 def element(name: str, data: NDArray[Any], index: int) -> str:

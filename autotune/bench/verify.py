@@ -18,7 +18,7 @@ from autotune.bench.arena import Guarded
 from autotune.bench.checks import Checks
 from autotune.bench.checks import Verdict as Verdict
 from autotune.bench.kernels import CHECKS, common_options
-from autotune.bench.readback import OnHost, told_exact
+from autotune.bench.readback import OnHost, first_overwritten, nearest_outside, told_exact
 from autotune.bench.unwritten import count_unwritten
 from autotune.devices import Memory, Program, Session
 from autotune.errors import StudyError
@@ -73,7 +73,8 @@ class Checker:
     ) -> None:
         self._session = session
         self._expected = expected
-        self._checks = Checks(session, expected, inputs or {})
+        self._inputs = inputs or {}
+        self._checks = Checks(session, expected, self._inputs)
         on_device = session.traits.checks_on_device
         self._looks: Looks = OnDevice(session, expected, scalars) if on_device else OnHost(session, expected)
         self._tried: set[str] = set()
@@ -130,12 +131,13 @@ class Checker:
         for guarded, words in zip(buffers, found, strict=False):
             for where, count in zip(("before its start", "after its end"), words[:2], strict=True):
                 if count:
-                    reasons.append(
-                        f"kernel wrote outside buffer {guarded.buffer.name} (canary {where}: {count} bytes changed)"
-                    )
+                    nearest = nearest_outside(self._session, guarded, behind=where == "after its end")
+                    what = f"canary {where}: {count} bytes changed, the nearest at {nearest}"
+                    reasons.append(f"kernel wrote outside buffer {guarded.buffer.name} ({what})")
         for guarded, words in zip(read_only, found, strict=False):
             if int(words[0]) != guarded.checksum:
-                reasons.append(f"kernel overwrote its input {guarded.buffer.name}")
+                first = first_overwritten(self._session, guarded, self._inputs.get(guarded.buffer.name))
+                reasons.append(f"kernel overwrote its input {guarded.buffer.name}{first}")
         for (guarded, leaf), words in zip(parts, found, strict=True):
             worst = max(worst, float(words.view(np.float32)[3]))
             if words[0] or words[2]:  # a count may wrap around over many runs, a maximum does not
@@ -269,8 +271,10 @@ class OnDevice:
 
 def _is_left(guarded: Guarded, offset: int, found: NDArray[Any]) -> bool:
     """Whether a value is what lay there before the run; a kernel may have computed the same."""
+    if guarded.poison is None:
+        return False
     filled = np.full(3, guarded.poison, np.uint32).tobytes()
-    return guarded.poison != 0 and found.tobytes() == filled[offset % 4 :][: found.nbytes]
+    return found.tobytes() == filled[offset % 4 :][: found.nbytes]
 
 
 @lru_cache(maxsize=1024)

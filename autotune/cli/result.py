@@ -121,8 +121,8 @@ def _noise(noise: float) -> str:
 
 
 _RACE = (
-    "what is right at one time and wrong at another has a race, or reads what nothing wrote: the other configurations "
-    "may too, more rarely, the best among them. Mend the kernel"
+    "what is right at one time and wrong at another has a race, reads what nothing wrote, or writes to its inputs: the "
+    "other configurations may too, more rarely, the best among them. Mend the kernel"
 )
 
 

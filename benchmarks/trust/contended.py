@@ -19,7 +19,8 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from autotune.bench import finals
-from autotune.bench.finals import TURN, Finalist, Finals
+from autotune.bench.finalist import Finalist
+from autotune.bench.finals import TURN, Finals
 from autotune.bench.timing import Rules
 from autotune.bench.tour import LEAST_S
 from autotune.ranking import speedup
