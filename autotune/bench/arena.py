@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune.bench.kernels import disturber
 from autotune.bench.words import FENCE, POISON, beyond, spoilt
 from autotune.devices import Memory, Session
 from autotune.study import Buffer, Image, Plan, numpy_type, round_up
@@ -108,18 +110,20 @@ class Arena:
     def disturb(self, guarded: Guarded, part: int) -> bool:
         """Change, in what a run has left in a buffer, about half of the words: the ones, or with `part` 1 the others.
 
-        So flags stay set beside numbers that are off. Return False where nothing is changed: in images, and in outputs
-        of which a reference leaves some unwritten.
+        So flags stay set beside numbers that are off. Return False where nothing is changed: in images, in outputs of
+        which a reference leaves some unwritten, and where the device runs no kernels of ours. Raises BackendError.
         """
-        if guarded.image is not None or (self._marked and guarded.buffer.writes):
+        marked = self._marked and guarded.buffer.writes
+        if guarded.image is not None or marked or not self._session.traits.checks_on_device:
             return False
-        left = np.empty(guarded.nbytes, np.uint8)
-        self._session.read(guarded.whole, left, guarded.start)
-        words = left[: len(left) // 4 * 4].view(np.uint32)
-        words[_halves(guarded.buffer.name, len(words)) == part] ^= _ANOTHER
-        self._session.write(guarded.whole, left, guarded.start)
+        seed = zlib.crc32(guarded.buffer.name.encode())  # so that the words of no two buffers go together
+        self._disturb(guarded.view, guarded.nbytes // 4, seed, part, _ANOTHER)
         guarded.poison = None
         return True
+
+    @cached_property
+    def _disturb(self) -> Callable[[Memory, int, int, int, int], None]:
+        return disturber(self._session)
 
     def surround(self, guarded: Guarded, turn: int | None = None) -> None:
         """Fill the guards of a buffer with the word of this turn, or else with the other one of the first two.
@@ -162,11 +166,6 @@ class Arena:
             guarded.image = buffer.create(self._session)
             guarded.push(self._session)
         return guarded
-
-
-def _halves(name: str, count: int) -> NDArray[np.uint8]:
-    """Return 0 or 1 for each of so many words, by chance, so that those of no two buffers go together."""
-    return np.random.default_rng(zlib.crc32(name.encode())).integers(0, 2, count, np.uint8)
 
 
 def _guard(buffer: Buffer, turn: int) -> int:

@@ -45,9 +45,6 @@ fewer than one run in a hundred: .99 ** 300 = .049."""
 _SERIES_S = 0.05
 """Seconds of verified runs that are queued at once: the host waits once for each series."""
 
-_DISTURBED_BYTES = 2**28
-"""Bytes of outputs and scratch that are read back and written to see whether a finalist counts on what they hold."""
-
 _LAUNCH_S = 0.001
 """What a verified run takes at most beside the kernel and the restoring of its buffers, before it is known."""
 
@@ -238,18 +235,14 @@ class Finals:
         """Verify many runs of the one to be named, the fastest, until the deadline; where it fails, of the next."""
         while left := sound(finalists):
             finalist = min(left, key=lambda one: median(one.samples))
-            if not finalist.disturbed and self._can_disturb(finalist, deadline - time.monotonic()):
+            left_s = deadline - time.monotonic()
+            if not finalist.disturbed and finalist.first_ns * 1e-9 <= left_s / 4:
                 self._attempt(finalist, self._disturbed)
                 continue
-            count = self._affordable(finalist, deadline - time.monotonic())
+            count = self._affordable(finalist, left_s)
             if count < 1:
                 return
             self._attempt(finalist, partial(self._series, count=count))
-
-    def _can_disturb(self, finalist: Finalist, left_s: float) -> bool:
-        """Say whether there is the time, and little enough to take to the host and back."""
-        held = sum(buffer.nbytes for buffer in finalist.plan.buffers if buffer.access in ("out", "scratch"))
-        return held <= _DISTURBED_BYTES and finalist.first_ns * 1e-9 <= left_s / 4
 
     def _disturbed(self, finalist: Finalist) -> None:
         """Verify that it counts on nothing that an earlier run has left."""

@@ -1,7 +1,8 @@
 """The bench's own kernels, in OpenCL C.
 
 The checks of verify.py; one that clears the caches between runs; one that fills local memory before a run; one that
-holds the device while a batch is queued; an empty one, which shows what a launch takes.
+changes what a run has left; one that holds the device while a batch is queued; an empty one, which shows what a launch
+takes.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.devices import Session
+from autotune.devices import Memory, Session
 
 EACH = """
 /* Walk a range together: neighbouring items take neighbours on a GPU, each a stretch of its own on a CPU. */
@@ -114,6 +115,20 @@ kernel void spoil(volatile local uint16 *lines, uint count, uint word) {
 }
 """
 
+DISTURB = (
+    EACH
+    + """
+/* Changes about half of the words, by chance: those of one part, 0 or 1. */
+kernel void disturb(global uint *words, ulong count, uint seed, uint part, uint change) {
+    EACH(i, 0, count) {
+        uint mixed = ((uint)i ^ seed) * 2654435761u;
+        mixed = (mixed ^ mixed >> 15) * 2246822519u;
+        if (mixed >> 31 == part) words[i] ^= change;
+    }
+}
+"""
+)
+
 HOLDER = """
 kernel void holder(global uint *word, uint turns) {
     uint v = word[0];
@@ -175,6 +190,21 @@ def spoiler(session: Session) -> Callable[[int, int], None]:
         session.launch(kernel, (items,), (_GROUP,))
 
     return spoil
+
+
+def disturber(session: Session) -> Callable[[Memory, int, int, int, int], None]:
+    """Return what enqueues changing, in so many words of a buffer, one part of two (^); it is built.
+
+    The words of each part are drawn by a seed. Raises BackendError.
+    """
+    kernel = session.build(DISTURB, common_options(session)).kernel("disturb")
+
+    def disturb(memory: Memory, count: int, seed: int, part: int, change: int) -> None:
+        words = (np.uint64(count), np.uint32(seed), np.uint32(part), np.uint32(change))
+        session.set_arguments(kernel, (memory, *words))
+        session.launch(kernel, (_ITEMS,), (_GROUP,))
+
+    return disturb
 
 
 def ask(session: Session, source: str, options: Sequence[str], entry: str, found: NDArray[Any]) -> None:

@@ -146,12 +146,16 @@ class Launcher:
     def disturb(self, built: Built, part: int) -> None:
         """Queue a run on what the last has left in outputs and scratch, half of it changed (`Arena.disturb`).
 
-        Waits for the changes alone.
+        Waits for nothing.
         """
-        with noticing_loss():
-            for guarded in built.buffers:
-                if guarded.buffer.access in ("out", "scratch") and not self._arena.disturb(guarded, part):
-                    self._arena.poison(guarded, self._turn)
+        for guarded in built.buffers:
+            if guarded.buffer.access in ("out", "scratch"):
+                changed = False
+                with suppress(BackendError):  # nobody is refused for what our kernel lacks
+                    changed = self._arena.disturb(guarded, part)
+                if not changed:
+                    with noticing_loss():
+                        self._arena.poison(guarded, self._turn)
         self._put_back(built)
         self._run(built)
 
