@@ -69,16 +69,16 @@ class Reporter:
         self._budget = budget
         self._total = total
         self._started = started
-        self._first_s = 0.0
+        self._first: tuple[float, int] | None = None
 
     def __call__(
         self, phase: str, done: int, failures: Mapping[Outcome, int], best: Trial | None, trial: Trial | None = None
     ) -> None:
         """Report after a `trial`, or where a phase begins; `done` and `failures` count the trials of this search."""
         elapsed = time.monotonic() - self._started
-        self._first_s = self._first_s or elapsed
-        since_first = elapsed - self._first_s  # without the start, which says nothing of what is to come
-        rate = (done - 1) / since_first if done > 1 and since_first else 0.0
+        self._first = first_s, first = self._first or (elapsed, done)
+        since_first = elapsed - first_s  # without the start, which says nothing of what is to come
+        rate = (done - first) / since_first if since_first else 0.0
         left_s = self._left_s(done, rate, elapsed) if phase == SEARCH else None
         failed = {outcome: count for outcome, count in failures.items() if count}
         best, trial = _own(best), _own(trial)
