@@ -96,7 +96,11 @@ def _of_cluster(address: Address, asked: Mapping[str, Any], stop: threading.Even
 
 
 def progress_json(progress: Progress) -> dict[str, Any]:
-    """Return where a search stands, as events tell it; times in nanoseconds, the rest in seconds."""
+    """Return where a search stands, as events tell it; times in nanoseconds, the rest in seconds.
+
+    The best's `standing_ns` is what it is compared by: its `time_ns`, or about what that is at the usual pace.
+    """
+    best = progress.best
     return {
         "search": progress.search,
         "phase": progress.phase,
@@ -106,14 +110,12 @@ def progress_json(progress: Progress) -> dict[str, Any]:
         "elapsed_s": round(progress.elapsed_s, 3),
         "rate": round(progress.rate, 3),
         "left_s": progress.left_s,
-        "best": _short(progress.best),
-        "trial": _short(progress.trial),
+        "best": best and {**_short(best), "standing_ns": best.standing_ns},
+        "trial": progress.trial and _short(progress.trial),
     }
 
 
-def _short(trial: Trial | None) -> dict[str, Any] | None:
-    if trial is None:
-        return None
+def _short(trial: Trial) -> dict[str, Any]:
     return {
         "configuration": dict(trial.configuration),
         "outcome": trial.outcome.value,

@@ -50,11 +50,13 @@ class Progress:
         """Return it in a line, for `on_progress=print`."""
         done = text.count(self.done, "trial") if self.total is None else f"{self.done} of {self.total} trials"
         left = "" if self.left_s is None else f"{text.duration(self.left_s)} left"
-        return ", ".join(filter(None, (f"{self.phase}: {done}", _best(self.best), left)))
+        best = "" if self.best is None else f"best {standing(self.best)}: {text.pairs(self.best.configuration)}"
+        return ", ".join(filter(None, (f"{self.phase}: {done}", best, left)))
 
 
-def _best(best: Trial | None) -> str:
-    return "" if best is None else f"best {text.time(best.time_ns)}: {text.pairs(best.configuration)}"
+def standing(best: Trial) -> str:
+    """Return what a best is compared by while a search runs, which only falls; `about`: at the machine's usual pace."""
+    return ("" if best.standing_ns == best.time_ns else "about ") + text.time(best.standing_ns)
 
 
 ProgressCallback = Callable[[Progress], None]
@@ -179,7 +181,8 @@ class Result:
 
     def __str__(self) -> str:
         """Return it in a line, as `print` wants it."""
-        found = _best(self.best) or "nothing passed"
+        best = self.best
+        found = f"best {text.time(best.time_ns)}: {text.pairs(best.configuration)}" if best else "nothing passed"
         return f"{self.problem.study.name}: {text.count(self.trials, 'new trial')} ({self.reason}), {found}"
 
     def _repr_html_(self) -> str:
