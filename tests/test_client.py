@@ -629,6 +629,7 @@ def test_a_search_on_a_server_from_the_command_line() -> None:
         found = CliRunner().invoke(app, words)
         assert found.exit_code == 0, found.output
     assert "warning: y is not compared\n" in found.stderr
+    assert "search: 1/3 trials, best about 5.000 ns, failed: 1 crash" in found.stderr
     told = [re.sub(" {2,}", ": ", row.strip()) for row in found.stdout.splitlines()]
     assert told[0] == "search: 30 new trials and 2 stored in 1 min 00 s; ended: 30 trials done"
     for row in (
@@ -699,5 +700,5 @@ def test_a_search_on_a_server_warns_of_a_best_timed_on_a_throttled_device(thrott
 
 PROGRESS = (
     b'"done": 1, "total": 3, "failures": {"crash": 1}, "elapsed_s": 1, "rate": 1, "left_s": null, "phase": "search",'
-    b' "best": {"configuration": {"WG": 32}, "outcome": "ok", "time_ns": 10.0, "reason": ""}'
+    b' "best": {"configuration": {"WG": 32}, "outcome": "ok", "time_ns": 10.0, "standing_ns": 5.0, "reason": ""}'
 )

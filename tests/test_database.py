@@ -340,6 +340,16 @@ def test_a_look_up_in_an_older_database_that_cannot_be_written_says_of_which_ver
     assert "is of version 1 and may not be written: it would have to become" in last
 
 
+def test_a_file_with_two_names_is_only_read_where_nobody_may_write(prepared: Prepared, open_folder: Path) -> None:
+    path = open_folder / "own" / "x.db"
+    path.parent.mkdir()
+    put_in(path, [ok({"A": 1}, 50)])
+    (open_folder / "y.db").hardlink_to(path)
+    assert "has a second name (a hard link)" in refusal(path)
+    assert refusal(path).endswith(f"remove one: find / -xdev -samefile {path}")
+    assert json.loads(as_nobody(prepared, READ_AS_NOBODY, path, "file").stdout)["configuration"] == {"A": 1}
+
+
 def test_a_network_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = tmp_path / "mounts"
     far = f"{tmp_path.resolve()}/far\\040away"
@@ -349,6 +359,10 @@ def test_a_network_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert "network file system (nfs4)" in refusal(tmp_path / "far away" / "x.db")
     assert mounts.file_system(str(tmp_path / "far")) == "ext4"
     assert mounts.file_system(str(tmp_path / "far away" / "größe" / "x.db")) == "nfs"
+    table.write_text(f"/dev/sda / ext4 rw 0 0\n/dev/sda {tmp_path.resolve()}/x.db ext4 rw 0 0\n")
+    (tmp_path / "link.db").symlink_to("x.db")
+    for name in ("x.db", "link.db"):
+        assert "is mounted by itself" in refusal(tmp_path / name)
     table.unlink()
     assert mounts.file_system(str(tmp_path)) == ""
 

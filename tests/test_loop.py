@@ -6,6 +6,7 @@ import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -23,13 +24,16 @@ from autotune.samplers import Proposer
 from autotune.samplers.bayes import BayesSampler
 from autotune.space import Space
 from autotune.store import Store
+from autotune.store.records import instant
 from autotune.study import GENERIC_DEVICE, Problem
 from autotune.text import time
 from autotune.tuner import Budget, Progress, ProgressCallback, ReplayEvaluator, Request, Result, loop, recall
 from autotune.tuner.finale import ANOTHER_DAY
-from autotune.tuner.recall import IMPORTED_FIRST, imported_best
+from autotune.tuner.loop import Ledger, Search
+from autotune.tuner.recall import IMPORTED_FIRST, imported_best, spent
 from autotune.tuner.result import SEARCH
 from autotune.tuner.start import within_budget
+from tests.stored import DEVICE
 from tests.studies import study
 
 
@@ -248,6 +252,50 @@ def test_an_interrupted_search_keeps_what_it_has(problem: Problem, store: Store)
     assert result.best is not None
     assert len(store.trials(problem.key)) == len(store.history()) == 3
     assert run(problem, store).trials == len(problem.space) - 3
+
+
+@pytest.mark.parametrize("budget", [Budget(trials=8, seconds=1e6), Budget(until_stale=3)])
+def test_a_search_that_goes_on_ends_as_if_it_had_never_been_interrupted(
+    problem: Problem, store: Store, budget: Budget
+) -> None:
+    start: list[Configuration] = [{"WPT": 4, "WG": 32, "FAST": 0}]
+    run(problem, store, budget=Budget(trials=1), start=start)  # not of this search
+    broken = [replace(one, outcome=Outcome.CRASH, measurement=None) for one in recorded(problem)[:-4]]
+    asked = {"submission": "a" * 32, "budget": budget, "fresh": True, "start": start}
+    alone = run(problem, store, ReplayEvaluator(broken + recorded(problem)[-4:]), **asked | {"submission": None})
+    told: list[Progress] = []
+    for after in (4, 2, 99, 99):  # the last one finds all trials done
+        evaluator = Dying(broken + recorded(problem)[-4:], KeyboardInterrupt(), after)
+        result = run(problem, store, evaluator, on_progress=told.append, **asked)
+    found = [
+        (one.trials, one.reused, one.reason, one.failures, one.best and one.best.configuration, one.examples.keys())
+        for one in (alone, result)
+    ]
+    assert found[0] == found[1]
+    counts = [one.done for one in told if one.phase == SEARCH]
+    assert counts == [*range(1, alone.trials + 1)]
+    assert told[4].rate == 0  # the first that the second process tells
+    assert len(store.history()) == 1 + 2 * alone.trials
+    assert result.usage == {}
+
+
+def test_a_search_that_goes_on_has_the_time_in_which_there_was_no_server(
+    problem: Problem, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three processes of a minute, of a quarter and of none yet, with a day between them."""
+    day, submission = datetime(2026, 1, 1, tzinfo=UTC), "a" * 32
+    for days, seconds in ((0, 60), (1, 15), (2, None)):
+        with monkeypatch.context() as patch:
+            patch.setattr("autotune.store.store.now", lambda days=days: instant(day + timedelta(days=days)))
+            search = store.start_search(problem.key, DEVICE, sampler="random", seed=1, submission=submission)
+        if seconds is not None:
+            ended = replace(recorded(problem)[days], finished=day + timedelta(days=days, seconds=seconds))
+            store.finish([(store.begin(search, [ended.configuration])[0], ended)])
+    assert spent(store, submission)[1:] == (75.0, True)
+    for given_s, left_s in ((1000.0, 925.0), (76.0, 5.0), (10.0, 5.0)):
+        budget, ledger = Budget(seconds=given_s), Ledger(store, 9, problem, [], [])
+        begun = Search(ReplayEvaluator(()), ledger, budget, threading.Event(), None, 75.0)
+        assert begun.result("").elapsed_s == pytest.approx(given_s - left_s, abs=1)
 
 
 class Endless(ReplayEvaluator):

@@ -19,7 +19,7 @@ from autotune.errors import AutotuneError
 from autotune.lookup import best_alone
 from autotune.lookup.formats import FORMATS
 from autotune.lookup.records import of_store
-from autotune.model import Measurement, Outcome, Trial
+from autotune.model import PACE, Measurement, Outcome, Trial
 from autotune.store import Store, listing
 from autotune.study import (
     default_choices,
@@ -30,10 +30,13 @@ from autotune.study import (
     problem_key,
     space_hash,
 )
+from autotune.tuner import Progress
 from tests.serving import UPLOAD, Client, serving
 from tests.stored import DEVICE, KEY, SMALL, ok, put, put_in, put_moved
 
 from autotune.service import Limits  # isort: skip  after tests.serving, which skips without FastAPI
+from autotune.service.pages.common import templates  # isort: skip
+from autotune.service.search import progress_json  # isort: skip
 from autotune.service.pages.submit import line_of  # isort: skip
 from autotune.service.state import opened  # isort: skip
 
@@ -425,6 +428,13 @@ def test_a_time_that_an_import_brought_to_a_trial_of_here_is_not_told_without_th
     assert "elsewhere" not in next(store.export_lines())
     store.retime(search, [({"WPT": 1}, Measurement((4000,)))])
     assert alone() == 4000
+
+
+def test_the_best_of_a_running_search_is_said_to_be_about_what_it_is_compared_by() -> None:
+    slow = Trial({"WG": 32}, Outcome.OK, measurement=Measurement((3000,)), environment={PACE: 2.0})
+    told = progress_json(Progress(3, 4, {}, slow, 1.0, 1.0, 1.0, "search"))
+    parts: Any = templates().get_template("parts.html").module
+    assert "left; best about 1.500 µs<" in parts.progress({"progress": told})
 
 
 def test_what_is_not_known_is_not_claimed(tmp_path: Path) -> None:

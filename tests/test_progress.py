@@ -1,6 +1,7 @@
 """The live display and the plain lines of a running search."""
 
 import re
+from dataclasses import replace
 from functools import partial
 from io import StringIO
 from itertools import repeat
@@ -9,7 +10,7 @@ from rich.console import Console
 
 from autotune import tuner
 from autotune.cli.progress import show
-from autotune.model import Measurement, Outcome, Trial
+from autotune.model import PACE, Measurement, Outcome, Trial
 
 Progress = partial(
     tuner.Progress, done=0, total=40, failures={}, best=None, elapsed_s=1.0, rate=4.25, left_s=75.0, phase="searching"
@@ -43,6 +44,13 @@ def test_a_terminal_shows_counts_best_failures_rate_and_time_left():
         assert part in text
     assert "failed: 2 compile_error, 1 wrong_result" in text
     assert "crash" not in text
+
+
+def test_a_better_best_never_seems_slower_where_the_machine_is():
+    slow = replace(trial(1_500_000), environment={PACE: 2.0})
+    for terminal in (True, False):
+        assert "best about 750.0 µs (2.667 GFLOPS)" in shown([Progress(best=slow)], terminal=terminal)
+    assert str(Progress(best=slow)) == "searching: 0 of 40 trials, best about 750.0 µs: TS=16 WPT=4, 1 min 15 s left"
 
 
 def test_a_narrow_terminal_cuts_lines_rather_than_wrapping():

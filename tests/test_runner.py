@@ -7,9 +7,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +15,11 @@ import pytest
 
 from autotune.errors import StoreError
 from autotune.store import ConnectionLost, ServerStore, Submission
-from autotune.store.records import instant
 from tests.serving import Client, serving
-from tests.stored import DEVICE, KEY, ok
 from tests.test_service_api import CHILD, ended, submit
 from tests.waiting import wait_until
 
 from autotune.service import runner  # isort: skip
-from autotune.service.search import _budget  # isort: skip
 
 
 @pytest.fixture
@@ -102,17 +97,17 @@ LOST = {"error": ["the server closed the connection", "", "", "", "ConnectionLos
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, *answers: Any) -> None:
-    """Have the process of a search give the answer of its attempt, the last one from then on."""
-    script = "import json, sys; at = json.load(sys.stdin)['attempt']; said = sys.argv[1:]; print(said[:at][-1])"
-    processes(monkeypatch, script, *map(json.dumps, answers))
+    """Have the processes of a search give these answers one after the other, the last one from then on."""
+    left, script = [*map(json.dumps, answers)], "import sys; sys.stdin.read(); print(sys.argv[1])"
+    processes(monkeypatch, lambda: (script, left.pop(0) if len(left) > 1 else left[0]))
 
 
-def processes(monkeypatch: pytest.MonkeyPatch, *script: str) -> None:
+def processes(monkeypatch: pytest.MonkeyPatch, script: Callable[[], Sequence[str]]) -> None:
     """Have the process of a search run a script, with the words after it."""
 
     async def started(name: str) -> asyncio.subprocess.Process:
         pipe = asyncio.subprocess.PIPE
-        words = (sys.executable, "-c", *script)
+        words = (sys.executable, "-c", *script())
         return await asyncio.create_subprocess_exec(*words, stdin=pipe, stdout=pipe, stderr=pipe)
 
     monkeypatch.setattr(runner, "started", started)
@@ -132,7 +127,7 @@ def test_a_search_ends_where_another_server_is_told_to_stop_it(
     client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_at_work: bool
 ) -> None:
     monkeypatch.setattr(runner, "LOOK_S", 0.0)
-    processes(monkeypatch, WAITS)
+    processes(monkeypatch, lambda: [WAITS])
     search = submit(client).json()["id"]
     wait_until(lambda: client.service.feeds.of(search).latest is not None)
     with ServerStore.open(str(tmp_path / "a.db")) as other:
@@ -184,7 +179,7 @@ print(json.dumps(answer))
 
 def test_what_a_search_has_left_behind_holds_up_nobody(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("autotune.service.process.LAST_S", 0.0)
-    processes(monkeypatch, LEAVES, json.dumps(DONE))
+    processes(monkeypatch, lambda: [LEAVES, json.dumps(DONE)])
     last = ended(client, submit(client).json()["id"])[1]
     assert last["state"] == "done"
     os.kill(int(last["reason"]), signal.SIGKILL)
@@ -232,7 +227,7 @@ def test_why_a_search_failed_is_told_in_words_of_a_request(
 def test_a_search_whose_process_ends_untimely_has_failed(
     client: Client, monkeypatch: pytest.MonkeyPatch, last_act: str, told: str
 ) -> None:
-    processes(monkeypatch, f"import os, sys; sys.stdin.read(); {last_act}")
+    processes(monkeypatch, lambda: [f"import os, sys; sys.stdin.read(); {last_act}"])
     last = ended(client, submit(client).json()["id"])[1]
     assert (last["state"], last["reason"], last["exit_code"]) == ("failed", told, 4)
 
@@ -243,26 +238,3 @@ def test_a_search_whose_database_is_always_away_ends(client: Client, monkeypatch
     last = ended(client, submit(client).json()["id"])[1]
     assert (last["state"], last["attempts"]) == ("failed", 2)
     assert "the server closed the connection" in last["reason"]
-
-
-def test_a_search_that_goes_on_has_the_time_in_which_there_was_no_server(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Three processes of a minute, of a quarter and of none yet, with a day between them."""
-    day = datetime(2026, 1, 1, tzinfo=UTC)
-    asked = {
-        "database": str(tmp_path / "a.db"),
-        "submission": "a" * 32,
-        "attempt": 3,
-        "budget": {"trials": 10, "seconds": 100.0},
-    }
-    with ServerStore.open(asked["database"]) as store:
-        for days, seconds in ((0, 60), (1, 15), (2, None)):
-            begun = day + timedelta(days=days)
-            monkeypatch.setattr("autotune.store.store.now", lambda begun=begun: instant(begun))
-            search = store.start_search(KEY, DEVICE, sampler="random", seed=1, submission=asked["submission"])
-            if seconds is not None:
-                ended = replace(ok({"A": days}, 10, 11), finished=begun + timedelta(seconds=seconds))
-                store.finish([(store.begin(search, [{"A": days}])[0], ended)])
-    left = _budget(asked)
-    assert (left.trials, left.seconds) == (8, 25.0)

@@ -129,7 +129,8 @@ def test_a_search_goes_on_after_the_server_was_killed(tmp_path: Path) -> None:
     with started(tmp_path) as (server, url, token):
         client = Server(url, token, cache=False, tell=lambda _: None)
         ended = client.wait(once["id"])
-        assert ended["state"] == "done", ended["reason"]
+        assert (ended["state"], ended["reason"]) == ("done", "8 trials done")
+        assert (ended["result"]["trials"], ended["result"]["reused"]) == (8, 0)
         assert sum(ended["outcomes"].values()) >= max(8, before)
         assert client.stop(waiting)["state"] in ("stopping", "stopped")
         assert client.wait(waiting)["state"] == "stopped"

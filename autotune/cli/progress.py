@@ -17,6 +17,7 @@ from rich.text import Text
 
 from autotune import text
 from autotune.model import Configuration, Outcome, Trial
+from autotune.tuner import standing
 
 if TYPE_CHECKING:
     from autotune.tuner import Progress
@@ -100,7 +101,7 @@ class _Lines:
 
     def __call__(self, progress: Progress) -> None:
         now = self._clock()
-        best = progress.best.time_ns if progress.best else None
+        best = progress.best.standing_ns if progress.best else None
         wait = EVERY_S / 3 if best != self._best else EVERY_S
         if progress.phase == self._phase and now - self._at < wait:
             return
@@ -141,8 +142,8 @@ def _left(progress: Progress, since_s: float = 0.0) -> str:
 def _best(best: Trial | None, flops: Flops) -> str:
     if best is None:
         return "no verified configuration yet"
-    rate = text.rate(flops(best.configuration), best.time_ns)
-    return f"best {text.time(best.time_ns)}" + (f" ({rate})" if rate else "")
+    rate = text.rate(flops(best.configuration), best.standing_ns)
+    return f"best {standing(best)}" + (f" ({rate})" if rate else "")
 
 
 def _failures(failures: Mapping[Outcome, int]) -> str:

@@ -20,7 +20,7 @@ from autotune.cli.result import printing, told_rows, warn_of_throttling, what_ne
 from autotune.errors import UsageError
 from autotune.identity import ProblemKey
 from autotune.lookup import FORMATS, Match, flags, render
-from autotune.model import Measurement, Outcome, Trial
+from autotune.model import PACE, Measurement, Outcome, Trial
 from autotune.service import MOST_TRIALS as MOST_TRIALS
 from autotune.service import Server, ServerAway, ServerRefuses, believed, failure_of, search_id, sent_text
 from autotune.store import StoredTrial
@@ -173,8 +173,10 @@ def _progress(told: Mapping[str, Any]) -> Progress:
     best, failures = told.get("best"), told.get("failures") or {}
     trial = None
     if best is not None and isinstance(best.get("time_ns"), int | float):
-        time_ns = round(_finite(best["time_ns"]))
-        trial = Trial(best["configuration"], Outcome.OK, measurement=Measurement((time_ns,)))
+        time_ns = _finite(best["time_ns"])
+        pace = time_ns / (_finite(best.get("standing_ns", 0)) or time_ns)  # an older server does not tell
+        measured = Measurement((round(time_ns),))
+        trial = Trial(best["configuration"], Outcome.OK, measurement=measured, environment={PACE: pace})
     return Progress(
         done=int(told["done"]),
         total=None if told["total"] is None else int(told["total"]),

@@ -287,7 +287,6 @@ class Runner:
             "submission": submission.uuid,
             "asked_by": submission.asked_by,
             "queue": submission.queue,
-            "attempt": submission.attempts,
             "on": self._config.on,
             "database": self._config.database,
             "allow_python": self._config.allow_python,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -18,11 +17,7 @@ from autotune.pool import Settings, lock_key
 from autotune.reports import result_json
 from autotune.samplers import DEFAULT_SAMPLER
 from autotune.service.asked import bounded, problem_of, study_of
-from autotune.store import ServerStore, listing, survey
 from autotune.tuner import Budget, Progress, Request, Result
-
-LEAST_S = 5.0
-"""Seconds that a search which goes on has left at least: its finalists are timed again."""
 
 PATIENCE_S = 600.0
 """Seconds for which a scheduler that is gone is waited for, or the first device of a model in a cluster."""
@@ -45,10 +40,10 @@ def run(asked: Mapping[str, Any], tell: Callable[[Mapping[str, Any]], None], sto
             database=asked["database"],
             sampler=asked.get("sampler") or DEFAULT_SAMPLER,
             seed=asked.get("seed"),
-            budget=_budget(asked),
+            budget=Budget(**asked["budget"]),
             start=[problem.in_own_values({**problem.default, **one}) for one in asked.get("start") or ()],
             retry_failed=bool(asked.get("retry_failed")),
-            fresh=bool(asked.get("fresh")) and asked["attempt"] == 1,
+            fresh=bool(asked.get("fresh")),
             cold=bool(asked.get("cold")),
             settings=Settings(
                 limits=Limits(build_s=asked.get("build_limit") or BUILD_S, first_s=asked.get("run_limit") or FIRST_S),
@@ -100,31 +95,12 @@ def _of_cluster(address: Address, asked: Mapping[str, Any], stop: threading.Even
                 raise
 
 
-def _budget(asked: Mapping[str, Any]) -> Budget:
-    """Return what is left of the budget, after what earlier processes of the same submission have done of it."""
-    budget = asked["budget"]
-    trials, seconds = budget.get("trials"), budget["seconds"]
-    if asked["attempt"] > 1:
-        done, spent = _spent(asked)
-        trials = None if trials is None else max(0, trials - done)
-        seconds = max(LEAST_S, seconds - spent)
-    return Budget(trials, seconds, budget.get("until_stale"), budget.get("least_gain"))
-
-
-def _spent(asked: Mapping[str, Any]) -> tuple[int, float]:
-    """Return how many trials are done, and the seconds of each process by itself: the server was away between them."""
-    done, spent = 0, 0.0
-    with ServerStore.open(asked["database"]) as store:
-        for one in listing.searches(store, names=[asked["submission"]], limit=1000):
-            trials = survey.following(store, [one.number], limit=10**6)
-            done += len([trial for trial in trials if trial.outcome.ended])
-            ends = [datetime.fromisoformat(trial.finished) for trial in trials if trial.finished]
-            spent += max([0.0, *((end - datetime.fromisoformat(one.started)).total_seconds() for end in ends)])
-    return done, spent
-
-
 def progress_json(progress: Progress) -> dict[str, Any]:
-    """Return where a search stands, as events tell it; times in nanoseconds, the rest in seconds."""
+    """Return where a search stands, as events tell it; times in nanoseconds, the rest in seconds.
+
+    The best's `standing_ns` is what it is compared by: its `time_ns`, or about what that is at the usual pace.
+    """
+    best = progress.best
     return {
         "search": progress.search,
         "phase": progress.phase,
@@ -134,14 +110,12 @@ def progress_json(progress: Progress) -> dict[str, Any]:
         "elapsed_s": round(progress.elapsed_s, 3),
         "rate": round(progress.rate, 3),
         "left_s": progress.left_s,
-        "best": _short(progress.best),
-        "trial": _short(progress.trial),
+        "best": best and {**_short(best), "standing_ns": best.standing_ns},
+        "trial": progress.trial and _short(progress.trial),
     }
 
 
-def _short(trial: Trial | None) -> dict[str, Any] | None:
-    if trial is None:
-        return None
+def _short(trial: Trial) -> dict[str, Any]:
     return {
         "configuration": dict(trial.configuration),
         "outcome": trial.outcome.value,

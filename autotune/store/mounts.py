@@ -32,10 +32,10 @@ NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 LOCAL = "give --db a path on a local disk, or a postgresql:// URL"
 
 
-def require_place(location: Location) -> None:
+def require_place(location: Location, *, to_write: bool = True) -> None:
     """Raise StoreError where a file cannot be what a search writes to, as far as can be told without opening it.
 
-    Of a server nothing can.
+    Of a server nothing can. What is read, as it is, may have other names: `to_write` is False.
     """
     if location.url:
         return
@@ -47,6 +47,21 @@ def require_place(location: Location) -> None:
         if not os.path.isdir(nearest(folder)):
             raise no_directory(location.path)
         raise StoreError("its directory does not exist", where=location.path, hint=typed(["mkdir", "-p", folder]))
+    if to_write:
+        _require_one_name(location.path, file)
+
+
+def _require_one_name(where: str, file: str) -> None:
+    """Raise StoreError where others know a file by another path, and look for its log beside that.
+
+    Two logs of one file damage it, or the trials in one are lost (https://sqlite.org/howtocorrupt.html, section 2.5).
+    """
+    if os.path.realpath(file) in [folder for folder, _ in _mounted()]:
+        what = "is mounted by itself, so that others would not find what SQLite writes beside it"
+        raise StoreError(what, where=where, hint="mount the folder that it lies in")
+    if os.path.isfile(file) and os.stat(file).st_nlink > 1:
+        what = "has a second name (a hard link), beside which what SQLite writes here would not be found"
+        raise StoreError(what, where=where, hint=f"remove one: {typed(['find', '/', '-xdev', '-samefile', file])}")
 
 
 def require_local(path: str) -> None:
@@ -62,18 +77,25 @@ def require_local(path: str) -> None:
 
 def file_system(path: str) -> str:
     """Return the type of the file system that holds `path`, as in /proc/self/mounts; "" where unknown."""
-    try:
-        mounts = [line.split() for line in Path(MOUNTS).read_text(encoding="utf-8", errors="replace").splitlines()]
-    except OSError:
-        return ""
     place = os.path.realpath(path)
     found, longest = "", -1
-    for _, folder, kind, *_ in mounts:
-        folder = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), folder).rstrip("/")
+    for folder, kind in _mounted():
         # A later mount on the same folder hides the earlier one.
         if len(folder) >= longest and (place == folder or place.startswith(folder + "/")):
             found, longest = kind, len(folder)
     return found
+
+
+def _mounted() -> list[tuple[str, str]]:
+    """Return where something is mounted, "" for the root, and of what type; nothing where that is unknown."""
+    try:
+        mounts = [line.split() for line in Path(MOUNTS).read_text(encoding="utf-8", errors="replace").splitlines()]
+    except OSError:
+        return []
+    decoded = [
+        (re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), folder), kind) for _, folder, kind, *_ in mounts
+    ]
+    return [(folder.rstrip("/"), kind) for folder, kind in decoded]
 
 
 def takes_locks(path: str) -> bool:

@@ -81,7 +81,7 @@ class Store(Attempts, Moving):
         """
         location, alone, busy = locate(database), False, False
         if not location.url:
-            require_place(location)
+            require_place(location, to_write=False)
             if holds_nothing(location.path):
                 return cls.open(database) if make else cls._empty(location)
         if location.url or not is_for_reading(location.path):

@@ -19,6 +19,6 @@ from autotune.tuner.measure import measure
 from autotune.tuner.recall import imported_best, ours, recall
 from autotune.tuner.replay import ReplayEvaluator
 from autotune.tuner.request import DEFAULT_SECONDS, GAIN_TRIALS, Budget, Request
-from autotune.tuner.result import Progress, ProgressCallback, Result, confidence_of
+from autotune.tuner.result import Progress, ProgressCallback, Result, confidence_of, standing
 from autotune.tuner.several import Turn, require_enough, run_sizes
 from autotune.tuner.start import afforded, run

@@ -7,7 +7,7 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from operator import attrgetter
@@ -38,6 +38,9 @@ RETIME_S = 8.0
 POLL_S = 0.2
 """How often a search that waits looks whether it is to stop."""
 
+RESUMED_S = 5.0
+"""Seconds that a search which goes on has left at least: its finalists are timed again."""
+
 AT_ONCE = 64
 """Trials that are recorded in one transaction, where so many have ended or are to begin."""
 
@@ -50,21 +53,31 @@ log = logging.getLogger(__name__)
 class Ledger:
     """Every attempt of one search, on record in the store before anything can go wrong.
 
-    `trials` are those that count, one per configuration, the first `reused` of them stored before this search;
-    `history` is every attempt in the order of arrival; `in_flight` are those that have not ended, by their numbers;
-    `failures` counts the new ones that failed; `number` is that of the search.
+    `trials` are those that count, one per configuration, the first `reused` of them stored before this search, the next
+    `resumed` by earlier processes of it, which tried what is `begun`; `history` is every attempt in the order of
+    arrival; `in_flight` are those that have not ended, by their numbers; `failures` counts the new ones that failed;
+    `number` is that of the search.
     """
 
-    def __init__(self, store: Store, search: int, problem: Problem, known: list[Trial], history: list[Trial]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        search: int,
+        problem: Problem,
+        known: list[Trial],
+        history: list[Trial],
+        begun: Container[Identity] = (),
+    ) -> None:
         self.problem = problem
-        self.trials = known
+        self.trials = sorted(known, key=lambda trial: identity(trial.configuration) in begun)
         self.history = history
-        self.reused = len(known)
+        self.resumed = sum(identity(trial.configuration) in begun for trial in known)
+        self.reused = len(known) - self.resumed
         self.in_flight: dict[Identity, int] = {}
-        self.failures: Counter[Outcome] = Counter()
+        self.failures = Counter(trial.outcome for trial in self.new if trial.outcome.failed)
         self.number = search
         self._store = store
-        self._places = {identity(trial.configuration): place for place, trial in enumerate(known)}
+        self._places = {identity(trial.configuration): place for place, trial in enumerate(self.trials)}
 
     @property
     def new(self) -> list[Trial]:
@@ -136,7 +149,10 @@ class Ledger:
 
 
 class Search:
-    """A search at work: keeps an evaluator busy with what a proposer proposes, until something says stop."""
+    """A search at work: keeps an evaluator busy with what a proposer proposes, until something says stop.
+
+    `spent_s`: the seconds that earlier processes of it took, which count as its own.
+    """
 
     def __init__(
         self,
@@ -145,20 +161,22 @@ class Search:
         budget: Budget,
         stop: threading.Event,
         on_progress: ProgressCallback | None,
+        spent_s: float = 0.0,
     ) -> None:
         self._evaluator = evaluator
         self._ledger = ledger
         self._budget = budget
         self._stop = stop
-        self._started = time.monotonic()
+        most_s = math.inf if budget.seconds is None else max(0.0, budget.seconds - RESUMED_S)
+        self._started = time.monotonic() - min(spent_s, most_s)
         most = math.inf if budget.trials is None else budget.trials
         self._most = min(most, len(ledger.problem.space) - ledger.reused)
         total = None if budget.trials is None else int(self._most)
         self._reporter = (
             Reporter(on_progress, budget, total, self._started, ledger.number) if on_progress is not None else None
         )
-        self._since_best = 0
         self.best = ledger.best()
+        self._since_best = self._resumed_since(self.best)
         evaluator.best_ns = ANOTHER_DAY * self.best.standing_ns if self.best else None
 
     def begin_with(self, configuration: Configuration) -> None:
@@ -184,7 +202,7 @@ class Search:
                 self._begin(proposed)
             if not self._ledger.in_flight:
                 return ending or "space exhausted"
-            if not self._ledger.done:
+            if self._ledger.done == self._ledger.resumed:
                 proposer.prepare(self._most)
             try:
                 trials = [self._collect(self._patience_s()) if ending else self._collect(self._left_s(), filling=True)]
@@ -230,10 +248,16 @@ class Search:
             },
             ties=ties(self.best, ledger.passed()),
             reason=reason,
-            usage=self._evaluator.usage(),
+            usage={} if ledger.resumed else self._evaluator.usage(),  # that of earlier processes is not known
             elapsed_s=self._elapsed(),
             reused_wrong=sum(trial.outcome is Outcome.WRONG_RESULT for trial in ledger.trials[: ledger.reused]),
         )
+
+    def _resumed_since(self, best: Trial | None) -> int:
+        """Return how many of the trials of earlier processes came after the best."""
+        tried = [identity(trial.configuration) for trial in self._ledger.new]
+        named = identity(best.configuration) if best is not None else None
+        return len(tried) - tried.index(named) - 1 if named in tried else len(tried)
 
     def _begin(self, configurations: Sequence[Configuration]) -> None:
         self._ledger.begin(*configurations)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Container, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, NamedTuple
 
 from autotune.bench import is_too_large
 from autotune.devices import traits
@@ -29,13 +30,15 @@ def ours(problem: Problem, trials: Sequence[Trial]) -> list[Trial]:
     return [trial for trial in own if trial.outcome is not Outcome.OK or _is_timed(trial)]
 
 
-def recall(problem: Problem, trials: Sequence[Trial], retry_failed: bool = False) -> list[Trial]:
+def recall(
+    problem: Problem, trials: Sequence[Trial], retry_failed: bool = False, tried: Container[Identity] = ()
+) -> list[Trial]:
     """Return the stored trials that count here, one per configuration: the latest, without those to try again.
 
     What is the configuration's own fault is never tried again; what may be the machine's is tried once more. What
     was measured under another driver is left out. Where `fix` narrows the space, what was measured outside it is left
     out, and what was stopped early for being slower than the best out there is tried again if it may still be the
-    best in here.
+    best in here. What is `tried`, by an earlier process of the same search, counts whatever came of it.
     """
     by_configuration: dict[Identity, list[Trial]] = {}
     for trial in (own := ours(problem, trials)):
@@ -44,10 +47,35 @@ def recall(problem: Problem, trials: Sequence[Trial], retry_failed: bool = False
     for tries in by_configuration.values() if lax else ():
         # Refused by what the driver had reported, which is not believed any more: as if it had not been tried.
         tries[:] = [t for t in tries if t.outcome is not Outcome.LAUNCH_ERROR or not is_too_large(t.reason)]
-    known = [tries[-1] for tries in by_configuration.values() if tries and not _again(tries, retry_failed)]
     best = fastest(own, problem.device.driver)
     bound = best.time_ns if best is not None else math.inf
-    return [trial for trial in known if trial.outcome is not Outcome.STOPPED or trial.time_ns > bound]
+    return [
+        tries[-1]
+        for name, tries in by_configuration.items()
+        if tries and (name in tried or not (_again(tries, retry_failed) or _may_be_best(tries[-1], bound)))
+    ]
+
+
+class Spent(NamedTuple):
+    """What earlier processes of a search have tried, and the seconds that they took; `is_begun`: whether any began."""
+
+    tried: frozenset[Identity] = frozenset()
+    seconds: float = 0.0
+    is_begun: bool = False
+
+
+def spent(store: Store, submission: str | None) -> Spent:
+    """Return what earlier processes of a submission spent, each by itself: the server was away between them."""
+    from autotune.store import listing, survey
+
+    parts = listing.searches(store, names=[submission], limit=1000) if submission else []
+    tried, seconds = set[Identity](), 0.0
+    for part in parts:
+        ended = [one for one in survey.following(store, [part.number], limit=10**6) if one.outcome.ended]
+        tried.update(identity(one.configuration) for one in ended)
+        begun, ends = datetime.fromisoformat(part.started), [one.finished for one in ended if one.finished]
+        seconds += max([0.0, *((datetime.fromisoformat(end) - begun).total_seconds() for end in ends)])
+    return Spent(frozenset(tried), seconds, bool(parts))
 
 
 def donors(problem: Problem, stored: Sequence[Trial], store: Store) -> list[list[Trial]]:
@@ -74,6 +102,11 @@ def _is_of(device: DeviceInfo, trial: Trial) -> bool:
 
 def _is_timed(trial: Trial) -> bool:
     return all(0 < ns < math.inf for ns in (trial.paced_ns, trial.standing_ns))
+
+
+def _may_be_best(trial: Trial, bound: float) -> bool:
+    """Say whether a trial was stopped early, and by what is known of its time may beat this one."""
+    return trial.outcome is Outcome.STOPPED and not trial.time_ns > bound
 
 
 def _again(tries: Sequence[Trial], retry_failed: bool) -> bool:

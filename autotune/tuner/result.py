@@ -50,11 +50,13 @@ class Progress:
         """Return it in a line, for `on_progress=print`."""
         done = text.count(self.done, "trial") if self.total is None else f"{self.done} of {self.total} trials"
         left = "" if self.left_s is None else f"{text.duration(self.left_s)} left"
-        return ", ".join(filter(None, (f"{self.phase}: {done}", _best(self.best), left)))
+        best = "" if self.best is None else f"best {standing(self.best)}: {text.pairs(self.best.configuration)}"
+        return ", ".join(filter(None, (f"{self.phase}: {done}", best, left)))
 
 
-def _best(best: Trial | None) -> str:
-    return "" if best is None else f"best {text.time(best.time_ns)}: {text.pairs(best.configuration)}"
+def standing(best: Trial) -> str:
+    """Return what a best is compared by while a search runs, which only falls; `about`: at the machine's usual pace."""
+    return ("" if best.standing_ns == best.time_ns else "about ") + text.time(best.standing_ns)
 
 
 ProgressCallback = Callable[[Progress], None]
@@ -69,16 +71,16 @@ class Reporter:
         self._budget = budget
         self._total = total
         self._started = started
-        self._first_s = 0.0
+        self._first: tuple[float, int] | None = None
 
     def __call__(
         self, phase: str, done: int, failures: Mapping[Outcome, int], best: Trial | None, trial: Trial | None = None
     ) -> None:
         """Report after a `trial`, or where a phase begins; `done` and `failures` count the trials of this search."""
         elapsed = time.monotonic() - self._started
-        self._first_s = self._first_s or elapsed
-        since_first = elapsed - self._first_s  # without the start, which says nothing of what is to come
-        rate = (done - 1) / since_first if done > 1 and since_first else 0.0
+        self._first = first_s, first = self._first or (elapsed, done)
+        since_first = elapsed - first_s  # without the start, which says nothing of what is to come
+        rate = (done - first) / since_first if since_first else 0.0
         left_s = self._left_s(done, rate, elapsed) if phase == SEARCH else None
         failed = {outcome: count for outcome, count in failures.items() if count}
         best, trial = _own(best), _own(trial)
@@ -179,7 +181,8 @@ class Result:
 
     def __str__(self) -> str:
         """Return it in a line, as `print` wants it."""
-        found = _best(self.best) or "nothing passed"
+        best = self.best
+        found = f"best {text.time(best.time_ns)}: {text.pairs(best.configuration)}" if best else "nothing passed"
         return f"{self.problem.study.name}: {text.count(self.trials, 'new trial')} ({self.reason}), {found}"
 
     def _repr_html_(self) -> str:

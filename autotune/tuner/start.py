@@ -22,7 +22,7 @@ from autotune.store import locate, require_place
 from autotune.study import Problem, space_hash
 from autotune.text import pairs
 from autotune.tuner.loop import RETIME_SHARE, Ledger, Search
-from autotune.tuner.recall import donors, imported_best, ours, recall
+from autotune.tuner.recall import donors, imported_best, ours, recall, spent
 from autotune.tuner.replay import ReplayEvaluator
 from autotune.tuner.request import Budget, Request
 from autotune.tuner.result import WAITING, Progress, ProgressCallback, Result
@@ -138,8 +138,10 @@ def _search(
         # Of several configurations, and what is fixed, the user has to know which.
         with placed(f"start {pairs(configuration, ',')}", SpaceError):
             problem.plan(configuration)
-    stored = [] if request.fresh else store.trials(problem.key)
-    known = recall(problem, stored, request.retry_failed)
+    before = spent(store, request.submission)
+    fresh = request.fresh and not before.is_begun
+    stored = [] if fresh else store.trials(problem.key)
+    known = recall(problem, stored, request.retry_failed, before.tried)
     seed = secrets.randbits(32) if request.seed is None else request.seed
     number = store.start_search(
         problem.key,
@@ -147,13 +149,13 @@ def _search(
         sampler=request.sampler,
         seed=seed,
         environment=environment(problem) | ({"asked_by": request.asked_by} if request.asked_by else {}),
-        fresh=request.fresh,
+        fresh=fresh,
         submission=request.submission,
     )
     reason, failure = "error", None
     try:
-        ledger = Ledger(store, number, problem, known, ours(problem, stored))
-        search = Search(evaluator, ledger, request.budget, stop, on_progress)
+        ledger = Ledger(store, number, problem, known, ours(problem, stored), before.tried)
+        search = Search(evaluator, ledger, request.budget, stop, on_progress, before.seconds)
         try:
             if identity(problem.default) not in {identity(trial.configuration) for trial in known}:
                 search.begin_with(problem.default)
