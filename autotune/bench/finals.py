@@ -250,7 +250,7 @@ class Finals:
         verdict = self.bench.check_disturbed(self.bench.build(finalist.plan))
         finalist.verified += 2
         if verdict.reason:
-            what = "it counts on what an earlier run left in outputs or scratch, and is wrong where that differs"
+            what = "wrong where what an earlier run left in outputs or scratch differs: it counts on that, or is a race"
             raise Fault(Outcome.WRONG_RESULT, f"{what}: {verdict.reason}")
 
     def _affordable(self, finalist: Finalist, left_s: float) -> int:
