@@ -87,8 +87,7 @@ def giga_rate(amount: float | None, ns: float) -> float | None:
 
 def rate(flops: float | None, ns: float) -> str:
     """`1750 GFLOPS`; the empty string where it is not known."""
-    value = giga_rate(flops, ns)
-    return "" if value is None else f"{number(value)} GFLOPS"
+    return "" if (value := giga_rate(flops, ns)) is None else f"{number(value)} GFLOPS"
 
 
 def share(part: float, whole: float) -> str:
@@ -292,6 +291,8 @@ def parse_size(texts: str | Sequence[str] | None, known: Mapping[str, int]) -> d
     """
     size = dict(known)
     for item, name, value in _items(texts, "--size"):
+        if not known:
+            raise UsageError(f"{item!r}: the study has no sizes", where="--size", hint="leave it out")
         if not re.fullmatch(r"[0-9]{1,10}", value) or not 1 <= int(value) <= LARGEST_SIZE:
             hint = f"write NAME=NUMBER, a whole number from 1 to {LARGEST_SIZE}"
             raise UsageError(f"{item!r} is not a size", where="--size", hint=hint)
@@ -349,9 +350,8 @@ def _items(texts: str | Sequence[str] | None, option: str) -> Iterator[tuple[str
                 raise UsageError(f"{item!r} names nothing", where=option, hint=f"write {option} NAME=VALUE")
             name, value = (name, value) if equals else ("", item)
             if name in seen:
-                raise UsageError(
-                    f"{name or 'a plain number'} is given twice", where=option, hint="leave one of them out"
-                )
+                what = f"{name or 'a plain number'} is given twice"
+                raise UsageError(what, where=option, hint="leave one of them out")
             seen.add(name)
             yield item, name, value
 

@@ -114,6 +114,12 @@ def test_sizes_are_read_over_the_known() -> None:
     assert words.parse_size([], known) == known
 
 
+def test_a_size_of_what_has_none_is_refused() -> None:
+    assert words.parse_size(None, {}) == {}
+    with pytest.raises(UsageError, match="'4': the study has no sizes; leave it out"):
+        words.parse_size("4", {})
+
+
 @pytest.mark.parametrize("size", ["N=0", "N=-1", "N=1.5", "N=x", "K=3", "x", "N=99999999999", "=5", "N=1,N=2", "1,2"])
 def test_bad_sizes_are_one_clear_line(size: str) -> None:
     with pytest.raises(UsageError, match=r"^--size: "):

@@ -64,7 +64,8 @@ class TunedKernel:
         best = self.best
         asked = (best.measured_size, best.measured_on) == (best.size, best.device)
         took = f", {time_text(best.time_ns)}" if best.time_ns is not None and asked else ""
-        return f"<tuned {best.study} {size_text(best.size)} on {best.device}: {best.match}{took}>"
+        what = " ".join(filter(None, (best.study, size_text(best.size))))
+        return f"<tuned {what} on {best.device}: {best.match}{took}>"
 
     def __reduce__(self) -> NoReturn:
         """Refuse to be pickled or copied, in words: queues and programs are their process's own."""

@@ -54,7 +54,7 @@ def verify(
     devices.require_usable(chosen)
     problem = Problem(tuned, sizes, parse_choices(choice, tuned.choices), chosen)
     settings = options.settings_of(run_limit, allow_python)
-    announce(f"{tuned.name} at {text.size(problem.size)} on {chosen.name} ({chosen.fingerprint})")
+    announce(f"{tuned.name} at {text.size(problem.size) or 'its only size'} on {chosen.name} ({chosen.fingerprint})")
     named, python = None if device is None else chosen, options.kept({"--allow-python": allow_python})
     searching = options.command("search", study, named, sizes, tuned.chosen(problem.choices), database) + python
     with interrupt.stopping() as stop:

@@ -112,7 +112,7 @@ def report(store: Store, problem: listing.Problem, default: Configuration | str,
     styles = [page.static_text(name) for name in ("vendor/uPlot.css", "style.css")]
     template = page.environment().get_template("report.html")
     return template.render(
-        title=f"{problem.key.study} at {text.size(problem.key.size)}: autotune",
+        title=f"{problem.key.study} at {text.size(problem.key.size) or 'its only size'}: autotune",
         key=problem.key,
         device_name=next((search.device_name for search in reversed(searches) if search.device_name), ""),
         summary=learned.summary(store, known.best),

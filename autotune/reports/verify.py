@@ -68,7 +68,7 @@ def verify(request: Request, stop: threading.Event | None, *, searching: str) ->
     imported = None if best.match is Match.EXACT else _imported(request)
     if best.match is Match.DEFAULT and imported is None:
         raise AutotuneError(
-            f"nothing is stored that could be verified at {text.size(problem.size)}",
+            f"nothing is stored that could be verified at {text.size(problem.size) or 'its only size'}",
             where=problem.study.name,
             hint=f"{searching} finds a best",
         )
