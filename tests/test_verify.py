@@ -463,6 +463,25 @@ def test_what_lies_in_local_memory_makes_no_kernel_right(session: Session) -> No
         list(runs)
 
 
+def test_a_device_that_cannot_fill_local_memory_is_asked_once_and_refuses_nothing(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def refused(session: Session) -> None:
+        asked.append(session)
+        raise BackendError("clBuildProgram failed")
+
+    monkeypatch.setattr("autotune.bench.launcher.spoiler", refused)
+    bench = Bench(session, {}, {"y": np.full(64, 7)}, Rules(), Limits(), lambda *_: None)
+    source = "kernel void k(global int *y, local int *t) { int i = get_local_id(0); t[i] = 7; y[i] = t[i]; }"
+    arguments = {"y": Buffer("y", "int", (64,), (64,), "out"), "t": Local("t", "int", 64)}
+    plan = Plan(source, (), (Launch("k", (64,), (64,), ("y", "t")),), arguments, {"y": Tolerance()})
+    for _ in range(2):
+        bench.verify_first(bench.build(plan), 60.0)
+    assert len(asked) == 1
+
+
 EXTREMES = """
 kernel void k(global const TYPE *x, global TYPE *y, global TYPE *mine, local TYPE *ours) {
     int i = get_global_id(0), l = get_local_id(0);

@@ -192,13 +192,17 @@ class Launcher:
 
     def _spoil_local(self, built: Built) -> None:
         """Leave nothing in local memory of what a kernel expects there: zeros, or what its run before has written."""
-        if built.local_bytes and self._session.traits.checks_on_device:
-            with suppress(BackendError):  # it is not refused for what it may not need
+        if built.local_bytes and self._spoil is not None:
+            with suppress(BackendError):
                 self._spoil(built.local_bytes, LOCAL[self._turn])
 
     @cached_property
-    def _spoil(self) -> Callable[[int, int], None]:
-        return spoiler(self._session)
+    def _spoil(self) -> Callable[[int, int], None] | None:
+        """Fills local memory; None where the device has nothing that does: no kernel is refused for that."""
+        if self._session.traits.checks_on_device:
+            with suppress(BackendError):
+                return spoiler(self._session)
+        return None
 
     @cached_property
     def _flush(self) -> Callable[[], None]:
