@@ -272,6 +272,9 @@ _MOST_PACE = 100.0
 CONTENTION = "contention"
 """Where it says in what share of the time the kernel's threads waited for a core that others had."""
 
+ENQUEUE = "enqueue_ns"
+"""Where it says what the host takes to enqueue a launch, in nanoseconds."""
+
 THROTTLED = "throttled"
 """Where a trial's environment names what slowed the device down when it was timed."""
 

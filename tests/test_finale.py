@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -10,11 +11,12 @@ from functools import partial
 
 import pytest
 
-from autotune import tuner
+from autotune import text, tuner
+from autotune.cli.result import enqueuing_text
 from autotune.model import PACE, Configuration, Identity, Measurement, Outcome, Trial, identity
 from autotune.pool import Stopped
 from autotune.ranking import FINALISTS
-from autotune.reports import result_json
+from autotune.reports import result_json, trial_json
 from autotune.store import Store
 from autotune.study import Problem
 from autotune.tuner import Budget, ReplayEvaluator, Request, Result, fastest
@@ -356,3 +358,14 @@ def test_a_gain_is_told_of_times_taken_in_the_same_turns_only(problem: Problem, 
     (slow,) = [one for one in store.trials(problem.key) if one.configuration == default]
     assert replace(again, default=slow).gain is None
     assert result_json(replace(again, default=slow))["speedup"] is None
+
+
+def test_a_host_that_takes_longer_to_enqueue_a_run_than_the_device_has_it_is_named(problem: Problem) -> None:
+    def said(ns: int, **environment: str | float) -> str:
+        trial = Trial(problem.default, Outcome.OK, measurement=Measurement((ns,)), environment=environment)
+        return enqueuing_text(trial_json(problem, trial) or {})
+
+    launches = len(problem.plan(problem.default).sequence)
+    assert said(7999 * launches, enqueue_ns=8000).startswith(f"took {text.time(8000 * launches)} to enqueue a run")
+    assert said(8000 * launches, enqueue_ns=8000) == said(5) == said(5, enqueue_ns="9e9") == ""
+    assert said(5, enqueue_ns=math.inf) == ""  # as somebody may have stored it

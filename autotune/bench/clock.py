@@ -20,6 +20,7 @@ from autotune.bench.messages import Batches
 from autotune.bench.prepare import Built
 from autotune.bench.report import Fault
 from autotune.devices import Batch, Session
+from autotune.model import ENQUEUE
 from autotune.ranking import median
 
 QUEUED_NS = 500_000
@@ -202,7 +203,7 @@ class QueueClock:
     def facts(self) -> Mapping[str, str | int | float]:
         """Say which clock this was, its runs per sample, the host's time for each command and the device's for a launch
         that does nothing."""
-        known = {"enqueue_ns": round(self.command_ns), "launch_ns": round(self._holder.launch_ns)}
+        known = {ENQUEUE: round(self.command_ns), "launch_ns": round(self._holder.launch_ns)}
         return {"clock": "queue", "runs_per_sample": self.runs, **known}
 
     @property

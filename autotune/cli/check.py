@@ -13,7 +13,14 @@ from autotune.bench import first_error
 from autotune.cli import options
 from autotune.cli.files import require_spare
 from autotune.cli.output import MOST_VALUES, facts, say, table, write_json
-from autotune.cli.result import hint_of_undefined, rates_text, timing_text, warn_of_unsteady, warn_of_unverified
+from autotune.cli.result import (
+    enqueuing_text,
+    hint_of_undefined,
+    rates_text,
+    timing_text,
+    warn_of_unsteady,
+    warn_of_unverified,
+)
 from autotune.errors import AutotuneError, StudyError, UsageError
 from autotune.identity import Value
 from autotune.model import UNVERIFIED, Configuration, Outcome, Trial
@@ -200,6 +207,7 @@ def _built_rows(trial: Trial, shown: Mapping[str, Any], saved: Sequence[Path]) -
         ("outcome", f"ok: verified against the reference{error}" if passed else trial.outcome.value),
         ("time", timing_text(shown) if passed else ""),
         ("rate", rates_text(shown) if passed else ""),
+        ("host", enqueuing_text(shown) if passed else ""),
         ("build", text.duration(trial.build_s)),
         ("environment", ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in told.items())),
         ("build log", "" if trial.outcome is Outcome.COMPILE_ERROR else trial.build_log.strip() or "empty"),

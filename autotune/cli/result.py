@@ -88,6 +88,7 @@ def _best_rows(told: Mapping[str, Any], best: Mapping[str, Any]) -> list[tuple[s
         ("best", text.pairs(best["configuration"])),
         ("time", timing_text(best)),
         ("rate", rates_text(best)),
+        ("host", enqueuing_text(best)),
         ("default", text.line(str(told.get("against_default") or ""))),
         ("noise", "" if told.get("ranked", True) else _noise(told["noise"])),
         ("tie", "as fast within the intervals: " + "\n".join(tied[:3]) + more if tied else ""),
@@ -110,6 +111,14 @@ def rates_text(told: Mapping[str, Any]) -> str:
     """`1750 GFLOPS, 12.3 GB/s`, what the study tells of it, as `trial_json` does."""
     rates = (("gflops", "GFLOPS"), ("gbytes_per_s", "GB/s"))
     return ", ".join(f"{text.number(told[name])} {unit}" for name, unit in rates if told.get(name))
+
+
+def enqueuing_text(told: Mapping[str, Any]) -> str:
+    """Say that a host could not keep the device busy, where it took longer to enqueue a run than that takes."""
+    host_ns = told.get("enqueue_ns")
+    if not host_ns or host_ns <= told["time_ns"]:
+        return ""
+    return f"took {text.time(host_ns)} to enqueue a run, in Python: a program that is no faster sees that time"
 
 
 def _noise(noise: float) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from autotune import text
-from autotune.model import Trial
+from autotune.model import ENQUEUE, Trial
 from autotune.ranking import confidence, median_interval
 
 if TYPE_CHECKING:
@@ -70,7 +71,10 @@ def _example(trial: Trial | None) -> dict[str, Any] | None:
 
 
 def trial_json(problem: Problem, trial: Trial | None) -> dict[str, Any] | None:
-    """A trial with its time, the interval that holds it in `confidence` per cent of cases, and its rates."""
+    """A trial with its time, the interval that holds it in `confidence` per cent of cases, and its rates.
+
+    `enqueue_ns` is what a host in Python takes to enqueue a run; null where that is not known.
+    """
     if trial is None:
         return None
     measurement = trial.latest
@@ -84,11 +88,19 @@ def trial_json(problem: Problem, trial: Trial | None) -> dict[str, Any] | None:
         "runs": len(measurement.samples_ns),
         "cache": measurement.cache,
         "verified_runs": trial.verified_runs,
+        "enqueue_ns": _enqueue_ns(problem, trial),
         "throttled": trial.throttled,
         "unverified": trial.unverified,
         "gflops": text.giga_rate(problem.flops(trial.configuration), trial.time_ns),
         "gbytes_per_s": text.giga_rate(problem.bytes(trial.configuration), trial.time_ns),
     }
+
+
+def _enqueue_ns(problem: Problem, trial: Trial) -> float | None:
+    of_one = trial.environment.get(ENQUEUE)
+    if not isinstance(of_one, int | float) or not 0 < of_one < math.inf:  # as somebody may have stored it
+        return None
+    return of_one * len(problem.plan(trial.configuration).sequence)
 
 
 def row_json(row: StoredTrial) -> dict[str, Any]:
