@@ -848,6 +848,18 @@ def test_a_sound_finalist_stands_three_hundred_verified_runs(session: Session) -
     assert sound.verified_runs == 300
 
 
+def test_what_is_large_is_filled_once_by_each_word_however_many_series_there_are(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(finals, "_SERIES_S", 0.0)
+    monkeypatch.setattr(finals, "_VERIFIED_RUNS", 30)
+    rules = Rules(maximum=5, most=5, least_s=0.0, target=0.0)
+    bench, turns = Bench(session, {}, {"out": np.array([5])}, rules, Limits(), lambda *_: None), list[int]()
+    monkeypatch.setattr(bench.launcher, "respoil_all", lambda built, turn: turns.append(turn))
+    bench.retime([flaky_plan(10**6, "return")], None, budget_s=60.0)
+    assert sorted(turns) == [0, 1, 2]
+
+
 def test_a_series_of_verified_runs_names_what_was_wrong_in_it(session: Session) -> None:
     arena, checker = Arena(session, {}), Checker(session, {"out": np.array([5, 6], np.int32)})
     (guarded,) = arena.prepare(plan_of(Buffer("out", "int", (2,), (2,), "out")))

@@ -204,15 +204,16 @@ class Bench:
             self.launcher.enqueue(built)
         return self._check(built, inputs=True)
 
-    def check_runs(self, built: Built, count: int, run_s: float, turn: int) -> Verdict:
+    def check_runs(self, built: Built, count: int, run_s: float, turn: int | None) -> Verdict:
         """Check each of so many runs, on poisoned outputs; one takes about `run_s` with its check. Raises Fault.
 
-        Before the first, scratch and guards are filled with the words of this turn.
+        Before the first, scratch and guards are filled with the words of this turn, if one is given.
         """
         known_s = self._limits.floor_s + self._limits.multiple * count * run_s
         self._announce("verify", known_s if run_s else self._limits.first_s)
         run = partial(self.launcher.enqueue, built)
-        self.launcher.respoil_all(built, turn)
+        if turn is not None:
+            self.launcher.respoil_all(built, turn)
         with noticing_loss():
             verdict = self._checker.check(
                 built.buffers, built.plan.outputs, built.plan.checks, inputs=True, run=run, runs=count
