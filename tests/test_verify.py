@@ -342,13 +342,15 @@ def test_of_outputs_that_are_all_alike_any_order_is_right(values: list[int], tol
         ({"up": "min(diff(y)) >= 0", "whole": "sum(y)"}, [3, 1, 2], ""),
         ({"up": "min(diff(y)) >= 0", "whole": "sum(y)"}, [1, 2, 3], "the checks hold where y stays as it was: "),
         ({"up": "diff(y)[7]"}, [1, 2, 3], ""),  # fails in itself
+        ({"up": "sum(abs(z - y)) == 0", "whole": "sum(y)"}, [3, 1, 2], ""),  # zeros in z are wrong beside a right y
+        ({"up": "sum(abs(z - y)) == 0"}, [3, 1, 2], "the checks hold where all of y and z is 0: "),
     ],
 )
 def test_outputs_that_their_checks_take_without_any_work_are_told(
     checks: dict[str, str], data: list[int], told: str
 ) -> None:
-    y = Buffer("y", "int", (3,), (3,), "inout")
-    plan = Plan("", (), (), {"y": y}, checks={name: Check(text, Tolerance()) for name, text in checks.items()})
+    buffers = {"y": Buffer("y", "int", (3,), (3,), "inout"), "z": Buffer("z", "int", (3,), (3,), "out")}
+    plan = Plan("", (), (), buffers, checks={name: Check(text, Tolerance()) for name, text in checks.items()})
     found = unjudged(plan, {"y": np.array(data)}, {"up": np.array(1), "whole": np.array(6)})
     assert found.startswith(told)
     assert bool(found) == bool(told)

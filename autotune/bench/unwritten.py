@@ -149,7 +149,8 @@ def unjudged(plan: Plan, inputs: Mapping[str, NDArray[Any]], expected: Mapping[s
     said = []
     if holding := _holding(plan, inputs, expected, zeros):
         said.append(f"the checks hold where all of {' and '.join(holding)} is 0: add one that does not")
-    if holding := [name for name in _holding(plan, inputs, expected, zeros | before) if name in before]:
+    held = _holding(plan, inputs, expected, zeros | before) if before else []
+    if holding := [name for name in held if name in before]:
         said.append(f"the checks hold where {' and '.join(holding)} stays as it was: see to the inputs, or add another")
     return "; ".join(said)
 
@@ -160,8 +161,11 @@ def _holding(
     expected: Mapping[str, NDArray[Any]],
     written: Mapping[str, NDArray[Any]],
 ) -> list[str]:
-    """Return the outputs of which no check fails where they hold what is given as `written`."""
-    held, failing = set[str](), set[str]()
+    """Return the outputs of which no check fails where they hold what is given as `written`.
+
+    A check that holds for several of them, as a difference does, tells nothing of who is beside one that is judged.
+    """
+    held, failing = list[set[str]](), set[str]()
     for name, check in plan.checks.items():
         named = names_of(check.text)
         arrays = {one: widened(np.asarray(data)) for one, data in {**inputs, **written}.items() if one in named}
@@ -170,8 +174,13 @@ def _holding(
             fails = bool(judged(name, check, found, np.asarray(expected[name])).reason)
         except StudyError:
             fails = True
-        (failing if fails else held).update(named & written.keys())
-    return sorted(held - failing)
+        if fails:
+            failing |= named & written.keys()
+        else:
+            held.append(named & written.keys())
+    while beside := [names for names in held if names & failing and not names <= failing]:
+        failing.update(*beside)
+    return sorted(set[str]().union(*held) - failing)
 
 
 def element(name: str, data: NDArray[Any], index: int) -> str:
