@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 from unittest.mock import Mock
 
@@ -20,11 +21,12 @@ from autotune.bench import finals, reference
 from autotune.bench.arena import GUARD, Arena, Guarded, padded
 from autotune.bench.checks import judged
 from autotune.bench.kernels import CHECKS, flusher
+from autotune.bench.messages import Job, Phase, Setup
 from autotune.bench.prepare import Compiled, bind, compile_plan
 from autotune.bench.readback import compared, contents
 from autotune.bench.reference import ReferenceBench
 from autotune.bench.report import Fault, Report, is_too_large
-from autotune.bench.serving import _outputs
+from autotune.bench.serving import _outputs, _serve_trials
 from autotune.bench.timing import Limits, Rules
 from autotune.bench.trial import Bench
 from autotune.bench.unwritten import count_unwritten, indistinct, is_unwritten, not_numbers, unjudged, unverified
@@ -354,6 +356,26 @@ def test_outputs_that_their_checks_take_without_any_work_are_told(
     found = unjudged(plan, {"y": np.array(data)}, {"up": np.array(1), "whole": np.array(6)})
     assert found.startswith(told)
     assert bool(found) == bool(told)
+
+
+def test_time_is_given_for_what_all_checks_are_asked_once(session: Session, tmp_path: Path) -> None:
+    """A limit that one round of slow checks fits into ended the worker in two more."""
+    y = Buffer("y", "int", (3,), (3,), "out")
+    source = "kernel void k(global int *y) { y[get_global_id(0)] = 2; }"
+    plan = Plan(
+        source, (), (Launch("k", (3,), (3,), ("y",)),), {"y": y}, checks={"whole": Check("sum(y)", Tolerance())}
+    )
+    np.save(path := tmp_path / "whole.npy", np.array(6))
+    limits = Limits(first_s=7.0)
+    rules = Rules(maximum=5, most=5, least_s=0.0, target=1.0)
+    setup = Setup(str(tmp_path), {}, {"whole": str(path)}, None, rules, limits)
+    connection, sensing = Mock(), Mock()
+    connection.recv.side_effect = [Job(plan), EOFError]
+    with pytest.raises(EOFError):
+        _serve_trials(session, setup, connection, sensing)
+    phase, report = (call.args[0] for call in connection.send.call_args_list[-2:])
+    assert phase == Phase("verify", 14.0)
+    assert report.outcome is Outcome.OK
 
 
 def test_what_a_reference_leaves_unwritten_is_said(session: Session) -> None:

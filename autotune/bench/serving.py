@@ -175,6 +175,7 @@ def _serve_trials(session: Session, setup: Setup, connection: Connection, sensin
             on_built = wait_for_turn if job.asks else None
             report = bench.run(job.plan, job.best_ns, built_ahead=job.built_ahead, on_built=on_built)
             if said is None:  # what is allowed, any plan tells
+                announce("verify", 2 * setup.limits.first_s)  # the checks are computed twice more
                 notes += indistinct(job.plan.outputs, known), unjudged(job.plan, inputs, known)
                 said = "; ".join(filter(None, notes))
             if said and not report.outcome.failed:
