@@ -143,3 +143,11 @@ def told_exact(found: Any, expected: Any, tolerance: Tolerance) -> str:
         return ""
     near = abs(float(found) - float(expected)) <= 1e-3 * abs(float(expected))
     return "; without a [tolerance] above 0 they must be equal" if near else ""
+
+
+def told_nan(found: Any) -> str:
+    """A clause for a reason whose first wrong value is NaN: what it may come of, though it counts for nothing."""
+    if found.dtype.kind != "f" or not np.isnan(found):
+        return ""
+    cause = "0 times what nobody has written is NaN, as what lies beyond an input's end"
+    return f"; {cause}: a larger allocate of that has zeros there"

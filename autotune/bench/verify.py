@@ -18,7 +18,7 @@ from autotune.bench.arena import Guarded
 from autotune.bench.checks import Checks
 from autotune.bench.checks import Verdict as Verdict
 from autotune.bench.kernels import CHECKS, common_options
-from autotune.bench.readback import OnHost, first_overwritten, nearest_outside, told_exact
+from autotune.bench.readback import OnHost, first_overwritten, nearest_outside, told_exact, told_nan
 from autotune.bench.unwritten import count_unwritten
 from autotune.devices import Memory, Program, Session
 from autotune.errors import StudyError
@@ -168,7 +168,9 @@ class Checker:
         first = f"{buffer.name}[{element}]{leaf.label}" + (f"[{inside}]" if inside else "")
         if not leaf.path:
             first = f"{buffer.name}[{', '.join(indices)}]"
-        as_before = " (as before the run; never written?)" if _is_left(guarded, offset, found) else ""
+        left = _is_left(guarded, offset, found)
+        as_before = " (as before the run; never written?)" if left else ""
+        cure = told_exact(found[0], expected, tolerance) or ("" if left else told_nan(found[0]))
         nans = f", {int(words[1])} of them NaN" if words[1] else ""
         if runs > 1:  # the run that was wrong is over
             return (
@@ -177,7 +179,7 @@ class Checker:
             )
         return (
             f"{int(words[0])} of {math.prod(shape)} values of {name} are wrong{nans}; "
-            f"first {first} = {found[0]!s}{as_before}, expected {expected!s}{told_exact(found[0], expected, tolerance)}"
+            f"first {first} = {found[0]!s}{as_before}, expected {expected!s}{cure}"
             + (", as nothing is written there by the reference" if count_unwritten(np.asarray([expected]))[0] else "")
         )
 
