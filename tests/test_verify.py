@@ -23,7 +23,7 @@ from autotune.bench.checks import judged
 from autotune.bench.kernels import CHECKS, flusher
 from autotune.bench.messages import Job, Phase, Setup
 from autotune.bench.prepare import Compiled, bind, compile_plan
-from autotune.bench.readback import compared, contents
+from autotune.bench.readback import compared, contents, first_overwritten
 from autotune.bench.reference import ReferenceBench
 from autotune.bench.report import Fault, Report, is_too_large
 from autotune.bench.serving import _outputs, _serve_trials
@@ -83,6 +83,19 @@ def test_every_type_is_compared_in_its_logical_shape(session: Session, kind: str
     width = 3 if kind == "float3" else width  # the fourth is padding
     assert reason.startswith(f"{width} of {15 * width} values of c are wrong; first c[3, 1")
     assert worst == np.inf
+
+
+def test_of_structs_that_are_overwritten_the_first_is_named_whatever_pads_them(session: Session) -> None:
+    data = np.zeros((3, 2), numpy_type(TAGGED)[0])
+    buffer = Buffer("p", TAGGED, (3, 2), (3, 4), "in")
+    (guarded,) = Arena(session, {"p": data}).prepare(plan_of(buffer))
+    left = padded(data, buffer)
+    left["place"][..., 3] = 7
+    session.write(guarded.whole, left, guarded.start)
+    assert first_overwritten(session, guarded, data) == ""
+    left["inner"]["pair"][2, 1] = 9
+    session.write(guarded.whole, left, guarded.start)
+    assert first_overwritten(session, guarded, data).startswith(", first p[2, 1] = (")
 
 
 OF_NAN = (

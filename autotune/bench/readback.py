@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from autotune.bench.arena import Guarded
 from autotune.devices import Session
-from autotune.study import Leaf, Tolerance, member_of, numpy_type
+from autotune.study import Leaf, Tolerance, is_struct, leaves, member_of, numpy_type
 
 _NONE = np.zeros(4, np.uint32)
 
@@ -101,20 +101,27 @@ def nearest_outside(session: Session, guarded: Guarded, *, behind: bool) -> str:
 
 
 def first_overwritten(session: Session, guarded: Guarded, data: NDArray[Any] | None) -> str:
-    """Name the first value of an input that is another than its data; empty where only what pads it is."""
-    found = contents(session, guarded)
-    was = np.ascontiguousarray(np.asarray(0 if data is None else data).astype(found.dtype))
+    """Name the first value of an input that is another than its data; empty where only what pads it is, or a struct."""
+    found, kind = contents(session, guarded), guarded.buffer.type
+    was = np.asarray(0 if data is None else data).astype(found.dtype)
     if was.size != found.size:
         return ""
-    size, found = found.dtype.itemsize, np.ascontiguousarray(found)
-    rows, before = (array.reshape(-1).view(np.uint8).reshape(-1, size) for array in (found, was))
-    changed = np.flatnonzero((rows != before).any(axis=1))
-    if not len(changed):
+    was = was.reshape(found.shape)
+    members = [(member_of(found, leaf), member_of(was, leaf)) for leaf in leaves(kind)] if is_struct(kind) else []
+    changed = [_differing(*pair).reshape(found.size, -1).any(axis=1) for pair in members or [(found, was)]]
+    if not np.any(changed):
         return ""
-    index = int(changed[0])
+    index = int(np.any(changed, axis=0).argmax())
     place = ", ".join(str(int(one)) for one in np.unravel_index(index, found.shape))
     values = f" = {found.reshape(-1)[index]!s}, was {was.reshape(-1)[index]!s}"
     return f", first {guarded.buffer.name}[{place}]{values}"
+
+
+def _differing(one: NDArray[Any], other: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return a flat mask of the numbers whose bits differ."""
+    size = one.dtype.itemsize
+    mine, theirs = (np.ascontiguousarray(each).reshape(-1).view(np.uint8).reshape(-1, size) for each in (one, other))
+    return np.asarray((mine != theirs).any(axis=1))
 
 
 def compared(found: NDArray[Any], expected: NDArray[Any], tolerance: Tolerance) -> NDArray[np.uint32]:
