@@ -748,8 +748,9 @@ def test_a_search_that_was_interrupted_or_failed_is_made_when_asked_again(monkey
 
     for run, error in ((failed, SetupError), (interrupted, KeyboardInterrupt)):
         monkeypatch.setattr("autotune.tuner.run", run)
-        with pytest.raises(error), warnings.catch_warnings(action="ignore"):
+        with pytest.raises(error), warnings.catch_warnings(action="always", record=True) as warned:
             autotune.tuned(tuned, search=30)
+    assert str(warned[-1].message).endswith("the search ended before any trial did (interrupted)")
     monkeypatch.setattr("autotune.tuner.run", found(tuned))
     assert autotune.tuned(tuned, search=30).match is Match.EXACT
 

@@ -224,7 +224,8 @@ class TunedKernel:
         if result.best is None:
             what = "found no configuration that passed"
             if not result.trials + result.reused:
-                what = f"ended before any trial did ({result.reason}): give it more time"
+                cure = "" if result.reason == "interrupted" else ": give it more time"
+                what = f"ended before any trial did ({result.reason}){cure}"
             warnings.warn(f"{self!r}: the search {what}", stacklevel=_caller())
             return
         found, before = self._ready(model.info), model.ready
