@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 from typing import Any, cast
 from unittest.mock import Mock
 
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 from autotune.bench import finals, reference
 from autotune.bench.arena import GUARD, Arena, Guarded, padded
 from autotune.bench.checks import judged
+from autotune.bench.finalist import Finalist
 from autotune.bench.kernels import CHECKS, flusher
 from autotune.bench.messages import Job, Phase, Setup
 from autotune.bench.prepare import Compiled, bind, compile_plan
@@ -30,7 +32,7 @@ from autotune.bench.serving import _outputs, _serve_trials
 from autotune.bench.timing import Limits, Rules
 from autotune.bench.trial import Bench
 from autotune.bench.unwritten import count_unwritten, indistinct, is_unwritten, not_numbers, unjudged, unverified
-from autotune.bench.verify import Checker, _walk
+from autotune.bench.verify import Checker, Verdict, _walk
 from autotune.bench.words import POISON, beyond, spoilt
 from autotune.devices import BackendError, KernelLimits, Program, Session
 from autotune.devices.opencl_objects import OpenCLProgram
@@ -844,6 +846,14 @@ def test_a_finalist_that_takes_an_earlier_runs_results_for_its_own_is_wrong(
     if isinstance(found, Report):
         assert found.outcome is Outcome.WRONG_RESULT
         assert found.reason.startswith("wrong where what an earlier run left in outputs or scratch differs: it")
+
+
+def test_who_is_slow_in_its_first_run_alone_is_run_on_leftovers_too() -> None:
+    bench = Mock()
+    bench.check_disturbed.return_value = Verdict("wrong")
+    finalist = Finalist(0, plan_of(), visits=[(1000, 1000, 10**10)], first_ns=10**10)
+    finals.Finals(bench, Rules()).verify([finalist], monotonic() + 20)
+    assert finalist.failure is not None
 
 
 FLAKY = """
