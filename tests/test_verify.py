@@ -570,9 +570,12 @@ def test_words_are_less_and_larger_than_what_is_computed_and_told_apart(kind: st
     dtype = numpy_type(kind)[0]
     for words in (spoilt(kind), beyond(kind)):
         first = [np.array([word, word], np.uint32).view(dtype)[0] for word in words]
-        least, most = (-100, 100) if dtype.kind == "f" else (-100 if dtype.kind == "i" else 1, 100)
+        least, most = -100 if dtype.kind in "if" else 1, 100
         assert any(one <= least for one in first)
         assert any(one >= most for one in first)
+        if dtype.kind == "f" and words == spoilt(kind):
+            assert any(np.finfo(dtype).max / 2 < one for one in first)  # sums and counts are large
+            assert any(one + dtype.type(0.5) != one for one in first)
         assert len(set(words)) == 3
     assert spoilt(kind)[0] != beyond(kind)[0]
     assert POISON not in spoilt(kind)[1:]  # what a reference leaves looks otherwise in its other runs

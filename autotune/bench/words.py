@@ -24,9 +24,9 @@ _ANY: Words = 0x7F800000, 0xFF7F5A5A, 0
 each a large integer too; then what is small for unsigned integers."""
 
 _SPOILT: dict[str, Words] = {
-    "f2": (0xFC00FC00, 0x5C7D5C7B, 0xDC7BDC7D),
-    "f4": (0xFF800000, 0x4A5B6C7D, 0xCA5B6C7D),
-    "f8": (POISON, 0x41435A63, 0xC1435A63),  # no word that is said twice is infinity
+    "f2": (0xFC00FC00, 0x7BF57BF3, 0xDC7BDC7D),
+    "f4": (0xFF800000, 0x7F7C6D5B, 0xCA5B6C7D),
+    "f8": (POISON, 0x7FE35A63, 0xC1435A63),  # no word that is said twice is infinity
     "i1": (0x83828180, 0x7C7D7E7F, 0xA3A2A1A0),
     "i2": (0x800E8001, 0x7FE27FFE, 0xA00EA001),
     "i4": (0x80005A5A, 0x7FFF9696, 0xA0005A5A),
@@ -36,9 +36,9 @@ _SPOILT: dict[str, Words] = {
     "u4": (0xFFFFA5A5, 0, 0x7FFF9696),
     "u8": (0xFFFFA5A5, 0, 0x7FFF9696),
 }
-"""Of floating-point types minus infinity, which times zero is NaN, then numbers that are large, but to which another
-can be added: a reference that adds to one is not to seem to have left it alone. The first and the second of small
-values have no byte in common, so that what is left unwritten is right by chance on one of them at most."""
+"""Of floating-point types minus infinity, which times zero is NaN, then nearly the largest number, then one to which
+another can be added: a reference that adds to it is not to seem to have left it alone. The first and the second of
+small values have no byte in common, so that what is left unwritten is right by chance on one of them at most."""
 
 _BEYOND: dict[str, Words] = {
     "f2": (0x7C007C00, 0xDC55DC59, 0x5C555C59),
