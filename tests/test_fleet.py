@@ -7,6 +7,7 @@ import hashlib
 import math
 import os
 import platform
+import re
 import socket
 import struct
 import threading
@@ -802,6 +803,18 @@ def test_an_answer_that_none_gives_ends_the_search_in_a_line(
         evaluator.submit(CONFIGURATIONS[0])
         with pytest.raises(WorkerError, match=line):
             evaluator.collect(30)
+
+
+@pytest.mark.parametrize(
+    "told", [None, 5, {}, {"slots": 0}, {"slots": 10**12}, {"slots": "7"}, {"busy": 5}, {"lacks": 5}]
+)
+def test_a_claim_that_is_answered_with_nonsense_leaves_the_worker_out(problem: Problem, said: Said, told: Any) -> None:
+    playing = Playing(1)
+    playing.answers["sim://0"] = told
+    line = f"it answered a claim with {told!r}; install the same version there"
+    with pytest.raises(WorkerError, match=re.escape(line)):
+        playing.evaluator(problem, said)
+    assert said == [f"Simulated 0 of simulated is left out: {line}"]
 
 
 def test_an_error_in_a_late_callback_is_for_who_debugs(
