@@ -364,6 +364,13 @@ def test_a_request_that_is_too_large_is_refused_before_it_is_read(client: Client
     assert client.ask("run", "POST", "/v1/checks", json=many).status_code == 413
 
 
+@pytest.mark.parametrize(("packed", "status"), [("gzip", 415), ("ZSTD, identity", 415), ("identity", 200), ("", 200)])
+def test_a_body_that_is_packed_is_told_so(client: Client, packed: str, status: int) -> None:
+    answer = client.ask("write", "POST", "/v1/import", content=b"\n", headers={"Content-Encoding": packed})
+    assert answer.status_code == status
+    assert status == 200 or answer.json()["where"] == "Content-Encoding"
+
+
 @pytest.mark.parametrize(("role", "status"), [(None, 401), ("read", 403)])
 @pytest.mark.parametrize("path", ["/v1/checks", "/v1/import"])
 def test_what_is_large_is_not_read_of_who_may_not_send_it(

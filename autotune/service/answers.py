@@ -65,6 +65,7 @@ _MEANINGS = {
     408: "The request did not come in time",
     409: "It contradicts what was asked before, or is not so any more",
     413: "Too large",
+    415: "A body that is packed",
     421: "Not called by a name of this server",
     422: "The input is wrong",
     429: "Too much is waiting already",
