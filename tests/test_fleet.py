@@ -9,7 +9,9 @@ import os
 import platform
 import re
 import socket
+import ssl
 import struct
+import subprocess
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -658,6 +660,26 @@ def test_tls_files_that_cannot_be_read_are_named(tmp_path: Path, role: str) -> N
     with dask.config.set(known), pytest.raises(SetupError, match=said) as raised:
         address.security(there, role)
     assert "secret" not in str(raised.value)
+
+
+def test_a_key_with_a_pass_phrase_is_refused_and_nobody_is_asked_for_it(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    key = f"{tmp_path}/closed.key"
+    words = ["openssl", "req", "-x509", "-newkey", "ed25519", "-passout", "pass:secret", "-subj", "/CN=autotune"]
+    subprocess.run([*words, "-keyout", key, "-out", f"{key}.crt"], check=True, capture_output=True)
+    files = {"ca-file": f"{key}.crt", "client.cert": f"{key}.crt", "client.key": key}
+    known = {f"distributed.comm.tls.{name}": value for name, value in files.items()}
+    with dask.config.set(known), pytest.raises(SetupError, match=f"{key}: has a pass phrase, .*pkey -in {key} -out"):
+        address.security(Address("tls", "127.0.0.1", 1))
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(("code", "cure"), [(9, "make another"), (10, "make another"), (18, "start it with")])
+def test_a_certificate_that_is_refused_is_told_with_its_cure(code: int, cure: str) -> None:
+    error = ssl.SSLCertVerificationError(1, "certificate verify failed")
+    error.verify_code = code
+    assert address._away(Address("tls", "127.0.0.1", 1), error).hint.startswith(cure)
 
 
 def test_loopback_stays_loopback() -> None:
