@@ -110,7 +110,7 @@ async def submit(
     caller: Submitter,
     asked: Submit,
     response: Response,
-    idempotency_key: Annotated[str | None, Header(max_length=200)] = None,
+    idempotency_key: Annotated[str | None, Header(min_length=1, max_length=200)] = None,
 ) -> Json:
     """Queue a search: of a study by name, or of one that comes along with its files. 202 and its `id`.
 
