@@ -709,10 +709,11 @@ def test_a_model_is_chosen_by_what_its_devices_have_in_common(monkeypatch: pytes
     monkeypatch.setattr(roster, "list_devices", lambda address: [])
     with pytest.raises(DeviceError, match="the cluster has no device; start a worker: autotune worker --on tcp"):
         roster.choose(NOWHERE, "a100")
-    behind = roster.Found("tcp://1", "gpu1", DeviceInfo(**asdict(DEVICE)), "autotune 0.1, here 0.2")
-    monkeypatch.setattr(roster, "list_devices", lambda address: [behind])
-    with pytest.raises(SetupError, match=r"1 worker has another version: gpu1 has autotune 0\.1, here 0\.2"):
-        roster.choose(NOWHERE, None)
+    for wrong in ("autotune 0.1, here 0.2", announced({}).unfit):
+        behind = roster.Found("tcp://1", "gpu1", DeviceInfo(**asdict(DEVICE)), wrong)
+        monkeypatch.setattr(roster, "list_devices", lambda address, one=behind: [one])
+        with pytest.raises(SetupError, match=f"its one worker is left out, gpu1 for this: {wrong}; install the same"):
+            roster.choose(NOWHERE, None)
 
 
 PASSED = Trial({"A": 1}, Outcome.OK, measurement=Measurement((5, 6)))
