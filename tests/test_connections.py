@@ -113,6 +113,16 @@ def test_a_body_that_goes_on_as_no_http_ends_its_connection(
     assert capsys.readouterr().err == "WARNING:  Invalid HTTP request received.\n"  # uvicorn's
 
 
+@pytest.mark.parametrize("protocol", [b"h2c", b"websocket"])
+def test_who_asks_for_another_protocol_is_answered_in_this_one(
+    capsys: pytest.CaptureFixture[str], connect: Callable[[], socket.socket], protocol: bytes
+) -> None:
+    with closing(connect()) as connection:
+        told = answer_to(connection, HEAD + b"Connection: close, Upgrade\r\nUpgrade: " + protocol + b"\r\n\r\n")
+    assert told.split()[1] == b"200"
+    assert capsys.readouterr().err == ""
+
+
 def test_an_answer_takes_as_long_as_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "HEAD_S", 0.05)
     go_on = threading.Event()

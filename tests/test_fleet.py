@@ -7,8 +7,11 @@ import hashlib
 import math
 import os
 import platform
+import re
 import socket
+import ssl
 import struct
+import subprocess
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -659,6 +662,26 @@ def test_tls_files_that_cannot_be_read_are_named(tmp_path: Path, role: str) -> N
     assert "secret" not in str(raised.value)
 
 
+def test_a_key_with_a_pass_phrase_is_refused_and_nobody_is_asked_for_it(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    key = f"{tmp_path}/closed.key"
+    words = ["openssl", "req", "-x509", "-newkey", "ed25519", "-passout", "pass:secret", "-subj", "/CN=autotune"]
+    subprocess.run([*words, "-keyout", key, "-out", f"{key}.crt"], check=True, capture_output=True)
+    files = {"ca-file": f"{key}.crt", "client.cert": f"{key}.crt", "client.key": key}
+    known = {f"distributed.comm.tls.{name}": value for name, value in files.items()}
+    with dask.config.set(known), pytest.raises(SetupError, match=f"{key}: has a pass phrase, .*pkey -in {key} -out"):
+        address.security(Address("tls", "127.0.0.1", 1))
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(("code", "cure"), [(9, "make another"), (10, "make another"), (18, "start it with")])
+def test_a_certificate_that_is_refused_is_told_with_its_cure(code: int, cure: str) -> None:
+    error = ssl.SSLCertVerificationError(1, "certificate verify failed")
+    error.verify_code = code
+    assert address._away(Address("tls", "127.0.0.1", 1), error).hint.startswith(cure)
+
+
 def test_loopback_stays_loopback() -> None:
     assert Address.parse("127.0.0.1").near() == "127.0.0.1"
     assert not Address.parse("localhost").is_open
@@ -686,10 +709,11 @@ def test_a_model_is_chosen_by_what_its_devices_have_in_common(monkeypatch: pytes
     monkeypatch.setattr(roster, "list_devices", lambda address: [])
     with pytest.raises(DeviceError, match="the cluster has no device; start a worker: autotune worker --on tcp"):
         roster.choose(NOWHERE, "a100")
-    behind = roster.Found("tcp://1", "gpu1", DeviceInfo(**asdict(DEVICE)), "autotune 0.1, here 0.2")
-    monkeypatch.setattr(roster, "list_devices", lambda address: [behind])
-    with pytest.raises(SetupError, match=r"1 worker has another version: gpu1 has autotune 0\.1, here 0\.2"):
-        roster.choose(NOWHERE, None)
+    for wrong in ("autotune 0.1, here 0.2", announced({}).unfit):
+        behind = roster.Found("tcp://1", "gpu1", DeviceInfo(**asdict(DEVICE)), wrong)
+        monkeypatch.setattr(roster, "list_devices", lambda address, one=behind: [one])
+        with pytest.raises(SetupError, match=f"its one worker is left out, gpu1 for this: {wrong}; install the same"):
+            roster.choose(NOWHERE, None)
 
 
 PASSED = Trial({"A": 1}, Outcome.OK, measurement=Measurement((5, 6)))
@@ -802,6 +826,18 @@ def test_an_answer_that_none_gives_ends_the_search_in_a_line(
         evaluator.submit(CONFIGURATIONS[0])
         with pytest.raises(WorkerError, match=line):
             evaluator.collect(30)
+
+
+@pytest.mark.parametrize(
+    "told", [None, 5, {}, {"slots": 0}, {"slots": 10**12}, {"slots": "7"}, {"busy": 5}, {"lacks": 5}]
+)
+def test_a_claim_that_is_answered_with_nonsense_leaves_the_worker_out(problem: Problem, said: Said, told: Any) -> None:
+    playing = Playing(1)
+    playing.answers["sim://0"] = told
+    line = f"it answered a claim with {told!r}; install the same version there"
+    with pytest.raises(WorkerError, match=re.escape(line)):
+        playing.evaluator(problem, said)
+    assert said == [f"Simulated 0 of simulated is left out: {line}"]
 
 
 def test_an_error_in_a_late_callback_is_for_who_debugs(

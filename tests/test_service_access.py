@@ -272,8 +272,23 @@ def test_head_is_answered_as_get_without_a_body(client: Client, path: str) -> No
     assert (bare.content, bool(asked.content)) == (b"", path != "/v1/export")
 
 
-def test_events_have_no_head(client: Client) -> None:
-    assert client.ask("read", "HEAD", f"/v1/searches/{NOBODY}/events").status_code == 405
+@pytest.mark.parametrize(
+    ("method", "path", "takes"),
+    [
+        ("HEAD", f"/v1/searches/{NOBODY}/events", "GET"),
+        ("PUT", "/v1/searches", "GET, POST"),
+        ("PATCH", f"/v1/searches/{NOBODY}", "GET, DELETE"),
+        ("OPTIONS", "/v1/import", "POST"),
+        ("PUT", "/v1/best", "GET"),
+        ("OPTIONS", "/", "GET"),
+        ("PUT", "/login", "GET, POST"),
+    ],
+)
+def test_what_an_address_takes_is_told_with_a_method_that_it_does_not(
+    client: Client, method: str, path: str, takes: str
+) -> None:
+    answer = client.ask("read", method, path, headers={"Accept": "text/html"})
+    assert (answer.status_code, answer.headers["allow"]) == (405, takes)
 
 
 def test_every_answer_carries_the_headers_of_safety(client: Client, proxied: Client) -> None:
@@ -347,6 +362,13 @@ def test_a_request_that_is_too_large_is_refused_before_it_is_read(client: Client
         assert client.ask("run", "POST", "/v1/checks", json=large).status_code == 413
     many = {"upload": {"study": UPLOAD["study"], "files": {f"{n}.h": "" for n in range(100)}}}
     assert client.ask("run", "POST", "/v1/checks", json=many).status_code == 413
+
+
+@pytest.mark.parametrize(("packed", "status"), [("gzip", 415), ("ZSTD, identity", 415), ("identity", 200), ("", 200)])
+def test_a_body_that_is_packed_is_told_so(client: Client, packed: str, status: int) -> None:
+    answer = client.ask("write", "POST", "/v1/import", content=b"\n", headers={"Content-Encoding": packed})
+    assert answer.status_code == status
+    assert status == 200 or answer.json()["where"] == "Content-Encoding"
 
 
 @pytest.mark.parametrize(("role", "status"), [(None, 401), ("read", 403)])

@@ -303,6 +303,8 @@ def test_the_same_key_is_the_same_search(client: Client) -> None:
     assert one == two
     assert submit(client, body={"seed": 1}, headers={"Idempotency-Key": "k"}).status_code == 409
     assert submit(client, name="bob", headers={"Idempotency-Key": "k"}).json()["id"] != one
+    unset = submit(client, headers={"Idempotency-Key": ""})  # of a variable that is not set: each would be the first
+    assert (unset.status_code, unset.json()["where"]) == (422, "header.idempotency-key")
 
 
 def test_ten_at_once_are_all_taken(client: Client) -> None:

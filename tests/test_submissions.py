@@ -347,7 +347,7 @@ def test_who_is_overtaken_again_and_again_is_told(store: ServerStore) -> None:
 
 
 @pytest.mark.parametrize("server", ["sqlite", "postgresql"])
-def test_what_ended_before_anything_was_stored_is_found(
+def test_what_ended_before_anything_was_stored_is_found_and_lists_hold_no_studies(
     store: ServerStore, request: pytest.FixtureRequest, server: str
 ) -> None:
     with ServerStore.open(request.getfixturevalue("postgres_url")) if server == "postgresql" else store as kept:
@@ -355,8 +355,13 @@ def test_what_ended_before_anything_was_stored_is_found(
         number = kept.start_search(KEY, DEVICE, sampler="random", seed=1, submission=begun.uuid)
         for one in (early, begun):
             kept.end(one.uuid, "failed", "too large")
-        later = send(kept, "ann")
+        later, waits = send(kept, "ann", upload={"study": "x", "files": {}}), send(kept, "ann")
+        listed = [kept.submitted(states=["queued"])]
         kept.end(later.uuid, "stopped", "stopped")
+        listed += [kept.unstored()[:1], [*kept.named([later.uuid]).values()]]
+        told = [[(one.uuid, one.uploaded, one.upload) for one in found] for found in listed]
+        assert told == [[(waits.uuid, False, None), (later.uuid, True, None)], *2 * [[(later.uuid, True, None)]]]
+        assert kept.submission(later.uuid).upload == later.upload == {"study": "x", "files": {}}
         assert [one.uuid for one in kept.unstored()] == [later.uuid, early.uuid]
         assert [one.uuid for one in kept.unstored(after=number)] == [later.uuid]
         assert [one.uuid for one in kept.unstored(before=number)] == [early.uuid]

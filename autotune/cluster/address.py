@@ -7,10 +7,12 @@ import ipaddress
 import logging
 import os
 import re
+import shlex
 import socket
 import ssl
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -134,6 +136,7 @@ def security(address: Address, role: str = "client") -> Any:
     """Return Dask's settings for TLS. Raises SetupError where a role's are needed and missing, or cannot be read."""
     from distributed.security import Security
 
+    _require_no_phrase(role)
     try:
         found = Security()
         arguments = found.get_connection_args(role)
@@ -154,13 +157,29 @@ def security(address: Address, role: str = "client") -> Any:
     return found
 
 
-def _tls_files(role: str) -> str:
-    """Return the files that Dask's settings name for a role; not a key that stands in the settings itself."""
+def _require_no_phrase(role: str) -> None:
+    """Raise SetupError where a role's key has a pass phrase: OpenSSL would ask for it, in each process."""
+    certificate, key = _tls_file(f"{role}.cert"), _tls_file(f"{role}.key")
+
+    def phrase() -> str:
+        hint = f"take it off: openssl pkey -in {shlex.quote(key or certificate)} -out FILE"
+        raise SetupError("has a pass phrase, which nobody types for a cluster", where=key or certificate, hint=hint)
+
+    with suppress(OSError, ValueError):  # which is told once Dask has tried
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(certificate, key or None, phrase)
+
+
+def _tls_file(setting: str) -> str:
+    """Return a file that Dask's settings name; empty where they do not, or hold what it would."""
     import dask.config
 
-    settings = (f"{role}.cert", f"{role}.key", "ca-file")
-    named = [dask.config.get(f"distributed.comm.tls.{setting}", None) for setting in settings]
-    return ", ".join(file for file in named if file and "\n" not in file)
+    named = str(dask.config.get(f"distributed.comm.tls.{setting}", None) or "")
+    return "" if "\n" in named else named
+
+
+def _tls_files(role: str) -> str:
+    """Return the files that Dask's settings name for a role."""
+    return ", ".join(filter(None, map(_tls_file, (f"{role}.cert", f"{role}.key", "ca-file"))))
 
 
 async def connect(address: Address, timeout_s: float = CONNECT_S) -> Client:
@@ -221,10 +240,16 @@ def _root(error: BaseException) -> BaseException:
     return error
 
 
+_OUT_OF_DATE = (9, 10)
+"""Of a certificate, by OpenSSL's X509_V_ERR: not yet valid, or expired."""
+
+
 def _cure(address: Address, error: Exception, root: BaseException) -> str:
     """Return what to do about it; `root`: what the network said."""
     from distributed.comm import CommClosedError
 
+    if getattr(root, "verify_code", 0) in _OUT_OF_DATE:
+        return "make another, for every machine (docs/cluster.md, Who may join), or set the clock right"
     if isinstance(root, ssl.SSLError):
         return "start it with --protocol tls, and give both ends the same certificate: docs/cluster.md, Who may join"
     if isinstance(error, OSError) and not isinstance(error, TimeoutError | CommClosedError):

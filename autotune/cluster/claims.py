@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from autotune.cluster import tasks
-from autotune.cluster.failures import heard, lost
+from autotune.cluster.failures import claimed, heard, lost
 from autotune.cluster.roster import OTHER, Found, fits
 from autotune.cluster.travel import Packed, versions
 from autotune.errors import AutotuneError, SetupError, SpaceError, StudyError, WorkerError
@@ -166,16 +166,16 @@ class Claims:
         held = None
         try:
             held = self._ask(found.worker)
-            answer = await held
+            answer = claimed(await held)
             if "lacks" in answer:
                 held.release()
                 held = None
                 answer = await self._packed.luggage.send(self.client, found.worker, answer["lacks"])
                 if not answer:
                     held = self._ask(found.worker)
-                    answer = await held
+                    answer = claimed(await held)
             if "slots" in answer:
-                self._enlist(found, held, int(answer["slots"]))
+                self._enlist(found, held, answer["slots"])
                 held = None
             elif "refused" in answer:
                 self.refuse(found, heard(answer, found.host))
@@ -183,7 +183,7 @@ class Claims:
                 self._put_off(found.worker, answer.get("busy", ""))
         except (*lost(), _killed()):  # as the next look will tell
             await asyncio.sleep(_AGAIN_S)
-        except AutotuneError as error:  # what was to be sent is no longer what it was
+        except AutotuneError as error:  # what was to be sent is no longer what it was, or what is answered no sense
             self.refuse(found, error)
         except Exception as error:  # raised there: by the scheduler, which could not read the request, or the worker
             if "deserialization" in str(error):

@@ -38,6 +38,25 @@ def signed(answer: Any) -> Mapping[str, Any]:
     return answer
 
 
+def claimed(answer: Any) -> Mapping[str, Any]:
+    """Return what a worker answered to a claim. Raises WorkerError for what none of autotune does."""
+    if not isinstance(answer, Mapping) or not any(kind in answer and of(answer[kind]) for kind, of in _CLAIMED.items()):
+        raise WorkerError(f"it answered a claim with {answer!r:.60}", hint="install the same version there")
+    return answer
+
+
+_MOST_SLOTS = 2**16
+
+_CLAIMED: Mapping[str, Callable[[Any], bool]] = {
+    "slots": lambda told: type(told) is int and 0 < told <= _MOST_SLOTS,
+    "lacks": lambda told: isinstance(told, list) and all(isinstance(one, str) for one in told),
+    "refused": lambda told: isinstance(told, Mapping),
+    "busy": lambda told: isinstance(told, str),
+    "gone": bool,
+}
+"""What a claim is answered with (tasks.claim), and what that may be."""
+
+
 def vetted(answer: Mapping[str, Any], name: str, believed: Callable[[Any, Any], Any], asked: Any) -> Mapping[str, Any]:
     """Return a worker's answer with what it told under this name as it is believed; where none can be, as refused."""
     try:

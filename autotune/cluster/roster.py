@@ -104,9 +104,9 @@ def choose(address: Address, selector: str | None, stop: threading.Event | None 
         return chosen
     unfit = [one for one in found if one.unfit]
     if unfit and not models:
-        workers = "1 worker has" if len(unfit) == 1 else f"{len(unfit)} workers have"
+        workers = "its one worker is" if len(unfit) == 1 else f"all {len(unfit)} workers are"
         raise SetupError(
-            f"{workers} another version: {unfit[0].host} has {unfit[0].unfit}",
+            f"{workers} left out, {unfit[0].host} for this: {unfit[0].unfit}",
             where=str(address),
             hint="install the same on every machine",
         )

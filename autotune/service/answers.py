@@ -14,6 +14,7 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.routing import Match
 
 from autotune.errors import AutotuneError, SetupError, StoreError
 from autotune.service.refused import Refused as Refused
@@ -64,6 +65,7 @@ _MEANINGS = {
     408: "The request did not come in time",
     409: "It contradicts what was asked before, or is not so any more",
     413: "Too large",
+    415: "A body that is packed",
     421: "Not called by a name of this server",
     422: "The input is wrong",
     429: "Too much is waiting already",
@@ -131,6 +133,20 @@ def answer(error: AutotuneError) -> JSONResponse:
     return JSONResponse(problem_of(error), status, headers | {"Cache-Control": "no-store"})
 
 
+def headers_of(request: Request, error: HTTPException) -> dict[str, str]:
+    """Return the headers of an answer that FastAPI refuses a request with; its own `Allow` is that of one route."""
+    headers = dict(error.headers or {})
+    if error.status_code == 405:
+        takes = [method for method in ("GET", "POST", "DELETE") if _takes(request, method)]
+        headers["Allow"] = ", ".join(takes)
+    return headers
+
+
+def _takes(request: Request, method: str) -> bool:
+    scope = {**request.scope, "method": method}
+    return any(route.matches(scope)[0] is Match.FULL for route in request.app.router.routes)
+
+
 def install(app: FastAPI) -> None:
     """Have every error answered in the one shape."""
 
@@ -149,11 +165,11 @@ def install(app: FastAPI) -> None:
         where = "body" if first["type"] == "json_invalid" else place
         return answer(Refused(422, str(first["msg"]), where=where, hint=_HINT))
 
-    async def http(_request: Request, error: Exception) -> Response:
+    async def http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         where = "body" if error.status_code == 400 else ""
         told = Refused(error.status_code, str(error.detail), where=where, hint=_HINTS.get(error.status_code, ""))
-        found = JSONResponse(problem_of(told), error.status_code, dict(error.headers or {}))
+        found = JSONResponse(problem_of(told), error.status_code, headers_of(request, error))
         found.headers.setdefault("Cache-Control", "no-store")
         return found
 

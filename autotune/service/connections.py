@@ -90,6 +90,13 @@ class Connection(H11Protocol):
         self._wait()
         super().on_response_complete()
 
+    def _should_upgrade(self) -> bool:
+        """No: who asks for another protocol, as curl does for HTTP/2, is answered in this one.
+
+        uvicorn would say of each that a library is to be installed; where one is, it would take the connection over.
+        """
+        return False
+
     def send_400_response(self, msg: str) -> None:
         """Refuse what is no HTTP; who is at work on its request is told that nobody waits for an answer."""
         if self.cycle is not None:

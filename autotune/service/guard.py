@@ -150,6 +150,10 @@ class Guard:
         brings = scope["path"] == "/v1/import"
         most = limits.import_bytes if brings else _ESCAPED * (limits.upload_bytes + 2**16)
         most = most if caller.may("write") else min(most, _MOST_OF_READERS)
+        packed = headers.get(b"content-encoding", b"").decode("latin-1").strip().lower()
+        if packed not in ("", "identity"):  # which would be read as it is, and told as bad JSON
+            hint = "send it as it is, and without that header"
+            raise Refused(415, f"a body that is packed ({packed:.40}) is not read", where="Content-Encoding", hint=hint)
         length = headers.get(b"content-length", b"0")
         if length.isdigit() and int(length) > most:
             require_role(caller, "write" if brings else "run")

@@ -104,13 +104,13 @@ def searches(
     return views.searches(service, study=study, device=device, before=before, limit=limit)
 
 
-@router.post("/searches", status_code=202, responses=documented(404, 409, 413, 429), tags=["searches"])
+@router.post("/searches", status_code=202, responses=documented(404, 409, 413, 415, 429), tags=["searches"])
 async def submit(
     service: Opened,
     caller: Submitter,
     asked: Submit,
     response: Response,
-    idempotency_key: Annotated[str | None, Header(max_length=200)] = None,
+    idempotency_key: Annotated[str | None, Header(min_length=1, max_length=200)] = None,
 ) -> Json:
     """Queue a search: of a study by name, or of one that comes along with its files. 202 and its `id`.
 
@@ -257,13 +257,13 @@ def export(service: Opened, caller: Reader) -> Lines:
     return Lines(pages())
 
 
-@router.post("/checks", responses=documented(404, 413), tags=["searches"])
+@router.post("/checks", responses=documented(404, 413, 415), tags=["searches"])
 async def check(service: Opened, caller: Submitter, asked: Check) -> Json:
     """What a study is at a size on a device, or what is wrong with it and where; nothing is built or run."""
     return await submitting.check(service, caller, asked)
 
 
-@router.post("/import", responses=documented(413), tags=["results"])
+@router.post("/import", responses=documented(413, 415), tags=["results"])
 async def import_(service: Opened, caller: Writer, request: Request) -> dict[str, int]:
     """Add the trials of exported lines (the body); those that are here already are not added again. All or none."""
     return await take_in(service, request)
@@ -275,7 +275,7 @@ def tokens(service: Opened, caller: Admin) -> list[Json]:
     return views.tokens(service)
 
 
-@router.post("/tokens", status_code=201, responses=READ, tags=["tokens"])
+@router.post("/tokens", status_code=201, responses=documented(415), tags=["tokens"])
 def add_token(service: Opened, caller: Admin, asked: NewToken) -> dict[str, str]:
     """Make a token. It is told this once."""
     lasts = None if asked.days is None else lifetime(asked.days * 86400, "days")

@@ -32,8 +32,9 @@ OPEN = (QUEUED, RUNNING, STOPPING)
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A search that was asked for. `request` is what was asked, `upload` the study that came with it, if one did.
+    """A search that was asked for. `request` is what was asked, `uploaded` whether a study came with it.
 
+    `upload` is that study; None in a list of submissions, since each may be as large as an upload may be.
     `attempts` counts how often it began; `result` is what it found, as JSON holds it. `exit_code` is that of the error
     by which it failed (errors.py); None: it did not, or an older version, which kept none, ran it.
     """
@@ -44,6 +45,7 @@ class Submission:
     queue: str
     study: str
     request: Mapping[str, Any]
+    uploaded: bool
     upload: Mapping[str, Any] | None
     asked_by: str
     state: str
@@ -120,12 +122,13 @@ class Submissions(Access):
 
     def submission(self, name: str) -> Submission | None:
         """Return the submission of that uuid; None where there is none."""
-        return self.named([name]).get(name)
+        with self._reading() as connection:
+            return _first(connection, submissions.c.uuid == name)
 
     def named(self, names: Sequence[str]) -> dict[str, Submission]:
         """Return the submissions of these uuids, as far as there are any."""
         with self._reading() as connection:
-            return {one.uuid: one for one in _all(connection, select(submissions).where(submissions.c.uuid.in_(names)))}
+            return {one.uuid: one for one in _all(connection, _listed().where(submissions.c.uuid.in_(names)))}
 
     def sent_once(self, asked_by: str, once: str) -> Submission | None:
         """Return what somebody asked with an idempotency key before."""
@@ -134,7 +137,7 @@ class Submissions(Access):
 
     def submitted(self, *, states: Sequence[str] = STATES, server: str | None = None) -> list[Submission]:
         """Return submissions in those states, newest first; `server`: of that one only."""
-        query = select(submissions).where(submissions.c.state.in_(states)).order_by(submissions.c.id.desc())
+        query = _listed().where(submissions.c.state.in_(states)).order_by(submissions.c.id.desc())
         if server is not None:
             query = query.where(submissions.c.server == server)
         with self._reading() as connection:
@@ -154,7 +157,7 @@ class Submissions(Access):
         for number, has_place in ((after, submissions.c.created.__gt__), (before, submissions.c.created.__le__)):
             if number is not None:
                 wanted.append(has_place(select(searches.c.started).where(searches.c.id == number).scalar_subquery()))
-        query = select(submissions).where(*wanted).order_by(submissions.c.id.desc()).limit(50)
+        query = _listed().where(*wanted).order_by(submissions.c.id.desc()).limit(50)
         with self._reading() as connection:
             return _all(connection, query)
 
@@ -313,6 +316,12 @@ _PLAIN = (
 )  # fmt: skip
 
 
+def _listed() -> Select[Any]:
+    """Return the query of submissions without the studies that came with them."""
+    columns = [column for column in submissions.c if column is not submissions.c.upload]
+    return select(*columns, submissions.c.upload.is_not(None).label("uploaded"))
+
+
 def _first(connection: Connection, *wanted: ColumnElement[bool]) -> Submission | None:
     return next(iter(_all(connection, select(submissions).where(*wanted))), None)
 
@@ -322,10 +331,12 @@ def _all(connection: Connection, query: Select[Any]) -> list[Submission]:
 
 
 def _submission(row: Columns) -> Submission:
+    upload = row.get("upload")
     return Submission(
         number=row["id"],
         request=json.loads(row["request"]),
-        upload=None if row["upload"] is None else json.loads(row["upload"]),
+        uploaded=bool(row.get("uploaded", upload is not None)),
+        upload=None if upload is None else json.loads(upload),
         result=None if row["result"] is None else json.loads(row["result"]),
         **{name: row[name] for name in _PLAIN},
     )

@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from autotune import __version__
 from autotune.errors import AutotuneError
 from autotune.reports import page
-from autotune.service.answers import Refused, Visible, problem_of, status_of, unknown_of
+from autotune.service.answers import Refused, Visible, headers_of, problem_of, status_of, unknown_of
 from autotune.service.callers import caller_of, csrf_token
 from autotune.service.pages.lessons import Lessons
 from autotune.service.state import Service
@@ -155,4 +155,7 @@ def _error(request: Request, error: Exception) -> Response:
         status, told = unfit.status, problem_of(unfit)
     if status == 401 and not request.headers.get("hx-request"):
         return go(f"/login?to={request.url.path}")
-    return show(request, "error.html", {"status": status, **told}, status)
+    answer = show(request, "error.html", {"status": status, **told}, status)
+    if isinstance(error, HTTPException):
+        answer.headers.update(headers_of(request, error))
+    return answer

@@ -95,7 +95,7 @@ def submitted(service: Service, one: Submission, queues: Queues, parts: Sequence
         "number": one.number,
         "state": state,
         "study": one.study,
-        "uploaded": one.upload is not None,
+        "uploaded": one.uploaded,
         "study_from": one.request.get("study_from"),
         "device": one.request["fingerprint"],
         "device_name": one.request["device_name"],
