@@ -348,6 +348,12 @@ def test_zeros_are_told_to_be_right_where_a_comparison_takes_them(value: float, 
     assert told.startswith("one number is right for all of y") == (not right and np.isfinite(value))
 
 
+def test_large_whole_numbers_that_differ_by_one_are_not_alike() -> None:
+    expected = {"y": np.array([2**62, 2**62 + 1], np.uint64)}
+    assert indistinct({"y": Tolerance()}, expected) == ""
+    assert indistinct({"y": Tolerance(absolute=1)}, expected).startswith("one number is right for all of y")
+
+
 @pytest.mark.parametrize(
     ("values", "tolerance", "told"),
     [([5], Tolerance(), False), ([5, 6], Tolerance(0, 0.5), True), ([5, 6], Tolerance(0, 0.4), False)],

@@ -124,15 +124,16 @@ def indistinct(outputs: Mapping[str, Tolerance], expected: Mapping[str, NDArray[
 
 def _right_everywhere(data: NDArray[Any], allowed: Tolerance) -> tuple[bool, bool]:
     """Say whether 0, and whether some number, is right for every value."""
-    flat, least, most, zero = data.reshape(-1), -np.inf, np.inf, True
+    flat, least, most, zero = data.reshape(-1), np.longdouble(-np.inf), np.longdouble(np.inf), True
+    wide: type = np.longdouble if data.dtype.kind in "iu" else np.float64  # 2**53 + 1 is no double
     for begin in range(0, flat.size if data.dtype.kind in "fiu" else 0, _AT_ONCE):  # hardly ever more than the first
-        values = flat[begin : begin + _AT_ONCE].astype(np.float64)
+        values: NDArray[Any] = flat[begin : begin + _AT_ONCE].astype(wide)
         if not np.isfinite(values).all():
             return False, False
         away = np.abs(values)
         room = allowed.absolute + allowed.relative * away
         zero = zero and bool((away <= room).all())
-        least, most = max(least, float((values - room).max())), min(most, float((values + room).min()))
+        least, most = max(least, (values - room).max()), min(most, (values + room).min())
         if least > most:
             return False, False
     some = flat.size > 0 and data.dtype.kind in "fiu"
