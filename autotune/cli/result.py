@@ -115,7 +115,7 @@ def rates_text(told: Mapping[str, Any]) -> str:
 
 def enqueuing_text(told: Mapping[str, Any]) -> str:
     """Say that a host could not keep the device busy, where it took longer to enqueue a run than that takes."""
-    host_ns = told.get("enqueue_ns")
+    host_ns = told.get("enqueue_run_ns")
     if not host_ns or host_ns <= told["time_ns"]:
         return ""
     return f"took {text.time(host_ns)} to enqueue a run, in Python: a program that is no faster sees that time"

@@ -73,7 +73,7 @@ def _example(trial: Trial | None) -> dict[str, Any] | None:
 def trial_json(problem: Problem, trial: Trial | None) -> dict[str, Any] | None:
     """A trial with its time, the interval that holds it in `confidence` per cent of cases, and its rates.
 
-    `enqueue_ns` is what a host in Python takes to enqueue a run; null where that is not known.
+    `enqueue_run_ns` is what the host took to enqueue a run, in Python; null where that is not known.
     """
     if trial is None:
         return None
@@ -88,7 +88,7 @@ def trial_json(problem: Problem, trial: Trial | None) -> dict[str, Any] | None:
         "runs": len(measurement.samples_ns),
         "cache": measurement.cache,
         "verified_runs": trial.verified_runs,
-        "enqueue_ns": _enqueue_ns(problem, trial),
+        "enqueue_run_ns": _enqueue_run_ns(problem, trial),
         "throttled": trial.throttled,
         "unverified": trial.unverified,
         "gflops": text.giga_rate(problem.flops(trial.configuration), trial.time_ns),
@@ -96,7 +96,7 @@ def trial_json(problem: Problem, trial: Trial | None) -> dict[str, Any] | None:
     }
 
 
-def _enqueue_ns(problem: Problem, trial: Trial) -> float | None:
+def _enqueue_run_ns(problem: Problem, trial: Trial) -> float | None:
     of_one = trial.environment.get(ENQUEUE)
     if not isinstance(of_one, int | float) or not 0 < of_one < math.inf:  # as somebody may have stored it
         return None

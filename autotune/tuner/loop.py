@@ -7,7 +7,7 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Container, Sequence
+from collections.abc import Sequence, Set
 from contextlib import suppress
 from dataclasses import replace
 from operator import attrgetter
@@ -66,18 +66,20 @@ class Ledger:
         problem: Problem,
         known: list[Trial],
         history: list[Trial],
-        begun: Container[Identity] = (),
+        begun: Set[Identity] = frozenset(),
     ) -> None:
         self.problem = problem
-        self.trials = sorted(known, key=lambda trial: identity(trial.configuration) in begun)
+        named = {identity(trial.configuration): trial for trial in known}
+        order = sorted(named, key=begun.__contains__)
+        self.trials = [named[name] for name in order]
         self.history = history
-        self.resumed = sum(identity(trial.configuration) in begun for trial in known)
+        self.resumed = len(named.keys() & begun)
         self.reused = len(known) - self.resumed
         self.in_flight: dict[Identity, int] = {}
         self.failures = Counter(trial.outcome for trial in self.new if trial.outcome.failed)
         self.number = search
         self._store = store
-        self._places = {identity(trial.configuration): place for place, trial in enumerate(self.trials)}
+        self._places = {name: place for place, name in enumerate(order)}
 
     @property
     def new(self) -> list[Trial]:

@@ -66,9 +66,11 @@ class Spent(NamedTuple):
 
 def spent(store: Store, submission: str | None) -> Spent:
     """Return what earlier processes of a submission spent, each by itself: the server was away between them."""
-    from autotune.store import listing, survey
+    if submission is None:
+        return Spent()
+    from autotune.store import listing, survey  # not as a search that was typed starts
 
-    parts = listing.searches(store, names=[submission], limit=1000) if submission else []
+    parts = listing.searches(store, names=[submission], limit=1000)
     tried, seconds = set[Identity](), 0.0
     for part in parts:
         ended = [one for one in survey.following(store, [part.number], limit=10**6) if one.outcome.ended]

@@ -14,7 +14,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -30,6 +29,7 @@ from autotune.devices.opencl_session import OpenCLSession
 from autotune.study import Problem, Study, input_data
 from benchmarks.tables import save
 from benchmarks.trust.device import HERE, STUDIES
+from benchmarks.trust.loop import launch_function
 
 PROCESSES, ROUNDS = 3, 15
 _HOLD_NS, _LONGEST_NS = 5_000_000, 5_000_000  # of the holder; of a batch
@@ -71,9 +71,8 @@ def in_this_process(path: str) -> tuple[int, float, float]:
 
 
 def _enqueue() -> Callable[[Any, Any, Any, Any], None]:
-    """Return a launch by the function of the library that pyopencl has loaded, without an event."""
-    lines = Path("/proc/self/maps").read_text().splitlines()
-    function = ctypes.CDLL(next(line.split()[-1] for line in lines if "libOpenCL" in line)).clEnqueueNDRangeKernel
+    """Return a launch by the library's own function, without an event."""
+    function = launch_function()
     pointer, count = ctypes.c_void_p, ctypes.c_uint
     function.argtypes = [pointer, pointer, count, pointer, pointer, pointer, count, pointer, pointer]
 

@@ -13,7 +13,6 @@ import argparse
 import ctypes
 import json
 import random
-import re
 import subprocess
 import sys
 import tempfile
@@ -50,16 +49,20 @@ class Launch(ctypes.Structure):
     )
 
 
+def launch_function() -> Any:
+    """Return clEnqueueNDRangeKernel of the library that pyopencl has loaded: who calls it need not ask for an event."""
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    return ctypes.CDLL(next(line.split()[-1] for line in lines if "libOpenCL" in line)).clEnqueueNDRangeKernel
+
+
 def _compiled() -> Callable[..., int]:
-    """Return `enqueue` of `enqueue.c`, compiled, with the function of this process's OpenCL loader before the rest."""
-    loaded = re.search(r"/\S*libOpenCL\S*", Path("/proc/self/maps").read_text())
-    assert loaded, "pyopencl has loaded no libOpenCL"
+    """Return `enqueue` of `enqueue.c`, compiled, with the library's function before the rest."""
     with tempfile.TemporaryDirectory() as folder:
         library = f"{folder}/enqueue.so"
         source = str(Path(__file__).with_name("enqueue.c"))
         subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", library, source], check=True)
         enqueue = ctypes.CDLL(library).enqueue
-    launch = ctypes.cast(ctypes.CDLL(loaded.group()).clEnqueueNDRangeKernel, ctypes.c_void_p)
+    launch = ctypes.cast(launch_function(), ctypes.c_void_p)
     return lambda *rest: int(enqueue(launch, *rest))
 
 
