@@ -662,7 +662,7 @@ def test_sums_in_another_order_differ_by_no_more_than_results_may(
 def test_nans_of_a_reference_are_said_but_for_poison() -> None:
     some = np.array([[1, 2], [np.nan, np.nan]], np.float32)
     known = {"whole": np.zeros(2, np.int32), "none": np.zeros(0, np.float32), "fine": np.full(2, np.inf), "some": some}
-    known["padded"] = np.float32([[1, 2, 3, np.nan]])
+    known["padded"] = np.array([[1, 2, 3, np.nan]], np.float32)
     plan = plan_of(Buffer("padded", "float3", (1,), (1,), "out"))
     said = "the reference gives NaN for 2 of 4 values of some, first some[1, 0]: "
     assert not_numbers(plan, known).startswith(said)
