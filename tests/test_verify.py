@@ -34,6 +34,7 @@ from autotune.bench.trial import Bench
 from autotune.bench.unwritten import count_unwritten, indistinct, is_unwritten, not_numbers, unjudged, unverified
 from autotune.bench.verify import Checker, Verdict, _walk
 from autotune.bench.words import POISON, beyond, spoilt
+from autotune.bench.zeros import cure_by_zeros
 from autotune.devices import BackendError, KernelLimits, Program, Session
 from autotune.devices.opencl_objects import OpenCLProgram
 from autotune.model import Measurement, Outcome
@@ -1059,6 +1060,26 @@ def test_arguments_that_the_kernel_does_not_take_are_named(run: Callable[[Plan],
 
 
 def test_a_sum_that_is_not_zeroed_is_wrong_after_the_timed_runs(run: Callable[[Plan], Report]) -> None:
-    buffer = Buffer("total", "int", (1,), (1,), "scratch")
-    report = run(sum_plan(arguments={**sum_plan().arguments, "total": buffer}))
+    scratch = {name: Buffer(name, "int", (1,), (1,), "scratch") for name in ("spare", "total")}
+    report = run(sum_plan(arguments={**sum_plan().arguments, **scratch}))
     assert report.outcome is Outcome.WRONG_RESULT
+    assert report.reason.endswith(
+        '; right with zeros in total before a run: if they are meant, write access = "zeroed" for total'
+    )
+
+
+@pytest.mark.parametrize(
+    ("needed", "marked", "said"),
+    [
+        ({"y"}, False, 'access = "inout" with data = { distribution = "constant", value = 0 } for y'),
+        ({"y"}, True, ""),  # zeros are no mark
+        ({"s", "y"}, False, "right with zeros in s and y before"),
+        ({"other"}, False, ""),
+    ],
+)
+def test_what_is_right_with_zeros_says_where_they_have_to_be(needed: set[str], marked: bool, said: str) -> None:
+    buffers = [Mock(buffer=Buffer(name, "int", (1,), (1,), access))
+               for name, access in {"x": "in", "s": "scratch", "y": "out", "z": "zeroed"}.items()]  # fmt: skip
+    told = cure_by_zeros(Mock(buffers=buffers), needed.issubset, marked=marked)
+    assert said in told
+    assert bool(told) == bool(said)
