@@ -34,10 +34,23 @@ from autotune.bench.trial import Bench
 from autotune.bench.unwritten import count_unwritten, indistinct, is_unwritten, not_numbers, unjudged, unverified
 from autotune.bench.verify import Checker, Verdict, _walk
 from autotune.bench.words import POISON, beyond, spoilt
+from autotune.bench.zeros import cure_by_zeros
 from autotune.devices import BackendError, KernelLimits, Program, Session
 from autotune.devices.opencl_objects import OpenCLProgram
 from autotune.model import Measurement, Outcome
-from autotune.study import Buffer, Check, Launch, Local, Plan, Scalar, Tolerance, leaves, member_of, numpy_type
+from autotune.study import (
+    Buffer,
+    Check,
+    Launch,
+    Local,
+    Plan,
+    Scalar,
+    Tolerance,
+    is_struct,
+    leaves,
+    member_of,
+    numpy_type,
+)
 
 pytestmark = pytest.mark.device
 
@@ -417,13 +430,48 @@ def test_what_a_reference_leaves_unwritten_is_said(session: Session) -> None:
     )
 
 
-@pytest.mark.parametrize(("kind", "body"), [("uchar", "if (i & 1) y[i] = 1"), ("ushort", "if (i == 1) y[i] = 1")])
-def test_single_small_values_that_a_reference_leaves_are_refused(session: Session, kind: str, body: str) -> None:
-    source = f"kernel void k(global {kind} *y) {{ int i = get_global_id(0); {body}; }}"
-    out = Buffer("y", kind, (2,), (2,), "out")
-    plan = Plan(source, (), (Launch("k", (2,), (2,), ("y",)),), {"y": out}, {"y": Tolerance()})
-    with pytest.raises(Fault, match=r'it leaves y\[0\] unwritten: .* access = "inout"'):
-        references(session).reference(plan)
+def typed_plan(kind: str, extent: int, body: str) -> Plan:
+    """A kernel that gives `y`, of some type; a struct's declaration is taken along."""
+    declared, name = (f"{kind};\n", " ".join(kind.split()[:2])) if is_struct(kind) else ("", kind)
+    source = f"{declared}kernel void k(global {name} *y) {{ int i = get_global_id(0); {body}; }}"
+    out = Buffer("y", kind, (extent,), (extent,), "out")
+    return Plan(source, (), (Launch("k", (extent,), None, ("y",)),), {"y": out}, {"y": Tolerance()})
+
+
+PAIR = "struct Pair { int a; float3 b; char c; }"
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "where"),
+    [
+        ("uchar", "if (i & 1) y[i] = 1", "y[0]"),
+        ("ushort", "if (i == 1) y[i] = 1", "y[0]"),
+        (PAIR, "y[i].a = i; y[i].b = 1", "y[0].c"),
+    ],
+)
+def test_single_small_values_that_a_reference_leaves_are_refused(
+    session: Session, kind: str, body: str, where: str
+) -> None:
+    with pytest.raises(Fault, match=rf'it leaves {re.escape(where)} unwritten: .* access = "inout"'):
+        references(session).reference(typed_plan(kind, 2, body))
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "said"),
+    [
+        ("char", "y[i] = i", ""),  # each value that there is
+        ("uchar", "y[i] = i", ""),
+        ("short3", "vstore3((short3)(i, 2, 3), 0, (global short *)(y + i))", ""),  # not what pads it
+        ("int3", "vstore3((int3)(i, 2, 3), 0, (global int *)(y + i))", ""),
+        (PAIR, "y[i].a = i; y[i].c = 1", "768 of 768 values of y.b unwritten, first y[0].b[0]"),
+    ],
+)
+def test_what_a_reference_has_computed_is_not_taken_for_unwritten(
+    session: Session, kind: str, body: str, said: str
+) -> None:
+    plan = typed_plan(kind, 256, body)
+    told = unverified(plan, references(session).reference(plan))
+    assert told.startswith(f"the reference leaves {said}: they are not verified") if said else told == ""
 
 
 @pytest.mark.parametrize(
@@ -615,10 +663,12 @@ def test_sums_in_another_order_differ_by_no_more_than_results_may(
 def test_nans_of_a_reference_are_said_but_for_poison() -> None:
     some = np.array([[1, 2], [np.nan, np.nan]], np.float32)
     known = {"whole": np.zeros(2, np.int32), "none": np.zeros(0, np.float32), "fine": np.full(2, np.inf), "some": some}
+    known["padded"] = np.array([[1, 2, 3, np.nan]], np.float32)
+    plan = plan_of(Buffer("padded", "float3", (1,), (1,), "out"))
     said = "the reference gives NaN for 2 of 4 values of some, first some[1, 0]: "
-    assert not_numbers(known).startswith(said)
+    assert not_numbers(plan, known).startswith(said)
     some.view(np.uint32)[1] = POISON
-    assert not not_numbers(known)
+    assert not not_numbers(plan, known)
 
 
 @pytest.fixture(scope="module")
@@ -1010,6 +1060,26 @@ def test_arguments_that_the_kernel_does_not_take_are_named(run: Callable[[Plan],
 
 
 def test_a_sum_that_is_not_zeroed_is_wrong_after_the_timed_runs(run: Callable[[Plan], Report]) -> None:
-    buffer = Buffer("total", "int", (1,), (1,), "scratch")
-    report = run(sum_plan(arguments={**sum_plan().arguments, "total": buffer}))
+    scratch = {name: Buffer(name, "int", (1,), (1,), "scratch") for name in ("spare", "total")}
+    report = run(sum_plan(arguments={**sum_plan().arguments, **scratch}))
     assert report.outcome is Outcome.WRONG_RESULT
+    assert report.reason.endswith(
+        '; right with zeros in total before a run: if they are meant, write access = "zeroed" for total'
+    )
+
+
+@pytest.mark.parametrize(
+    ("needed", "marked", "said"),
+    [
+        ({"y"}, False, 'access = "inout" with data = { distribution = "constant", value = 0 } for y'),
+        ({"y"}, True, ""),  # zeros are no mark
+        ({"s", "y"}, False, "right with zeros in s and y before"),
+        ({"other"}, False, ""),
+    ],
+)
+def test_what_is_right_with_zeros_says_where_they_have_to_be(needed: set[str], marked: bool, said: str) -> None:
+    buffers = [Mock(buffer=Buffer(name, "int", (1,), (1,), access))
+               for name, access in {"x": "in", "s": "scratch", "y": "out", "z": "zeroed"}.items()]  # fmt: skip
+    told = cure_by_zeros(Mock(buffers=buffers), needed.issubset, marked=marked)
+    assert said in told
+    assert bool(told) == bool(said)

@@ -139,11 +139,15 @@ class Arena:
             self._session.fill(guarded.whole, guarded.guard, 0, guarded.start)
             self._session.fill(guarded.whole, guarded.guard, stop, guarded.size - stop)
 
+    def zero(self, guarded: Guarded) -> None:
+        """Fill a buffer with zeros."""
+        self._session.fill(guarded.whole, 0, guarded.start, guarded.nbytes)
+        guarded.push(self._session)
+
     def restore(self, guarded: Guarded) -> None:
         """Put an `inout` or `zeroed` buffer back to what it holds before a run; nothing for the others."""
         if guarded.buffer.access == "zeroed":
-            self._session.fill(guarded.whole, 0, guarded.start, guarded.nbytes)
-            guarded.push(self._session)
+            self.zero(guarded)
         elif guarded.pristine is not None:
             start, target = (guarded.start, guarded.whole) if guarded.image is None else (0, guarded.image)
             self._session.copy(guarded.pristine, target, guarded.nbytes, 0, start)

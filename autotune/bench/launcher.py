@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from itertools import islice
@@ -142,6 +142,19 @@ class Launcher:
         self._spoil_local(built)
         self._put_back(built, "out")
         self._run(built)
+
+    def on_zeros(self, built: Built, names: Collection[str], limit_s: float) -> None:
+        """Run once with zeros in the outputs and scratch that are named, as in a first run else."""
+        self._announce("run", limit_s)
+        self._turn = self._arena.first
+        self._spoil_local(built)
+        self._put_back(built, "out", "scratch")
+        with noticing_loss():
+            for guarded in built.buffers:
+                if guarded.buffer.name in names:
+                    self._arena.zero(guarded)
+        self._run(built)
+        self.finish()
 
     def disturb(self, built: Built, part: int) -> None:
         """Queue a run on what the last has left in outputs and scratch, half of it changed (`Arena.disturb`).

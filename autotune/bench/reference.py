@@ -22,12 +22,12 @@ from autotune.bench.readback import contents
 from autotune.bench.report import Fault
 from autotune.bench.signature import check_signatures
 from autotune.bench.timing import Limits
-from autotune.bench.unwritten import count_unwritten, element, is_unwritten, left_alone, unmoved
+from autotune.bench.unwritten import element, is_unwritten, left_alone, unmoved, unwritten_in
 from autotune.bench.verify import Checker
 from autotune.bench.words import POISON, spoilt
 from autotune.devices import Session
 from autotune.model import Outcome
-from autotune.study import Buffer, Plan, Tolerance, leaves, member_of
+from autotune.study import Buffer, Leaf, Plan, Tolerance, leaves, member_of, numpy_type
 
 _AGAIN_NS, _AGAIN_BYTES = 1_000_000_000, 2**28
 """A reference that takes longer, or whose outputs are larger, runs once."""
@@ -75,15 +75,20 @@ class ReferenceBench:
     ) -> None:
         """Raise Fault where what a reference gave is not what it gives with other words in memory."""
         places = {name: np.zeros(buffer.shape, np.bool_) for name, buffer in outputs.items()}
-        small = [name for name in outputs if found[name].dtype.itemsize % 4 and not found[name].dtype.names]
+        left = dict[tuple[str, Leaf], NDArray[np.bool_]]()  # small values that held each run's word in the end
         for turn in (1, 2):
             other, _ = self._run(plan, compiled, turn)
             for name, buffer in outputs.items():
                 word = spoilt(buffer.type)[turn]
                 places[name] |= _differing(buffer, found[name], other[name], plan.outputs[name], word)
-            if turn == 1 and small and not any(count_unwritten(found[name])[0] for name in outputs):
-                for name in small:
-                    _require_told(name, found[name], other[name], spoilt(outputs[name].type)[turn])
+                for leaf in leaves(buffer.type):
+                    if numpy_type(leaf.scalar)[0].itemsize % 4:
+                        mine, theirs = member_of(found[name], leaf), member_of(other[name], leaf)
+                        both = _both_left(mine, theirs, word).reshape(mine.shape)
+                        left[name, leaf] = left.get((name, leaf), both) & both
+        if not any(unwritten_in(buffer, found[name]) for name, buffer in outputs.items()):
+            for (name, leaf), values in left.items():
+                _require_told(outputs[name], leaf, values)
         if any(differs.any() for differs in places.values()):
             again, _ = self._run(plan, compiled)
             for name, buffer in outputs.items():
@@ -119,14 +124,13 @@ def _require_own(buffer: Buffer, foreign: NDArray[np.bool_]) -> None:
         raise Fault(Outcome.WRONG_RESULT, f"{what}: {cures}, or beyond the end of a buffer")
 
 
-def _require_told(name: str, one: NDArray[Any], other: NDArray[Any], word: int) -> None:
-    """Raise Fault where nothing but a few small values is left as it was, which shows in two runs alone.
+def _require_told(buffer: Buffer, leaf: Leaf, left: NDArray[np.bool_]) -> None:
+    """Raise Fault where nothing but a few small values is left as it was, which no run alone shows.
 
     Nobody would be warned, and later, with another poison, each configuration that leaves them too would be wrong.
     """
-    left = _is_left(one, POISON) & _is_left(other, word)
     if left.any():
-        what = f"it leaves {element(name, one, int(left.argmax()))} unwritten"
+        what = f"it leaves {element(buffer.name, left, int(left.argmax()), leaf.label, len(buffer.shape))} unwritten"
         cure = 'where that is meant, write access = "inout" with data = { distribution = "constant", value = 0 }'
         raise Fault(Outcome.WRONG_RESULT, f"{what}: {cure}")
 
@@ -139,12 +143,12 @@ def _differing(
     """
     found = np.zeros(math.prod(buffer.shape), np.bool_)
     for leaf in leaves(buffer.type):
-        mine, theirs = (np.ascontiguousarray(member_of(data, leaf)) for data in (one, other))
+        mine, theirs = (member_of(data, leaf) for data in (one, other))
         differs = (_bytes(mine) != _bytes(theirs)).any(axis=1)
         if mine.dtype.kind == "f" and differs.any():
             differs[differs] = ~_near(mine.reshape(-1)[differs], theirs.reshape(-1)[differs], tolerance)
         if word is not None and differs.any():
-            differs &= ~(_is_left(mine, POISON) & _is_left(theirs, word))
+            differs &= ~_both_left(mine, theirs, word)
         found |= differs.reshape(len(found), -1).any(axis=1)
     return found.reshape(buffer.shape)
 
@@ -156,12 +160,18 @@ def _near(one: NDArray[Any], other: NDArray[Any], tolerance: Tolerance) -> NDArr
 
 
 def _bytes(data: NDArray[Any]) -> NDArray[np.uint8]:
-    return data.reshape(-1).view(np.uint8).reshape(-1, data.dtype.itemsize)
+    return np.ascontiguousarray(data).reshape(-1).view(np.uint8).reshape(-1, data.dtype.itemsize)
 
 
-def _is_left(data: NDArray[Any], word: int) -> NDArray[np.bool_]:
-    """Return a mask of the values that are nothing but a word of poison, wherever in a word they begin."""
-    rows, pattern = _bytes(data), np.frombuffer(np.uint32(word).tobytes(), np.uint8)
-    phases = range(4) if rows.shape[1] % 4 else range(1)
-    found = [(rows == np.resize(np.roll(pattern, -phase), rows.shape[1])).all(axis=1) for phase in phases]
-    return np.asarray(np.any(found, axis=0))
+def _both_left(one: NDArray[Any], other: NDArray[Any], word: int) -> NDArray[np.bool_]:
+    """Return a flat mask of the values that are nothing but poison, and in the other run nothing but its word.
+
+    Wherever in a word a value begins, it is at the same place in both: a number that was computed is not both there.
+    """
+    mine, theirs = _bytes(one), _bytes(other)
+    found = np.zeros(len(mine), np.bool_)
+    for phase in range(4) if mine.shape[1] % 4 else range(1):
+        rolled = (np.roll(np.frombuffer(np.uint32(each).tobytes(), np.uint8), -phase) for each in (POISON, word))
+        first, second = (np.resize(each, mine.shape[1]) for each in rolled)
+        found |= (mine == first).all(axis=1) & (theirs == second).all(axis=1)
+    return found

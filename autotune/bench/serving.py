@@ -156,7 +156,6 @@ def _serve_trials(session: Session, setup: Setup, connection: Connection, sensin
     bench = Bench(session, inputs, known, setup.rules, setup.limits, announce, marked=bool(unwritten))
     visitor = _visitor(session, connection, fresh=False)
     connection.send(Ready(expected))
-    notes = [unwritten, not_numbers(known), unmoved(left_alone(known, inputs))]
     said: str | None = None
     sensing.join()
     bench.get_ready()  # while the first configuration is built
@@ -176,6 +175,7 @@ def _serve_trials(session: Session, setup: Setup, connection: Connection, sensin
             report = bench.run(job.plan, job.best_ns, built_ahead=job.built_ahead, on_built=on_built)
             if said is None:  # what is allowed, any plan tells
                 announce("verify", 2 * setup.limits.first_s)  # the checks are computed twice more
+                notes = [unwritten, not_numbers(job.plan, known), unmoved(left_alone(known, inputs))]
                 notes += indistinct(job.plan.outputs, known), unjudged(job.plan, inputs, known)
                 said = "; ".join(filter(None, notes))
             if said and not report.outcome.failed:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -20,6 +20,7 @@ from autotune.bench.signature import check_signatures
 from autotune.bench.timing import Limits, Rules, Timed, is_drifting, measure
 from autotune.bench.tour import Unsettled, begin, compare, may_notice_sessions, notices_sessions
 from autotune.bench.verify import Checker, Verdict
+from autotune.bench.zeros import cure_by_zeros
 from autotune.devices import Session
 from autotune.model import AT_FIRST, AT_TIMES, CONTENTION, PACE, THROTTLED, Measurement, Outcome
 from autotune.ranking import median
@@ -49,6 +50,7 @@ class Bench:
         marked: bool = False,
     ) -> None:
         self._session = session
+        self._marked = marked
         self._arena = Arena(session, inputs, marked=marked)
         self._checker = Checker(session, expected, inputs)
         # Beside other programs a few short runs in a row say nothing.
@@ -193,7 +195,8 @@ class Bench:
             if not verdict.reason and self._was_right(left, built):
                 raise Fault(Outcome.WRONG_RESULT, f"{AT_TIMES}wrong in the one before: {wrong}")
         if verdict.reason:
-            raise Fault(Outcome.WRONG_RESULT, verdict.reason)
+            cure = cure_by_zeros(built, partial(self._is_right_on_zeros, built, limit_s), marked=self._marked)
+            raise Fault(Outcome.WRONG_RESULT, "; ".join(filter(None, (verdict.reason, cure))))
         self.hints = ()  # they came to nothing
         self.launcher.respoil(built)  # what keeps the least or largest of what it finds there will be wrong in the end
         return built, span, verdict
@@ -245,6 +248,15 @@ class Bench:
         self._arena.clear()
         self._checker.forget()
         self._fresh = True
+
+    def _is_right_on_zeros(self, built: Built, limit_s: float, names: Collection[str]) -> bool:
+        try:
+            self.launcher.on_zeros(built, names, limit_s)
+            return not self._check(built, inputs=True).reason
+        except Fault as fault:
+            if fault.fatal:
+                raise
+            return False
 
     def _was_right(self, left: Built, built: Built) -> bool:
         """Say whether nobody had spoilt what a run found that has left these buffers; False where that is not known.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,7 +11,18 @@ from numpy.typing import NDArray
 from autotune.bench.checks import judged
 from autotune.bench.words import POISON
 from autotune.errors import StudyError
-from autotune.study import Plan, Tolerance, evaluate, names_of, numpy_type, widened
+from autotune.study import (
+    Buffer,
+    Plan,
+    Tolerance,
+    evaluate,
+    is_struct,
+    leaves,
+    member_of,
+    names_of,
+    numpy_type,
+    widened,
+)
 
 _TURNED = np.array([(POISON << bits | POISON >> 32 - bits) & 0xFFFFFFFF for bits in (0, 8, 16, 24)], np.uint32)
 """The word of poison as it lies in rows of small values, wherever in a word a row begins."""
@@ -25,7 +35,7 @@ _AT_ONCE = 1 << 16
 
 
 def count_unwritten(data: NDArray[Any]) -> tuple[int, int]:
-    """Return how many values of an output, in its logical shape, are nothing but poison, and the place of the first.
+    """Return how many values of an array are nothing but poison, and the place of the first.
 
     A struct is one value. Of values of less than four bytes, those count that share a word of poison with others: one
     byte alone may well be what was computed.
@@ -40,6 +50,22 @@ def count_unwritten(data: NDArray[Any]) -> tuple[int, int]:
         poisoned = np.pad(poisoned, (0, -len(poisoned) % size))
     values = poisoned.reshape(-1, size // 4 if size % 4 == 0 else size).all(axis=1)
     return int(values.sum()), int(values.argmax())
+
+
+def unwritten_in(buffer: Buffer, data: NDArray[Any]) -> list[str]:
+    """Say of each member of an output's elements, or of all of it, how many values are nothing but poison; empty: none.
+
+    What pads a vector of three is nobody's to write. Small members beside larger ones are left out, as
+    `count_unwritten` has it.
+    """
+    wide = [leaf for leaf in leaves(buffer.type) if numpy_type(leaf.scalar)[0].itemsize % 4 == 0]
+    said = []
+    for label, values in [(leaf.label, member_of(data, leaf)) for leaf in wide] or [("", data)]:
+        count, first = count_unwritten(values)
+        if count:
+            where = element(buffer.name, values, first, label, len(buffer.shape))
+            said.append(f"{count:,} of {values.size:,} values of {buffer.name}{label} unwritten, first {where}")
+    return said
 
 
 def is_unwritten(data: NDArray[Any]) -> bool:
@@ -59,10 +85,12 @@ def count_nans(data: NDArray[Any]) -> tuple[int, int]:
     return count - count_unwritten(data)[0] if count else 0, first
 
 
-def not_numbers(expected: Mapping[str, NDArray[Any]]) -> str:
+def not_numbers(plan: Plan, expected: Mapping[str, NDArray[Any]]) -> str:
     """Say for which values a reference gives NaN, where whatever a configuration makes NaN of is right; empty: none."""
+    own = {one.name: leaves(one.type)[0] for one in plan.buffers if not is_struct(one.type)}
     said = []
-    for name, data in expected.items():
+    for name, whole in expected.items():
+        data = member_of(whole, own[name]) if name in own else whole  # not what pads a vector of three
         count, first = count_nans(data)
         if count:
             said.append(f"{count:,} of {data.size:,} values of {name}, first {element(name, data, first)}")
@@ -76,13 +104,8 @@ def unverified(plan: Plan, outputs: Mapping[str, NDArray[Any]]) -> str:
 
     Poison is right where poison is expected, so nothing that a configuration leaves there is found out.
     """
-    said = []
-    for name in plan.outputs:
-        data = outputs[name]
-        count, first = count_unwritten(data)
-        if count:
-            where = element(name, data, first)
-            said.append(f"{count:,} of {math.prod(data.shape):,} values of {name} unwritten, first {where}")
+    buffers = {buffer.name: buffer for buffer in plan.buffers}
+    said = [line for name in plan.outputs for line in unwritten_in(buffers[name], outputs[name])]
     cure = 'they are not verified; access = "inout" with data has them compared too'
     return f"the reference leaves {'; '.join(said)}: {cure}" if said else ""
 
@@ -184,6 +207,11 @@ def _holding(
     return sorted(set[str]().union(*held) - failing)
 
 
-def element(name: str, data: NDArray[Any], index: int) -> str:
-    """Return what a value of an output is called, `c[3, 4]`, by its index in a flat array."""
-    return f"{name}[{', '.join(str(int(place)) for place in np.unravel_index(index, data.shape))}]"
+def element(name: str, data: NDArray[Any], index: int, label: str = "", axes: int = 0) -> str:
+    """Return what a value of an output is called, `c[3, 4]`, by its index in a flat array.
+
+    With the `label` of a member, which is behind so many axes: `p[3].place[1]`.
+    """
+    places = [str(int(place)) for place in np.unravel_index(index, data.shape)]
+    outside, inside = (places[:axes], places[axes:]) if label else (places, [])
+    return f"{name}[{', '.join(outside)}]{label}" + (f"[{', '.join(inside)}]" if inside else "")

@@ -98,7 +98,9 @@ def _outlined(shape: tuple[int, ...], dtype: np.dtype[Any], where: str) -> NDArr
 def require_shape(wanted: tuple[int, ...], found: tuple[int, ...], where: str, what: str = "argument") -> None:
     """Raise StudyError where contents have another shape than what they are for."""
     if found != wanted:
-        raise StudyError(f"has shape {found}, the {what} has {wanted}", where=where)
+        three = wanted[-1:] == (4,) and found == (*wanted[:-1], 3)
+        cure = ": a vector of three takes the room of four, so give it a fourth component, 0" * three
+        raise StudyError(f"has shape {found}, the {what} has {wanted}{cure}", where=where)
 
 
 def require_real(dtype: np.dtype[Any], where: str) -> None:
