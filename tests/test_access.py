@@ -395,6 +395,24 @@ def test_who_holds_a_lock_for_good_is_told_and_what_was_to_be_stored_is_tried_ag
         assert len(store.trials(KEY)) == 1
 
 
+def test_a_file_that_is_locked_for_long_is_waited_for_as_a_server_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.db"
+    Store.open(str(path)).close()
+    monkeypatch.setattr(database, "BUSY_S", 0.01)
+    with Store.open(str(path)) as store, closing(sqlite3.connect(path, isolation_level=None)) as other:
+        begun = store.begin(put(store, []), [{"A": 1}])[0]
+        other.execute("BEGIN EXCLUSIVE")
+        pauses = iter((lambda: None, lambda: other.execute("ROLLBACK")))
+        monkeypatch.setattr(access, "time", SimpleNamespace(monotonic=lambda: 0, sleep=lambda _: next(pauses)()))
+        store.finish([(begun, ok({"A": 1}, 5))])
+        assert configurations(path) == [1]
+    assert capsys.readouterr().err == (
+        f"autotune: {path}: is locked by another process; wait for that process, or end it; trying again for 60 s\n"
+    )
+
+
 def test_a_server_that_stays_away_ends_the_search_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(access, "PATIENCE_S", 0)
     monkeypatch.setattr(access, "PAUSE_S", 0)

@@ -42,6 +42,8 @@ BEST: dict[str, Any] = {
 EVENTS = (
     b'event: snapshot\ndata: {"state": "running"}\nid: e:0\n\n: ping\n\nevent: progress\ndata: {"done": 1}\nid: e:1\n\n'
 )
+HTML = b"<html>"
+LOCKED = {"error": "is locked by another process", "where": "the server's database", "hint": "wait", "detail": ""}
 END = b'event: end\ndata: {"state": "done", "reason": "done", "result": null}\nid: e:2\n\n'
 
 Answers = list[tuple[int, Mapping[str, str], Any]]
@@ -128,10 +130,10 @@ def test_an_answer_that_is_no_longer_fresh_is_asked_for_by_its_tag() -> None:
         assert [entry[2].get("If-None-Match") for entry in fake.asked] == [None, '"a"']
 
 
-@pytest.mark.parametrize("away", [502, 503, 504, None])
-def test_the_last_good_answer_stands_in_for_a_server_that_is_away(away: int | None) -> None:
+@pytest.mark.parametrize(("away", "body"), [(502, HTML), (503, HTML), (503, LOCKED), (504, HTML), (None, HTML)])
+def test_the_last_good_answer_stands_in_for_a_server_that_is_away(away: int | None, body: Any) -> None:
     said: list[str] = []
-    with server((200, {"Cache-Control": "max-age=0"}, BEST), (away or 502, {}, b"<html>")) as fake:
+    with server((200, {"Cache-Control": "max-age=0"}, BEST), (away or 502, {}, body)) as fake:
         client = Server(fake.url, tell=said.append)
         first = client.best("blur")
         if away is not None:
@@ -538,7 +540,7 @@ def test_a_search_is_sent_again_under_the_same_key_where_no_answer_came(monkeypa
 
 def test_events_go_on_where_they_broke_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("autotune.service.client._PAUSE_S", 0)
-    with server((200, {}, EVENTS), (502, {}, b""), (200, {}, END)) as fake:
+    with server((200, {}, EVENTS), (502, {}, b""), (503, {}, LOCKED), (200, {}, END)) as fake:
         seen: list[Any] = []
         ended = Server(fake.url, tell=lambda _: None).wait("x", seen.append)
         assert [entry[2].get("Last-Event-ID") for entry in fake.asked][1:] == ["e:1"] * (len(fake.asked) - 1)

@@ -305,7 +305,7 @@ def test_what_cannot_serve_is_said_in_a_line(machines: Machines, tmp_path: Path)
 @pytest.mark.gallery
 def test_a_server_hands_its_searches_to_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("fastapi", reason="pip install '.[serve]'")
-    from autotune.service.client import Server, ServerRefuses
+    from autotune.service.client import Server, ServerAway
     from tests.test_serve import started
 
     study = made(tmp_path, range(1, 11), range(1, 5))
@@ -314,7 +314,7 @@ def test_a_server_hands_its_searches_to_a_cluster(tmp_path: Path, monkeypatch: p
         machines.scheduler()
         with started(tmp_path, "--on", machines.address) as (_, url, token):
             server = Server(url, token, cache=False, tell=lambda _: None)
-            with pytest.raises(ServerRefuses, match="the server has no device to search on; "):
+            with pytest.raises(ServerAway, match="the server has no device to search on; "):
                 server.submit(study)
             serve(machines, 1)
             serve(machines, 2, env={"NUMPY_DEVICE": "Other"})

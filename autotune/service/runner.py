@@ -43,7 +43,7 @@ AGAIN_S = 1.0
 """Pause before another try at what the database did not do."""
 
 _AWAY = (ConnectionLost.__name__, ReadsOnly.__name__)
-"""Errors by which a search ends whose database is away, or has just failed over to a server that only reads yet."""
+"""Errors by which a search ends whose database is away or locked, or has failed over to a server that only reads."""
 
 log = logging.getLogger(__name__)
 
@@ -258,7 +258,7 @@ class Runner:
         if "error" in answer:
             what, where, hint, _, kind, exit_code = answer["error"]
             if kind in _AWAY and submission.attempts < ATTEMPTS:
-                return Ending(QUEUED, "the database was away; it goes on from what is stored")
+                return Ending(QUEUED, "the database was away or locked; it goes on from what is stored")
             of_database = where == self._store.where
             error = (StoreError if of_database else AutotuneError)(what, where=where, hint=hint)
             if of_database:  # the server's own affair, and no input of who asked

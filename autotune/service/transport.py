@@ -205,18 +205,14 @@ class Transport:
                     reply.status, f"answers {reply.status}, which no server of autotune does", where=self.url
                 )
             return
-        try:
-            told = json.loads(reply.body)
-            what, where, hint = (line_of(told[name]) for name in ("error", "where", "hint"))
-            detail = str(told.get("detail", ""))
-        except UNSOUND:
-            what, where, hint, detail = f"answers {reply.status}", "", "is this a server of autotune?", ""
+        told = _problem(reply.body)
+        if told is None:
+            told = {"what": f"answers {reply.status}", "hint": "is this a server of autotune?"}
             if reply.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:  # which has one for itself, in JSON
-                hint = "a proxy before it takes no more: client_max_body_size of nginx"
+                told["hint"] = "a proxy before it takes no more: client_max_body_size of nginx"
         if reply.status == 401:
-            hint = f"set {self._given} to one that autotune token add has made"
-        error = ServerRefuses(reply.status, what, where=where, hint=hint, detail=detail)
-        raise error.at(self.url)
+            told["hint"] = f"set {self._given} to one that autotune token add has made"
+        raise ServerRefuses(reply.status, **told).at(self.url)
 
     def _sent(
         self, connection: http.client.HTTPConnection, method: str, path: str, body: Any, headers: Mapping[str, str]
@@ -248,9 +244,21 @@ class Transport:
         )
 
     def _require_there(self, reply: Reply) -> None:
-        """Raise ServerAway where it is a proxy that answers, for a server that does not."""
-        if reply.status in (502, 504) or (reply.status == 503 and b'"error"' not in reply.body[:100]):
-            raise ServerAway(f"answers {reply.status}", where=self.url, hint="is it up behind its proxy?")
+        """Raise ServerAway where a proxy answers for a server that does not, or a server that it cannot now."""
+        if reply.status in (502, 503, 504):
+            told = _problem(reply.body) if reply.status == HTTPStatus.SERVICE_UNAVAILABLE else None
+            told = told or {"what": f"answers {reply.status}", "hint": "is it up behind its proxy?"}
+            raise ServerAway(**told).at(self.url)
+
+
+def _problem(body: bytes) -> dict[str, str] | None:
+    """Return what a server says is wrong, as an AutotuneError takes it; None where no server of ours says it."""
+    try:
+        told = json.loads(body)
+        named = {"what": told["error"], "where": told["where"], "hint": told["hint"]}
+        return {name: line_of(text) for name, text in named.items()} | {"detail": str(told.get("detail", ""))}
+    except UNSOUND:
+        return None
 
 
 def parsed(data: str | bytes, where: str, kind: type[_Kind]) -> _Kind:

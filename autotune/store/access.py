@@ -1,4 +1,4 @@
-"""Transactions on an open database: on a server that goes away for a while, on a file that somebody removes."""
+"""Transactions on an open database: on a server that goes away or a file that is locked for a while, or removed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from autotune.store.migrations import VERSION
 from autotune.text import say, typed
 
 PATIENCE_S = 60.0
-"""How long a search waits for a server that went away."""
+"""How long a search waits for a server that went away, or for who has the file locked."""
 
 OVERTAKEN = 10
 """How often a step is taken where others store the same meanwhile: each time there is less left to store."""
@@ -86,8 +86,8 @@ class Access:
     ) -> T:
         """Take a step as one transaction, which outlasts the machine where `durable`.
 
-        Where the server goes away, wait for it and take the step `again`. Raises ConnectionLost after PATIENCE_S, and
-        from then on at once, until the server is back.
+        Where the server goes away, or the file stays locked, wait for it and take the step `again`. Raises
+        ConnectionLost after PATIENCE_S, and from then on at once, until it is back.
         The answer to a commit may be what was lost, so a step that is taken twice does once: it finds by its uuid
         what it has done.
         """
@@ -114,11 +114,12 @@ class Access:
                     if not self._has_written:  # a standby, or a role or session that only reads
                         raise
                     self._engine.dispose()  # another server may have taken over, and new connections lead there
-                if time.monotonic() >= deadline:
+                left = deadline - time.monotonic()
+                if left <= 0:
                     self._waited = True
                     raise ConnectionLost(error.what, where=error.where, hint=error.hint or _KEPT) from error
                 if not said:
-                    say(f"autotune: {error}; trying again for {PATIENCE_S:g} s")
+                    say(f"autotune: {error}; trying again for {left:.0f} s")
                 said, due = True, again or step
                 time.sleep(PAUSE_S)
 

@@ -30,7 +30,7 @@ from autotune.store.location import (
     log_of,
     require_writable,
 )
-from autotune.store.mounts import open_alone, require_place
+from autotune.store.mounts import open_alone, require_place, takes_locks
 from autotune.text import installing
 
 CONNECT_S = 5
@@ -115,7 +115,7 @@ def open_in_memory() -> Engine:
 
 
 class ConnectionLost(StoreError):
-    """The server, or the way to it, went away: what was asked may have been done or not."""
+    """The server, or the way to it, went away: what was asked may have been done or not. Or another has it locked."""
 
 
 class ReadsOnly(ConnectionLost):
@@ -141,6 +141,8 @@ def clear_errors(location: Location) -> Iterator[None]:
                 raise ConnectionLost(what, where=where, hint="end that session, or ask again later") from error
             kind = _KINDS.get(state, StoreError) if not _is_lost(error) else ConnectionLost
             found = kind(location.scrubbed(found.what), where=where, hint=found.hint)
+        elif is_busy(error.orig) and takes_locks(location.path):  # an import, say, of more than BUSY_S
+            found = ConnectionLost(found.what, where=where, hint=found.hint)
         raise found from error
     except PoolTimeoutError as error:
         raise StoreError("is busy: too many ask at once", where=str(location), hint="ask again") from error
