@@ -34,7 +34,9 @@ from autotune.tuner import Progress
 from tests.serving import UPLOAD, Client, serving
 from tests.stored import DEVICE, KEY, SMALL, ok, put, put_in, put_moved
 
+from starlette.routing import Route  # isort: skip
 from autotune.service import Limits  # isort: skip  after tests.serving, which skips without FastAPI
+from autotune.service.pages import admin, results, searches, submit  # isort: skip
 from autotune.service.pages.common import templates  # isort: skip
 from autotune.service.search import progress_json  # isort: skip
 from autotune.service.pages.submit import line_of  # isort: skip
@@ -61,6 +63,19 @@ PAGES = {
     "/submit/study?study=matmul": "read",
     "/admin": "admin",
 }
+
+
+PARTS = ("/login", "/now", "/submit/study", "/heat", "/live", "/report.html")
+"""What belongs to a page and is none."""
+
+
+def test_the_docs_tell_of_every_page() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "pages.md").read_text()
+    told = {path for row in re.findall(r"^\| (`/.*?) \|", page, re.MULTILINE) for path in re.findall(r"`(.*?)`", row)}
+    routes = [route for part in (admin, results, searches, submit) for route in part.router.routes]
+    asked = [route for route in routes if isinstance(route, Route) and "GET" in (route.methods or ())]
+    there = {route.path.replace("{number}", "N").replace("{id}", "ID") for route in asked}
+    assert told == {path for path in there if not path.startswith(PARTS) and not path.endswith(PARTS)}
 
 
 def test_a_dashboard_of_nothing_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
