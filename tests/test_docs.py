@@ -1,10 +1,14 @@
-"""What the pages say is so: the README's Python runs, the reference has every key of study files and no other."""
+"""What the pages say is so: their Python runs, their lists are the program's, each key is there and no other."""
 
 from __future__ import annotations
 
+import configparser
 import re
 import subprocess
 import tomllib
+from collections.abc import Iterator
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +20,19 @@ import typer
 
 import autotune
 from autotune.cli import app
+from autotune.errors import AutotuneError
+from autotune.model import Outcome
+from autotune.store.submissions import STATES
 from autotune.study import Study, schema
 
 ROOT = Path(__file__).parent.parent
-README, STUDIES, KEYS = (
-    (ROOT / page).read_text() for page in ("README.md", "docs/studies.md", "docs/studies-reference.md")
-)
+README, STUDIES, KEYS, PROGRAMS, SERVICE, HOUSE = (
+    (ROOT / page).read_text()
+    for page in (
+        "README.md", "docs/studies.md", "docs/studies-reference.md", "docs/programs.md", "docs/service.md",
+        "docs/architecture.md",
+    )
+)  # fmt: skip
 
 SECTIONS: dict[str, tuple[type[schema.Table], ...]] = {
     "Top level": (schema.StudyTable,),
@@ -39,6 +50,8 @@ SECTIONS: dict[str, tuple[type[schema.Table], ...]] = {
 """The sections of docs/studies-reference.md that list the keys of a table, or of several."""
 
 UNTOLD = {"function", "given"}  # what Study() writes for an array or a function of Python: a file cannot
+
+OWN_VARIABLES = {"AUTOTUNE_TCC"}  # which the program sets for what it starts
 
 
 def keys(*tables: type[schema.Table]) -> set[str]:
@@ -89,16 +102,78 @@ def test_the_study_on_the_page_can_be_read(tmp_path: Path) -> None:
     assert list(Study.load(tmp_path / "saxpy.toml").parameters) == ["WPT", "WG"]
 
 
+def holds(whole: Any, part: Any) -> bool:
+    """Whether a table has all that a part of it shows: of its lists those entries, of its tables those keys."""
+    if isinstance(part, dict):
+        return isinstance(whole, dict) and all(holds(whole.get(name), value) for name, value in part.items())
+    if isinstance(part, list) and part and isinstance(part[0], dict):
+        return all(any(holds(one, entry) for one in whole) for entry in part)
+    return bool(whole == part)
+
+
+def test_the_parts_of_studies_on_the_page_are_those_of_the_gallery() -> None:
+    shown = re.findall(r"\(\[(\w+\.toml)\]\([^)]*\)\)(?:(?!\]\(\.\.|step).)*?```toml\n(.*?)```", STUDIES, re.DOTALL)
+    assert [name for name, _ in shown] == ["csr_spmv.toml", "reduction.toml"]
+    for name, block in shown:
+        assert holds(tomllib.loads((ROOT / "examples" / "studies" / name).read_text()), tomllib.loads(block)), name
+
+
 @pytest.mark.device
 def test_the_python_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AUTOTUNE_DB", str(tmp_path / "a.db"))
-    (block,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    block = "".join(re.findall(r"```python\n(.*?)```", README + PROGRAMS, re.DOTALL))
     small = block.replace("4096", "16").replace("trials=100", "trials=1")
     queue = cl.CommandQueue(cl.Context([device for one in cl.get_platforms() for device in one.get_devices()][:1]))
     names: dict[str, Any] = {name: cla.zeros(queue, (16, 16), np.float32) for name in "abc"} | {"queue": queue}
     exec(compile(small, "README.md", "exec"), names)
     assert names["result"].best is not None
     assert autotune.best("sgemm", size={"M": 16, "N": 16, "K": 16}).match == "exact"
+
+
+def blocks() -> Iterator[tuple[str, str, str]]:
+    """Where each block of a page in a language that can be read stands, the language and the text."""
+    for page in pages(".md"):
+        for language, text in re.findall(r"^```(\w+)\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE):
+            yield page.name, language, text
+
+
+def test_every_block_can_be_read() -> None:
+    scripts = ""
+    for page, language, text in blocks():
+        match language:
+            case "python":
+                compile(text, page, "exec")
+            case "toml":
+                tomllib.loads(text)
+            case "ini":
+                configparser.ConfigParser(strict=False, interpolation=None).read_string(text)
+            case "yaml" if find_spec("yaml") is not None:  # distributed brings it
+                assert list(import_module("yaml").safe_load_all(text)), page
+            case "bash" | "sh":
+                scripts += f"(\n{text})\n"
+    subprocess.run(["bash", "-n"], input=scripts, text=True, check=True)
+
+
+def kinds(kind: type[AutotuneError]) -> set[type[AutotuneError]]:
+    return {kind}.union(*map(kinds, kind.__subclasses__()))
+
+
+def test_the_lists_of_the_pages_are_the_programs() -> None:
+    codes = {0, 130} | {kind.exit_code for kind in kinds(AutotuneError)}
+    assert set(re.findall(r"^\| (\d+) \|", README, re.MULTILINE)) == {str(one) for one in codes}
+    (said,) = re.findall(r"`kernel.match` says how it relates to the question: (.*?)where", PROGRAMS, re.DOTALL)
+    assert code(said).split("` `") == [" ".join(autotune.Match)]
+    (said,) = re.findall(r"\*\*outcome\*\* \((.*?)\)", HOUSE, re.DOTALL)
+    assert sorted(code(said).split()) == sorted(Outcome)
+    (said,) = re.findall(r"`state` (.*?)[.:]", SERVICE, re.DOTALL)
+    assert code(said).split() == list(STATES)
+
+
+def test_every_variable_is_on_a_page() -> None:
+    texts = [path.read_text() for path in (ROOT / "autotune").rglob("*.py")]
+    read = {name for text in texts for name in re.findall(r"environ(?:\.get\(|\[)\"(AUTOTUNE_\w+)\"", text)}
+    told = {name for page in pages(".md") for name in re.findall(r"AUTOTUNE_[A-Z]+", page.read_text())}
+    assert read - told == OWN_VARIABLES
 
 
 def test_the_shell_of_the_readme_ends_where_a_look_up_fails() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from autotune.study import Problem, Study, check_entries, check_inputs, check_re
 pytestmark = pytest.mark.device
 
 FOLDER = Path(__file__).parent.parent / "examples" / "studies"
+PAGE = FOLDER.parent.parent / "docs" / "studies.md"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.toml"))
 OTHERS: dict[str, dict[str, Any]] = {
     "jacobi": {"WG_X": 64, "ROWS_PER_ITEM": 4}, "stencil_3d": {"PLANES": 16}, "prefix_sum": {"PER_ITEM": 16},
@@ -110,17 +113,17 @@ kernel void add(const int reach, global const int *now, global int *next)
 
 
 def scan(**changes: Any) -> Study:
-    """Prefix sums in log2(N) turns (Hillis and Steele), with a scalar that counts with them."""
-    launch = {"entry": "add", "global": ["N"], "local": ["WG"], "arguments": ["reach", "now", "next"],
-              "repeat": "log2(N)", "step": "turn", "swap": [["now", "next"]]}  # fmt: skip
+    """Prefix sums in log2(N) turns (Hillis and Steele), with a scalar that counts with them: as on the page."""
+    (block,) = re.findall(r"```toml\n([^`]*^step = [^`]*)```", PAGE.read_text(), re.MULTILINE)
+    shown = tomllib.loads(block)
     tables: dict[str, Any] = {
         "name": "scan", "sizes": {"N": 64}, "parameters": {"WG": {"values": [16, 32]}},
         "arguments": {
-            "reach": {"type": "int", "value": "2 ** turn"},
+            **shown["arguments"],
             "now": {"type": "int", "shape": ["N"], "access": "inout", "data": {"low": 0, "high": 9}},
             "next": {"type": "int", "shape": ["N"], "access": "scratch"},
         },
-        "launch": [launch], "reference": {"numpy": {"now": "cumsum(now)"}}, "source": SCAN,
+        "launch": shown["launch"], "reference": {"numpy": {"now": "cumsum(now)"}}, "source": SCAN,
     }  # fmt: skip
     return Study(**{**tables, **changes})
 
