@@ -111,7 +111,7 @@ def test_whole_numbers_of_numpy_are_sizes_choices_and_values_and_say_how_to_sear
         run_limit=np.int64(9),
         fresh=np.True_,
         fix={"WG": np.int64(128), "WPT": np.array([1, 2])},
-        start=[{"WPT": np.int64(1), "WG": np.int64(128), "FAST": np.int64(0)}],
+        start=[{"WPT": np.int64(2)}],
         database=database,
     )
     assert len(result.trials()) == 1

@@ -48,12 +48,13 @@ def search(
 
     `study` is a name, a path or a `Study`; `device` an index, a part of a name, a fingerprint, several
     indices (`"0,1"`) or `"all"`, by default the best one here; `size` and `choices` override the study's
-    defaults; `fix` keeps one value of a parameter, or several. Without `trials`, `seconds` or a `budget` it
-    runs for about `tuner.DEFAULT_SECONDS`. `run_limit` is how many seconds a run may take while no best is known,
-    `build_limit` how many a build may take: by default `bench.FIRST_S` and `bench.BUILD_S`.
-    `allow_python` lets a reference run that is Python code of the study's author; a function given to `Study`
-    needs no permission. `on` is the scheduler of a cluster, such as `"tcp://head:8786"`: all its devices of the model
-    that `device` names, by default its best, run the trials. `database` is a path or a URL. `on_progress` is told
+    defaults; `fix` keeps one value of a parameter, or several; `start` has configurations to try early, the rest of
+    each as by default. `sampler`, `seed`, `retry_failed`, `fresh` and `cold` are as for `autotune search`. Without
+    `trials`, `seconds` or a `budget` it runs for about `tuner.DEFAULT_SECONDS`. `run_limit` is how many seconds a run
+    may take while no best is known, `build_limit` how many a build may take: by default `bench.FIRST_S` and
+    `bench.BUILD_S`. `allow_python` lets a reference run that is Python code of the study's author; a function given to
+    `Study` needs no permission. `on` is the scheduler of a cluster, such as `"tcp://head:8786"`: all its devices of the
+    model that `device` names, by default its best, run the trials. `database` is a path or a URL. `on_progress` is told
     after each trial, and where another search has the device. Ctrl-C ends the search in order, and is no
     KeyboardInterrupt: the result's `reason` is `interrupted` then.
 
@@ -86,6 +87,7 @@ def search(
         limits = Limits(
             build_s=BUILD_S if build_limit is None else build_limit, first_s=FIRST_S if run_limit is None else run_limit
         )
+        starts = [{**problem.default, **one} for one in given]
         settings = Settings(limits=limits, allow_python=allow_python or callable(loaded.reference.function))
         request = Request(
             problem,
@@ -94,7 +96,7 @@ def search(
             sampler,
             seed,
             budget,
-            given,
+            starts,
             retry_failed=retry_failed,
             fresh=fresh,
             cold=cold,
