@@ -49,7 +49,7 @@ def test_a_study_holds_what_its_tables_say() -> None:
             {"choices": {"T": ["float"]}, "options": [{"flag": "-DT=int"}]},
             r"options.1.flag: sets T, which \[choices\]",
         ),
-        ({"device": {"local_mem": 1}}, "device: no device fact 'local_mem'.*did you mean 'local_memory'"),
+        ({"device": {"local_mem": 1}}, "device: no device fact 'local_mem'.*did you mean 'local_memory'.*; known: "),
         ({"reference": {"numpy": {"x": "y"}}}, "reference.numpy: must give every output"),
         (
             {"choices": {"T": ["float", "unsigned int"]}},

@@ -44,7 +44,8 @@ def check_names(study: Study) -> None:
             raise StudyError(f"no size named {name!r}", where=f"size_lists.{list_name}", hint="add it to [sizes]")
     for name in study.text.table.get("device", {}):
         if name not in DEVICE_FACTS:
-            raise StudyError(f"no device fact {name!r}{did_you_mean(name, DEVICE_FACTS)}", where="device")
+            what = f"no device fact {name!r}{did_you_mean(name, DEVICE_FACTS)}"
+            raise StudyError(what, where="device", hint=f"known: {', '.join(DEVICE_FACTS)}")
 
 
 def _word_of(name: str) -> str:
