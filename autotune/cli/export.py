@@ -53,11 +53,13 @@ def export_trials(
 ) -> None:
     """Write what is stored: trials, or bests for programs.
 
-    By itself every trial as one line of JSON: raw samples, outcome, what it belongs to. Or a study's bests as one file
-    for programs: a C99 and C++ `header` with a function that chooses by device and size, or a `table` in JSON. A
-    header's names begin with the study's and with the choices that are not its defaults, so that headers of several go
-    together, or with --prefix. Or a study's trials in the format of another tool. Of all devices and sizes, or of those
-    given; what a format cannot say is left out, and counted on stderr.
+    By itself every trial of all studies as one line of JSON: raw samples, outcome, what it belongs to.
+
+    With --format and --study the bests of a study as one file for programs, a C99 and C++ `header` with a function that
+    chooses by device and size, or a `table` in JSON; or its trials in the format of another tool. These are of all
+    devices and sizes, or of those given; what a format cannot say is left out, and counted on stderr. A header's names
+    begin with the study's and with the choices that are not its defaults, so that headers of several go together, or
+    with --prefix.
 
     \b
     Examples:

@@ -60,7 +60,7 @@ def import_trials(
     ] = None,
     fix: Annotated[
         list[str] | None,
-        typer.Option("--fix", metavar="NAME=V[,V]", help="Keep these values; the value where the file has none."),
+        typer.Option("--fix", metavar="NAME=V[,V]", help="Keep these; the value where the file has none. Repeatable."),
     ] = None,
     database: options.DatabaseOption = None,
 ) -> None:

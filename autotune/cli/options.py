@@ -94,7 +94,7 @@ SeedOption = Annotated[
 ]
 RunLimitOption = Annotated[
     str,
-    typer.Option(metavar="1m", help="How long a run may take while no best is known, and a reference in Python."),
+    typer.Option(metavar="1m", help="How long a run may take while no best is known; a reference in Python, too."),
 ]
 RUN_LIMIT, BUILD_LIMIT = f"{FIRST_S:g}s", f"{BUILD_S:g}s"
 PythonOption = Annotated[

@@ -123,7 +123,10 @@ async def submit(
 
 @router.get("/searches/{id}", responses=FOUND, tags=["searches"])
 def search(service: Opened, caller: Reader, id: SearchId) -> Json:
-    """One search: its state, its place in the queue, its progress, its result."""
+    """One search: its state, its place in the queue, its progress, its result.
+
+    The state is `queued`, `running`, `stopping`, and in the end `done`, `failed` or `stopped`.
+    """
     return views.search(service, id)
 
 
