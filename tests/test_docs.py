@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,12 @@ import typer
 
 import autotune
 from autotune.cli import app
+from autotune.cli.options import parse_fix, parse_sizes
 from autotune.errors import AutotuneError
 from autotune.model import Outcome
 from autotune.store.submissions import STATES
 from autotune.study import Study, schema
+from autotune.text import parse_choices, parse_size, require_known
 
 ROOT = Path(__file__).parent.parent
 README, STUDIES, KEYS, PROGRAMS, SERVICE, HOUSE = (
@@ -206,6 +209,21 @@ def test_every_link_leads_to_a_file_and_a_heading() -> None:
                 assert not heading or heading in anchors[file], f"{page.name}: {link}"
 
 
+def means(study: Study, option: str, value: str) -> None:
+    """Raise AutotuneError for an option's value that the study has not."""
+    match option:
+        case "--size" if "=" in value or value.isdigit():
+            parse_size([value], study.sizes)
+        case "--sizes":
+            parse_sizes([value], study)
+        case "--choice":
+            parse_choices([value], study.choices)
+        case "--fix":
+            parse_fix([value], study)
+        case "--by":
+            require_known("parameter", [value], [*study.parameters, "size", "device"])
+
+
 def test_every_command_on_a_page_has_the_options_that_it_is_given() -> None:
     told = [page.read_text() for page in pages(".md", ".sh", ".yml", "Makefile") if page.name != "CHANGELOG.md"]
     commands = dict[str, Any](typer.main.get_group(app).commands)
@@ -213,12 +231,17 @@ def test_every_command_on_a_page_has_the_options_that_it_is_given() -> None:
     lines = [line.split() for text in told for line in re.findall(r"\bautotune((?: +[^\s`|;&)<>#]+)+)", text)]
     known = [words for words in lines if words[0] in commands]
     assert len(known) > 100
+    bundled = {path.stem: Study.load(path.stem) for path in (ROOT / "studies").glob("*.toml")}
     for name, *words in known:
         command = commands[name]
         command = getattr(command, "commands", {}).get(words[0] if words else "", command)
         options = {option for each in command.params for option in each.opts} | {"--help"}
         given = {match[0] for word in words if (match := re.match(r"--[\w-]+|-\w", word))}
         assert given <= options, f"autotune {name} {' '.join(words)}"
+        for study in [bundled[word] for word in words if word in bundled]:
+            for option, value in pairwise(words):
+                if not value.isupper():
+                    means(study, option, value)
 
 
 def test_no_page_installs_from_an_index_what_is_in_none() -> None:

@@ -45,7 +45,7 @@ Examples:
   autotune search ./blur.toml --timeout 5m --fix WG=64,128 --start WG=64,VW=4
   autotune search sgemm --sizes 1024,2048,4096 --timeout 10m
   autotune search sgemm --size 4096 --on tcp://head:8786 -d h200
-  autotune search sgemm matmul --sizes ladder --on tcp://head:8786 -d all
+  autotune search matmul matmul_rect --sizes ladder --on tcp://head:8786 -d all
 """
 
 
