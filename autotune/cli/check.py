@@ -40,7 +40,7 @@ def check(
         typer.Option("--set", metavar="NAME=V", help="Check this value; the rest as by default. Repeatable."),
     ] = None,
     save_build: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Save source, options, build log and binary (PTX on NVIDIA).")
+        Path | None, typer.Option(metavar="FOLDER", help="Save source, options, build log and binary (PTX on NVIDIA).")
     ] = None,
     no_run: Annotated[
         bool, typer.Option("--no-run", help="Read and check only: no device, nothing of the file's is run.")
@@ -91,7 +91,7 @@ def check(
         raise AutotuneError(
             f"{built['outcome']}: {built['reason']}",
             where=text.pairs(configuration),
-            hint="--save-build DIR keeps the build",
+            hint="--save-build FOLDER keeps the build",
         )
 
 
