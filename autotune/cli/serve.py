@@ -28,7 +28,7 @@ def serve(
         bool, typer.Option("--behind-proxy", help="A reverse proxy encrypts; everybody needs a token.")
     ] = False,
     root_path: Annotated[
-        str, typer.Option(metavar="PATH", help="Below which a proxy has it, and takes that off: /tune.")
+        str, typer.Option(metavar="PATH", help="The path below which a proxy has it, and which it takes off: /tune.")
     ] = "",
     host_name: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="A name it may be called by. Repeatable.")
