@@ -144,7 +144,7 @@ def test_an_export_is_asked_for_well(tmp_path: Path, format: str) -> None:
     run = CliRunner().invoke
     base = ["export", "--format", format, "--db", str(tmp_path / "a.db")]
     for words, said in (
-        (base, "say --study STUDY"),
+        (base, "is of one study; say --study STUDY"),
         ([*base, "--study", "matmul"], "nothing is stored of matmul; autotune search matmul --db "),
         (
             [*base, "--study", "matmul", "--size", "64", "--choice", "T=int"],

@@ -77,7 +77,7 @@ def export_trials(
         _export_lines(file, database)
         return
     if study is None:
-        raise UsageError("writes the trials of one study", where=f"--format {output}", hint="say --study STUDY")
+        raise UsageError("is of one study", where=f"--format {output}", hint="say --study STUDY")
     if prefix is not None and output != "header":
         raise UsageError("is for header", where="--prefix", hint="leave it out")
     asked = Asked(study, device, tuple(size or ()), tuple(choice or ()), database, output)
