@@ -175,7 +175,12 @@ def test_the_lists_of_the_pages_are_the_programs() -> None:
 def test_every_page_that_the_program_names_is_there_and_every_variable_on_one() -> None:
     texts = [path.read_text() for path in (ROOT / "autotune").rglob("*.py")]
     read = {name for text in texts for name in re.findall(r"environ(?:\.get\(|\[)\"(AUTOTUNE_\w+)\"", text)}
-    told = {name for page in pages(".md") for name in re.findall(r"AUTOTUNE_[A-Z]+", page.read_text())}
+    told = {
+        name
+        for page in pages(".md")
+        if page.name != "CHANGELOG.md"
+        for name in re.findall(r"AUTOTUNE_[A-Z]+", page.read_text())
+    }
     assert read - told == OWN_VARIABLES
     assert all((ROOT / page).exists() for text in texts for page in re.findall(r"docs/[\w-]+\.md", text))
 
