@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from operator import attrgetter
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -22,7 +22,7 @@ from sqlalchemy import Text as TextColumn
 from autotune.identity import digest, name_fault, value_fault
 from autotune.model import Measurement, Outcome, Trial
 from autotune.ranking import median
-from autotune.store.records import Columns, instant, mapping, number, ordered, text
+from autotune.store.records import Columns, in_utc, instant, mapping, number, ordered, text
 from autotune.study import refusing
 from autotune.text import clean
 
@@ -31,8 +31,7 @@ from autotune.text import clean
 
 def _moment(told: str) -> datetime:
     try:
-        moment = datetime.fromisoformat(told)
-        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return in_utc(datetime.fromisoformat(told))
     except OverflowError:
         raise ValueError("is beyond the years that can be told") from None
 
