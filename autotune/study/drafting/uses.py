@@ -337,8 +337,7 @@ class Uses:
 
     def _is_member(self, member: str) -> bool:
         kind, _, name = member.partition(" ")
-        known = is_plain(kind) or kind in self._of.structs or kind in self._of.choices
-        return known and re.fullmatch(r"\w+(\s*\[\s*\d+\s*\])*", name) is not None
+        return self._of.is_known(kind) and re.fullmatch(r"\w+(\s*\[\s*\d+\s*\])*", name) is not None
 
 
 def is_whole(kind: str) -> bool:

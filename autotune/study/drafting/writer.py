@@ -22,7 +22,7 @@ from autotune.study.drafting.sketch import Sketch, launched_of
 from autotune.study.drafting.typedefs import spelt_out
 from autotune.study.drafting.uses import Uses, is_real, is_whole
 from autotune.study.scope import GAP
-from autotune.study.types import SCALAR_TYPES, is_plain
+from autotune.study.types import SCALAR_TYPES
 from autotune.study.writing import toml_text, toml_texts
 
 _GUESS = "guess"
@@ -212,7 +212,7 @@ class _Writer:
             self._image(one)
         elif one.address == "local":
             count = self._shapes.get(one.name)
-            if not self._is_known(kind):
+            if not self._of.is_known(kind):
                 self._gap(f'{one.name} = {{ type = "{GAP}", local = "{GAP}" }}', _typeless(kind))
             elif count is None:
                 self._gap(f'{one.name} = {{ type = "{kind}", local = "{GAP}" }}', "how many elements")
@@ -220,7 +220,7 @@ class _Writer:
                 self._told(
                     f'{one.name} = {{ type = "{kind}", local = "{product(count)}" }}', self._doubt(one, "how many")
                 )
-        elif not self._is_known(kind):
+        elif not self._of.is_known(kind):
             self._untyped(one, kind)
         elif one.address == "private":
             value = self._uses.value(kind, one.name, self._sizes.names)
@@ -229,9 +229,6 @@ class _Writer:
             self._guess(f'{one.name} = {{ type = "{_long(kind)}", value = {value} }}', what)
         else:
             self._buffer(one, kind)
-
-    def _is_known(self, kind: str) -> bool:
-        return is_plain(kind) or kind in self._of.structs or kind in self._of.choices
 
     def _untyped(self, one: KernelArgument, kind: str) -> None:
         """Leave a gap for the type of a scalar or buffer that is of a typedef nobody tells the meaning of."""
