@@ -15,7 +15,7 @@ from autotune.study.drafting.parts import alike
 from autotune.study.drafting.reading import Reading
 from autotune.study.drafting.scanning import number_of
 from autotune.study.drafting.syntax import NotRead, closing, names_in, split, tokens_of
-from autotune.study.drafting.terms import Sum, apart
+from autotune.study.drafting.terms import Sum, apart, plain
 
 if TYPE_CHECKING:
     from autotune.study.drafting.proposal import Proposal
@@ -349,8 +349,8 @@ def _spelt(of: Proposal, text: str) -> str:
     names = names_in(text)
     usable = names <= set(of.parameters) and re.fullmatch(r"[\w\s()+*/%-]+", text) is not None
     spelt = re.sub(r"(?<=\() | (?=\))", "", " ".join(re.sub(r"(?<!/)/(?!/)", "//", text).split()))
-    while re.fullmatch(r"\((?:[^()]|\([^()]*\))*\)", spelt):  # one pair around all of it
-        spelt = spelt[1:-1]
+    while spelt != plain(spelt):
+        spelt = plain(spelt)
     return "" if not usable else spelt if names else by_default(spelt, {})
 
 
