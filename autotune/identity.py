@@ -118,6 +118,12 @@ def text_digest(text: str) -> str:
 STUDY_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}"
 """Pattern of a study's name: neither an option nor a folder, wherever a command takes it."""
 
+
+def study_name_of(text: str, otherwise: str) -> str:
+    """Return a name for a study that is made of any text; `otherwise` of an empty one."""
+    return re.sub(r"[^A-Za-z0-9_.-]|^[.-]", "_", text)[:64] or otherwise
+
+
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _PARAMETERS = re.compile(r"\((?:(?:[A-Za-z_]\w*,)*(?:[A-Za-z_]\w*|\.\.\.))?\)", re.ASCII)
 _ACTED_ON = frozenset({

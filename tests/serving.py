@@ -107,9 +107,7 @@ async def told(name: str, asked: Mapping[str, Any], seconds: float) -> Mapping[s
 
 
 @contextmanager
-def serving(
-    folder: Path, *, url: str = "http://127.0.0.1", work: Work | None = None, **config: Any
-) -> Iterator[Client]:
+def serving(folder: Path, *, url: str = "http://127.0.0.1", **config: Any) -> Iterator[Client]:
     """Yield a client of a server with a database in the folder."""
     done = Work()
 

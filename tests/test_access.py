@@ -194,9 +194,7 @@ def test_the_file_of_another_program_stays_as_it_is(tmp_path: Path, table: str) 
     assert [file.name for file in tmp_path.iterdir()] == ["songs.db"]
 
 
-def test_what_ends_outlasts_the_machine_and_what_begins_the_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_ends_outlasts_the_machine_and_what_begins_the_process(tmp_path: Path) -> None:
     said: list[str] = []
     with Store.open(str(tmp_path / "a.db")) as store:
         search = put(store, [])
@@ -474,7 +472,7 @@ URLS = [
 
 
 @pytest.mark.parametrize("url", URLS)
-def test_no_line_shows_a_password(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_line_shows_a_password(url: str) -> None:
     import shlex
 
     assert SECRET not in shown(url)

@@ -107,7 +107,7 @@ def test_memory_that_is_free_is_told() -> None:
 
 @pytest.mark.parametrize("own", [UNIFIED, SEVERAL])
 def test_where_processes_are_few_the_limit_is_named_and_numpy_has_one_thread(
-    groups: Groups, own: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    groups: Groups, own: str, tmp_path: Path
 ) -> None:
     where = "jobs/mine" if own == UNIFIED else "pids/jobs/mine"
     groups(own, {f"{where}/pids.max": "100\n", f"{where}/pids.current": "90\n"})

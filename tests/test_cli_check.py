@@ -54,7 +54,7 @@ def test_check_says_the_first_reasons() -> None:
     assert rows[10:] == ["and for 2 more reasons: --json has them all"]
 
 
-def test_check_builds_and_verifies_and_saves(tmp_path: Path) -> None:
+def test_check_builds_and_verifies_and_saves() -> None:
     result = run("check", "./saxpy.toml", "--set", "WPT=2,WG=32", "--save-build", "build", "--size", "65")
     assert "verified" in result.stdout
     assert "WPT=2 WG=32" in result.stdout

@@ -428,7 +428,7 @@ def test_numbers_of_numpy_are_sent_as_plain_ones() -> None:
         assert json.loads(fake.asked[0][3]) == {"study": "matmul", "size": {"M": 64}, "run_limit": 0.5}
 
 
-def test_words_that_are_no_text_are_for_the_server_to_refuse(tmp_path: Path) -> None:
+def test_words_that_are_no_text_are_for_the_server_to_refuse() -> None:
     asks: list[Callable[[Server, str], Any]] = [
         lambda server, word: server.best(word),
         lambda server, word: server.best("matmul", device=word),
@@ -573,7 +573,7 @@ def test_what_is_kept_is_checked_when_it_is_read(tmp_path: Path) -> None:
         assert answers.find("q") is None
 
 
-def test_the_commands_ask_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_commands_ask_a_server() -> None:
     runner = CliRunner()
     with server((200, {"Autotune-Notes": '["note: x"]'}, BEST)) as fake:
         found = runner.invoke(app, ["best", "blur", "--server", fake.url, "--format", "defines"])

@@ -370,7 +370,7 @@ def test_a_reference_that_fails_is_raised_by_collect(
         run(evaluator, "GOOD")
 
 
-def test_closing_while_the_reference_is_computed_is_quiet(device: DeviceInfo, tmp_path: Path, own_lock: None) -> None:
+def test_closing_while_the_reference_is_computed_is_quiet(device: DeviceInfo, own_lock: None) -> None:
     closed = threading.Event()
 
     def fails(**_: object) -> object:

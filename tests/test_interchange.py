@@ -141,7 +141,7 @@ def test_a_bad_line_is_named(store: Store, damage: Callable[[str], str], message
 
 
 @pytest.mark.parametrize("entry", ["samples_ns", "warmup_ns", "retimings"])
-def test_what_is_wrong_many_times_is_told_once(tmp_path: Path, entry: str) -> None:
+def test_what_is_wrong_many_times_is_told_once(entry: str) -> None:
     """With millions of errors one line would take minutes, and gigabytes."""
     line = json.loads(exported()[1]) | {entry: ["x"] * 100}
     with pytest.raises(ValidationError) as caught:

@@ -126,7 +126,7 @@ def test_devices_are_locked_in_one_order_whatever_is_typed(monkeypatch: pytest.M
     assert asked == sorted({H200.uuid, RTX.uuid}) * 3
 
 
-def test_what_was_locked_is_given_back_where_the_next_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_what_was_locked_is_given_back_where_the_next_fails(tmp_path: Path) -> None:
     first, second = sorted((H200, RTX), key=lock_key)
     (tmp_path / f"autotune-device-{lock_key(second)}.lock").mkdir()
     with pytest.raises(SetupError, match="sudo rm"):

@@ -49,7 +49,7 @@ def test_a_closed_stdout_is_one_line(tmp_path: Path, command: str) -> None:
 
 
 @pytest.mark.parametrize("command", [COMMANDS[0], "check matmul --no-run"])
-def test_a_reader_that_left_is_told_nothing(tmp_path: Path, command: str) -> None:
+def test_a_reader_that_left_is_told_nothing(command: str) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     words = [sys.executable, "-m", "autotune", *command.split()]

@@ -41,7 +41,7 @@ print(found[0])
 
 @pytest.mark.device
 @pytest.mark.usefixtures("links")
-def test_kernels_build_on_a_processor_that_the_compiler_has_no_name_for(tmp_path: Path) -> None:
+def test_kernels_build_on_a_processor_that_the_compiler_has_no_name_for() -> None:
     if not processor._alike(processor._instructions()):
         pytest.skip("no x86-64 processor")
     words = [sys.executable, "-c", UNNAMED]

@@ -600,7 +600,7 @@ def test_a_folder_that_cannot_be_made_is_no_failure(
     quiet(study())(queue, x=x, y=y).wait()
 
 
-def test_the_folder_does_not_grow_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_does_not_grow_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(binaries, "MOST_FILES", 4)
     folder = binaries.folder()
     folder.mkdir(parents=True)

@@ -120,9 +120,7 @@ def test_a_new_best_a_new_kernel_and_a_new_include_are_noticed(folder: Path, ask
         assert found.match == "changed"
 
 
-def test_what_waits_in_the_log_of_a_linked_database_is_noticed(
-    folder: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_waits_in_the_log_of_a_linked_database_is_noticed(folder: Path, ask: Ask) -> None:
     (folder / "far").mkdir()
     (folder / "a.db").rename(folder / "far" / "real.db")
     (folder / "a.db").symlink_to("far/real.db")

@@ -172,25 +172,17 @@ class Launcher:
         self._put_back(built)
         self._run(built)
 
-    def respoil(self, built: Built) -> None:
-        """After a first run, leave other words in scratch and beyond the ends of inputs: what one cannot show, they do.
+    def respoil(self, built: Built, turn: int | None = None) -> None:
+        """Leave the words of this turn in scratch and beyond the ends of all buffers. Waits for nothing.
 
-        Waits for nothing.
+        None: other words than in a first run, in scratch and beyond the ends of inputs: what one cannot show, they do.
         """
         with noticing_loss():
             for guarded in built.buffers:
                 if guarded.buffer.access == "scratch":
-                    self._arena.poison(guarded, 1)
-                if guarded.buffer.access == "in":
-                    self._arena.surround(guarded)
-
-    def respoil_all(self, built: Built, turn: int) -> None:
-        """Leave the words of this turn in scratch and beyond the ends of all buffers. Waits for nothing."""
-        with noticing_loss():
-            for guarded in built.buffers:
-                if guarded.buffer.access == "scratch":
-                    self._arena.poison(guarded, turn)
-                self._arena.surround(guarded, turn)
+                    self._arena.poison(guarded, 1 if turn is None else turn)
+                if guarded.buffer.access == "in" or turn is not None:
+                    self._arena.surround(guarded, turn)
 
     def finish(self) -> None:
         """Wait for everything enqueued."""

@@ -48,8 +48,7 @@ class OnHost:
 
         def look() -> NDArray[np.uint32]:
             whole = self._read(guarded, 0, guarded.size)
-            right = np.full(-(-guarded.size // 4), guarded.guard, np.uint32).view(np.uint8)[: guarded.size]
-            changed = whole != right
+            changed = whole != _unchanged(guarded)
             return np.array([changed[:start].sum(), changed[stop:].sum(), 0, 0], np.uint32)
 
         return look
@@ -86,14 +85,18 @@ def contents(session: Session, guarded: Guarded) -> NDArray[Any]:
     return room[tuple(slice(extent) for extent in buffer.shape)].reshape(buffer.data_shape)
 
 
+def _unchanged(guarded: Guarded) -> NDArray[np.uint8]:
+    """Return what its guards hold as long as nobody writes there, as far as all of the buffer goes."""
+    return np.full(-(-guarded.size // 4), guarded.guard, np.uint32).view(np.uint8)[: guarded.size]
+
+
 def nearest_outside(session: Session, guarded: Guarded, *, behind: bool) -> str:
     """Name the place nearest to a buffer where a guard has changed, by the index that a kernel writes it with."""
     start = guarded.start + guarded.nbytes if behind else 0
     stop = guarded.size if behind else guarded.start
     found = np.empty(stop - start, np.uint8)
     session.read(guarded.whole, found, start)
-    words = np.full(-(-guarded.size // 4), guarded.guard, np.uint32).view(np.uint8)[start:stop]
-    changed = np.flatnonzero(found != words) + start - guarded.start
+    changed = np.flatnonzero(found != _unchanged(guarded)[start:stop]) + start - guarded.start
     if not len(changed):  # as another run has left it meanwhile
         return "no place by now"
     dtype, width = numpy_type(guarded.buffer.type)
@@ -108,7 +111,7 @@ def first_overwritten(session: Session, guarded: Guarded, data: NDArray[Any] | N
         return ""
     was = was.reshape(found.shape)
     members = [(member_of(found, leaf), member_of(was, leaf)) for leaf in leaves(kind)] if is_struct(kind) else []
-    changed = [_differing(*pair).reshape(found.size, -1).any(axis=1) for pair in members or [(found, was)]]
+    changed = [bits_differ(*pair).reshape(found.size, -1).any(axis=1) for pair in members or [(found, was)]]
     if not np.any(changed):
         return ""
     index = int(np.any(changed, axis=0).argmax())
@@ -117,11 +120,14 @@ def first_overwritten(session: Session, guarded: Guarded, data: NDArray[Any] | N
     return f", first {guarded.buffer.name}[{place}]{values}"
 
 
-def _differing(one: NDArray[Any], other: NDArray[Any]) -> NDArray[np.bool_]:
+def bits_differ(one: NDArray[Any], other: NDArray[Any]) -> NDArray[np.bool_]:
     """Return a flat mask of the numbers whose bits differ."""
-    size = one.dtype.itemsize
-    mine, theirs = (np.ascontiguousarray(each).reshape(-1).view(np.uint8).reshape(-1, size) for each in (one, other))
-    return np.asarray((mine != theirs).any(axis=1))
+    return np.asarray((bytes_of(one) != bytes_of(other)).any(axis=1))
+
+
+def bytes_of(data: NDArray[Any]) -> NDArray[np.uint8]:
+    """Return the bytes of an array's numbers, a row for each."""
+    return np.ascontiguousarray(data).reshape(-1).view(np.uint8).reshape(-1, data.dtype.itemsize)
 
 
 def compared(found: NDArray[Any], expected: NDArray[Any], tolerance: Tolerance) -> NDArray[np.uint32]:

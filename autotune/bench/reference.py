@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from autotune.bench.arena import Arena
 from autotune.bench.launcher import Announce, Launcher, Stopwatch
 from autotune.bench.prepare import Compiled, bind, compile_plan
-from autotune.bench.readback import contents
+from autotune.bench.readback import bits_differ, bytes_of, contents
 from autotune.bench.report import Fault
 from autotune.bench.signature import check_signatures
 from autotune.bench.timing import Limits
@@ -144,7 +144,7 @@ def _differing(
     found = np.zeros(math.prod(buffer.shape), np.bool_)
     for leaf in leaves(buffer.type):
         mine, theirs = (member_of(data, leaf) for data in (one, other))
-        differs = (_bytes(mine) != _bytes(theirs)).any(axis=1)
+        differs = bits_differ(mine, theirs)
         if mine.dtype.kind == "f" and differs.any():
             differs[differs] = ~_near(mine.reshape(-1)[differs], theirs.reshape(-1)[differs], tolerance)
         if word is not None and differs.any():
@@ -159,16 +159,12 @@ def _near(one: NDArray[Any], other: NDArray[Any], tolerance: Tolerance) -> NDArr
         return np.asarray(np.abs(mine - theirs) <= tolerance.absolute + tolerance.relative * np.abs(mine))
 
 
-def _bytes(data: NDArray[Any]) -> NDArray[np.uint8]:
-    return np.ascontiguousarray(data).reshape(-1).view(np.uint8).reshape(-1, data.dtype.itemsize)
-
-
 def _both_left(one: NDArray[Any], other: NDArray[Any], word: int) -> NDArray[np.bool_]:
     """Return a flat mask of the values that are nothing but poison, and in the other run nothing but its word.
 
     Wherever in a word a value begins, it is at the same place in both: a number that was computed is not both there.
     """
-    mine, theirs = _bytes(one), _bytes(other)
+    mine, theirs = bytes_of(one), bytes_of(other)
     found = np.zeros(len(mine), np.bool_)
     for phase in range(4) if mine.shape[1] % 4 else range(1):
         rolled = (np.roll(np.frombuffer(np.uint32(each).tobytes(), np.uint8), -phase) for each in (POISON, word))

@@ -216,7 +216,7 @@ class Bench:
         self._announce("verify", known_s if run_s else self._limits.first_s)
         run = partial(self.launcher.enqueue, built)
         if turn is not None:
-            self.launcher.respoil_all(built, turn)
+            self.launcher.respoil(built, turn)
         with noticing_loss():
             verdict = self._checker.check(
                 built.buffers, built.plan.outputs, built.plan.checks, inputs=True, run=run, runs=count

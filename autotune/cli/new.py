@@ -15,6 +15,7 @@ from autotune.cli.compiled import Compiler, compiled
 from autotune.cli.options import DeviceOption
 from autotune.cli.output import say, write
 from autotune.errors import AutotuneError, StudyError, UsageError
+from autotune.identity import study_name_of
 from autotune.reports import Inspector
 from autotune.study import Sketch, candidates, defined_anyway, draft, inline, scanned, write_new
 
@@ -70,7 +71,7 @@ def new_study(
             raise UsageError(f"{name}: the kernel defines it itself, whatever is given", where="--define", hint=hint)
     options = tuple(f"-D{name}={value}" for name, value in defined.items())
     found = {**candidates(source), **defined}
-    sketch = Sketch(_name(path), _relative(kernel, path), source, {}, {})
+    sketch = Sketch(study_name_of(path.stem, "study"), _relative(kernel, path), source, {}, {})
     sketch.typed = str(kernel)
     sketch.flags = [f"-I{os.path.relpath(Path(folder).resolve(), path.parent.resolve())}" for folder in folders]
     try:
@@ -130,10 +131,6 @@ def _source(kernel: Path, folders: Sequence[str]) -> str:
         if isinstance(error.__cause__, OSError) and error.where == str(kernel):
             error.hint = text.to_open(str(kernel), error.__cause__)
         raise
-
-
-def _name(path: Path) -> str:
-    return re.sub(r"[^A-Za-z0-9_.-]|^[.-]", "_", path.stem)[:64] or "study"
 
 
 def _relative(kernel: Path, study: Path) -> str:

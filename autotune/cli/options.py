@@ -13,7 +13,7 @@ import typer
 
 from autotune import text as words
 from autotune.bench import BUILD_S, FIRST_S
-from autotune.cli.output import MOST_VALUES, say, warn
+from autotune.cli.output import first_of, say, warn
 from autotune.errors import DeviceError, SetupError, UsageError
 from autotune.samplers import SAMPLERS
 from autotune.store import shown
@@ -190,8 +190,7 @@ def warn_of_idle(problem: Problem) -> None:
     from autotune.study import effects
 
     if unused := problem.study.unused:
-        left = len(unused) - MOST_VALUES
-        names = ", ".join(unused[:MOST_VALUES]) + f" and {left} more" * (left > 0)
+        names = first_of(unused)
         whose = f"parameters {names} have" if unused[1:] else f"parameter {names} has"
         warn(f"nothing asks which value the {whose}: neither the kernel nor a launch, argument, define or option")
     for line in effects(problem):

@@ -29,6 +29,12 @@ MOST_VALUES = 16
 """Of one parameter: what a reader looks at."""
 
 
+def first_of(many: Sequence[object]) -> str:
+    """Return the first `MOST_VALUES` of many, and how many more there are."""
+    left = len(many) - MOST_VALUES
+    return ", ".join(map(str, many[:MOST_VALUES])) + f" and {left} more" * (left > 0)
+
+
 def stdout() -> Console:
     """A console on today's stdout, wide where that is no terminal."""
     from rich.console import Console

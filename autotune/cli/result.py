@@ -9,7 +9,7 @@ from typing import Any
 from autotune import text
 from autotune.bench import undeclared
 from autotune.cli.options import command
-from autotune.cli.output import MOST_VALUES, facts, warn
+from autotune.cli.output import facts, first_of, warn
 from autotune.identity import Value
 from autotune.model import BUSY_CORES, Outcome, Trial
 from autotune.ranking import confidence
@@ -148,10 +148,8 @@ def _failure_rows(told: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _wrong_with(name: str, values: Sequence[Value]) -> str:
-    left = len(values) - MOST_VALUES
-    shown = ", ".join(map(str, values[:MOST_VALUES])) + f" and {left} more" * (left > 0)
     return text.line(
-        f"{name}={shown}: all of them, nothing that passed. If it decides what is computed, it "
+        f"{name}={first_of(values)}: all of them, nothing that passed. If it decides what is computed, it "
         f"is a choice: [choices] {name} = [...], not [parameters.{name}]; else leave the values out, or mend the kernel"
     )
 

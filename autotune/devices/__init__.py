@@ -18,11 +18,9 @@ from autotune.devices.backend import (
 from autotune.devices.guest import Given, GivenImage, Guest, Run, Step
 from autotune.devices.leftover import locked_folder, try_lock
 from autotune.devices.select import (
-    BACKENDS,
     attach,
     choose,
     diagnose,
-    driver_of,
     environment,
     find_device,
     find_devices,

@@ -7,10 +7,10 @@ is measured here before it counts, and is nobody's best until then.
     reading.py       bytes -> document: unpacked, its format recognised
     belonging.py     the device and the size that a document is of
     adopt.py         document -> trials of a study
-    recording.py     what is stored of a problem, as it is written; the Writer protocol is a function of it
+    recording.py     what is stored of a problem, as it is written
     gathering.py     the problems of a study that an export is about
     t1.py, python.py a tuning problem, as a study; the Python in it;  t1_space.py: its sizes, parameters and conditions
-    writing.py       the formats that are written, by their names
+    writing.py       the formats that are written, by their names: a Writer each
     kernel_tuner.py, t4.py, clblast.py, ktt.py, pyatf.py, wisdom.py, csv.py, optuna.py: the formats
 """
 
@@ -22,4 +22,4 @@ from autotune.exchange.reading import READERS, UNPACKING, is_foreign, is_packed,
 from autotune.exchange.recording import Recording
 from autotune.exchange.t1 import MOST_BYTES as MOST_BYTES_T1
 from autotune.exchange.t1 import read_t1
-from autotune.exchange.writing import WRITERS, Writer
+from autotune.exchange.writing import WRITERS

@@ -6,12 +6,13 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cached_property
 from typing import Any, Protocol
 
 from autotune.errors import UsageError
 from autotune.model import Outcome
+from autotune.store import in_utc
 
 LONGEST_NS = 2**62
 """No run takes so long: 146 years."""
@@ -131,8 +132,7 @@ def moment(value: object) -> datetime | None:
     if not isinstance(value, str):
         return None
     try:
-        found = datetime.fromisoformat(value.removesuffix(" UTC"))
-        return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+        return in_utc(datetime.fromisoformat(value.removesuffix(" UTC")))
     except (ValueError, OverflowError):
         return None
 

@@ -18,7 +18,7 @@ from typing import Any
 from autotune.errors import UsageError, placed
 from autotune.exchange.document import listed, table
 from autotune.exchange.t1_space import AXES, Space
-from autotune.identity import name_fault
+from autotune.identity import name_fault, study_name_of
 from autotune.text import line
 
 MOST_BYTES = 2**22
@@ -98,7 +98,7 @@ class _Description:
     def _name(self) -> str:
         general = table(self._document.get("General", {}), "General")
         named = general.get("BenchmarkName") or self._kernel.get("BenchmarkName") or self._kernel.get("KernelName")
-        return re.sub(r"[^A-Za-z0-9_.-]|^[.-]", "_", str(named or ""))[:64] or "imported"
+        return study_name_of(str(named or ""), "imported")
 
     def _kernel_file(self) -> str:
         language, name = str(self._kernel.get("Language", "")), str(self._kernel.get("KernelFile", ""))

@@ -25,12 +25,12 @@ from autotune.lookup.records import Records, open_records
 
 if TYPE_CHECKING:
     from autotune.lookup.alone import best_alone
-    from autotune.lookup.artefacts import ARTEFACTS, Catalogue, collect
+    from autotune.lookup.artefacts import ARTEFACTS, collect
 else:
     __getattr__ = lazily(
         __name__,
         {
             "alone": "best_alone",
-            "artefacts": "ARTEFACTS Catalogue collect",
+            "artefacts": "ARTEFACTS collect",
         },
     )

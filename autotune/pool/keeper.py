@@ -18,7 +18,7 @@ from typing import Any
 
 from autotune.bench import Job, Onward, Probe, Ready, Report, Retime, Setup, Sound, Turn, Visited
 from autotune.errors import AutotuneError, SetupError, WorkerError
-from autotune.model import DeviceInfo, Measurement, Outcome
+from autotune.model import DeviceInfo, Measurement
 from autotune.pool.allowance import MORE_ROOM
 from autotune.pool.blame import forgiving, is_from_outside, machine_fault, may_be_the_machines, unwritable
 from autotune.pool.pause import Pause
@@ -239,10 +239,8 @@ class Keeper(threading.Thread):
         began = time.monotonic()
         try:
             report = self.ask(job, limit_s, on_built, gives_up)
-        except WorkerOverran as overrun:
-            return Report(Outcome.TIMEOUT, str(overrun), phase=overrun.phase, **_spent(overrun.phase, began))
-        except WorkerDied as death:
-            report = Report(Outcome.CRASH, str(death), phase=death.phase, **_spent(death.phase, began))
+        except (WorkerOverran, WorkerDied) as end:
+            report = Report(end.outcome, str(end), phase=end.phase, **_spent(end.phase, began))
         assert isinstance(report, Report)
         if may_be_the_machines(report):
             self._require_sound_machine()
@@ -289,8 +287,7 @@ class Keeper(threading.Thread):
             try:
                 found = self._retime(request, limit_s, visit)
             except (WorkerOverran, WorkerDied) as end:
-                outcome = Outcome.TIMEOUT if isinstance(end, WorkerOverran) else Outcome.CRASH
-                found = Report(outcome, str(end), place=end.place)
+                found = Report(end.outcome, str(end), place=end.place)
             if isinstance(found, list):
                 answers |= dict(zip(left, found, strict=True))
             else:

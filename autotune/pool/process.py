@@ -52,6 +52,8 @@ class WorkerDied(WorkerError):
     `place` is that of the plan it worked on, where it times several; `hints` say what may be amiss with that.
     """
 
+    outcome = Outcome.CRASH
+
     def __init__(self, phase: str, place: int, killed_by: int, last_words: str, hints: Sequence[str] = ()) -> None:
         self.phase = phase
         self.place = place
@@ -64,6 +66,8 @@ class WorkerDied(WorkerError):
 
 class WorkerOverran(WorkerError):
     """The worker did not finish a phase in time, or was given up before, and was killed."""
+
+    outcome = Outcome.TIMEOUT
 
     def __init__(self, phase: str, place: int, limit_s: float) -> None:
         self.phase = phase

@@ -30,7 +30,6 @@ from autotune.bench import (
     verifying_s,
 )
 from autotune.errors import AutotuneError
-from autotune.model import Outcome
 from autotune.pool.blame import is_from_outside
 from autotune.pool.keeper import Keeper
 from autotune.pool.process import IDLE, WorkerDied, WorkerOverran
@@ -175,8 +174,7 @@ class Tour:
             except (WorkerOverran, WorkerDied) as end:
                 if end.phase in _NO_PLANS or (isinstance(end, WorkerDied) and is_from_outside(end)):
                     return ()
-                outcome = Outcome.TIMEOUT if isinstance(end, WorkerOverran) else Outcome.CRASH
-                known[end.place] = replace(known[end.place], failure=Report(outcome, str(end), phase=end.phase))
+                known[end.place] = replace(known[end.place], failure=Report(end.outcome, str(end), phase=end.phase))
                 return known
             except AutotuneError as error:  # no worker can be started, say: the device's may be sound
                 log.info("a finalists' visitor is lost: %s", error)

@@ -21,6 +21,7 @@ from autotune.errors import SetupError
 from autotune.ranking import confidence
 from autotune.reports.course import moment
 from autotune.reports.learned import by_importance
+from autotune.store import in_utc
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -92,8 +93,7 @@ def _instant(told: str | datetime | None) -> str:
     if not told:
         return "–"
     try:
-        then = told if isinstance(told, datetime) else datetime.fromisoformat(told)
-        then = then.astimezone(UTC) if then.tzinfo else then
+        then = in_utc(told if isinstance(told, datetime) else datetime.fromisoformat(told))
     except (ValueError, OverflowError):  # no instant, or one that is in no year
         return str(told)
     return f"{then:%Y-%m-%d %H:%M} UTC"

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from autotune.store.mounts import lacks_room, open_alone, require_place
     from autotune.store.moving import checked_lines
     from autotune.store.queries import StoredTrial
-    from autotune.store.records import device_of, ordered
+    from autotune.store.records import device_of, in_utc, ordered
     from autotune.store.server import ServerStore
     from autotune.store.store import Store
     from autotune.store.submissions import DONE, FAILED, OPEN, QUEUED, RUNNING, STOPPED, STOPPING, Submission, Uploaded
@@ -48,7 +48,7 @@ else:
             "interchange": "entered",
             "mounts": "lacks_room open_alone require_place",
             "moving": "checked_lines",
-            "records": "device_of ordered",
+            "records": "device_of in_utc ordered",
             "server": "ServerStore",
             "queries": "StoredTrial",
             "store": "Store",

@@ -11,19 +11,19 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from operator import attrgetter
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import AfterValidator, Field, StrictFloat, StrictInt, StrictStr
+from pydantic import AfterValidator, Field, StrictInt, StrictStr
 from sqlalchemy import Column, Double, Integer
 from sqlalchemy import Text as TextColumn
 
-from autotune.identity import digest, name_fault, value_fault
+from autotune.identity import digest
 from autotune.model import Measurement, Outcome, Trial
 from autotune.ranking import median
-from autotune.store.records import Columns, instant, mapping, number, ordered, text
-from autotune.study import refusing
+from autotune.store.records import Columns, in_utc, instant, mapping, number, ordered, text
+from autotune.study import Name, Value, refusing
 from autotune.text import clean
 
 # Entries of a line of JSON, as pydantic checks them --------------------------------------------------------
@@ -31,8 +31,7 @@ from autotune.text import clean
 
 def _moment(told: str) -> datetime:
     try:
-        moment = datetime.fromisoformat(told)
-        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return in_utc(datetime.fromisoformat(told))
     except OverflowError:
         raise ValueError("is beyond the years that can be told") from None
 
@@ -95,8 +94,6 @@ def origin_fault(entry: object) -> str:
 
 
 Text = Annotated[StrictStr, AfterValidator(clean)]
-Name = Annotated[StrictStr, refusing(name_fault)]
-Value = Annotated[StrictInt | StrictFloat | StrictStr, refusing(value_fault)]
 Number = Annotated[StrictInt, Field(ge=-(2**63), lt=2**63)]
 Count = Annotated[StrictInt, Field(ge=0, lt=2**31)]
 Nanoseconds = Annotated[

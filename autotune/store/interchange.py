@@ -19,12 +19,10 @@ from autotune.store.fields import (
     Count,
     Facts,
     Instant,
-    Name,
     Nanoseconds,
     Number,
     Samples,
     Text,
-    Value,
     entries,
     trial_columns,
     trial_from,
@@ -32,6 +30,7 @@ from autotune.store.fields import (
 from autotune.store.location import CAME_IN, IMPORTED, TIMED_ELSEWHERE, UNSOUND
 from autotune.store.records import PAGE, Columns, ordered
 from autotune.store.schema import devices, search_devices, searches, trials
+from autotune.study import Name, Value
 
 FORMAT = 1
 """Version of a line. A reader refuses a newer one."""

@@ -49,9 +49,12 @@ def now() -> str:
 
 def instant(moment: datetime) -> str:
     """Return an instant as stored: UTC, microseconds always written. One without a zone is taken as UTC."""
-    if moment.tzinfo is not UTC:
-        moment = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return moment.isoformat(timespec="microseconds")
+    return in_utc(moment).isoformat(timespec="microseconds")
+
+
+def in_utc(moment: datetime) -> datetime:
+    """Return an instant in UTC, as which one without a zone is taken. Raises OverflowError beyond the years."""
+    return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def key_of(row: Columns) -> ProblemKey:

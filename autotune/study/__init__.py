@@ -62,7 +62,7 @@ if TYPE_CHECKING:
         undefined,
         unknown,
     )
-    from autotune.study.entries import refusing
+    from autotune.study.entries import Name, Value, refusing
     from autotune.study.finding import study_paths
     from autotune.study.function import call_file
     from autotune.study.imports import files_of
@@ -89,7 +89,7 @@ else:
             "access": "YOUNG_NS confined watched",
             "builtins": "is_builtin",
             "checks": "check_entries effects",
-            "entries": "refusing",
+            "entries": "Name Value refusing",
             "finding": "study_paths",
             "drafting": (
                 "Sketch asked_by_error brought candidates draft hiding lacking_extension of_opencl scanned "

@@ -24,7 +24,9 @@ _MOST_TOLD = 20
 """Files that are not there which one line tells."""
 _SPLICE = re.compile(r"(?:\\|\?\?/)[ \t\v\f\r]*\n")  # what else Python takes for a blank, compilers do not
 _HIDDEN = re.compile(r"/\*.*?(?:\*/|\Z)|//[^\n]*|\"(?:\\.|[^\"\\\n])*\"?|'(?:\\.|[^'\\\n])*'?", re.DOTALL)
-_DIRECTIVE = re.compile(r"^[^\S\n]*(?:#|%:|\?\?=)[^\S\n]*(\w+)([^\n]*)", re.MULTILINE)
+DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(\w+)\b[ \t]*(.*)$", re.MULTILINE)
+"""A directive in a text without comments: its word, and what follows it."""
+_ANY_DIRECTIVE = re.compile(r"^[^\S\n]*(?:#|%:|\?\?=)[^\S\n]*(\w+)([^\n]*)", re.MULTILINE)
 _FILE = re.compile(r'\s*(?:"([^"\n]+)"|<([^>\n]+)>)\s*')
 _CHARS = r"(?:static\s+)?(?:const\s+)?char\b[^=;{}]{0,200}=\s*"
 _HELD = re.compile(
@@ -134,9 +136,6 @@ def without_comments(text: str) -> str:
     return _HIDDEN.sub(lambda found: " " * len(found[0]) if found[0].startswith("/") else found[0], text)
 
 
-_CONDITIONAL = re.compile(r"^[ \t]*#[ \t]*(\w+)\b[ \t]*(.*)$", re.MULTILINE)
-
-
 def defined_anyway(source: str) -> set[str]:
     """Return the macros that a C text defines whatever is given to the compiler: within no condition, but for that of
     an include guard, and not undefined at the end.
@@ -146,7 +145,7 @@ def defined_anyway(source: str) -> set[str]:
     found, reached, conditions = set[str](), set[str](), list[str]()
     asked, read = set[str](), 0  # what the text asks for up to there
     text = without_comments(source).replace("\\\n", "  ")
-    for match in _CONDITIONAL.finditer(text):
+    for match in DIRECTIVE.finditer(text):
         directive, rest = match.groups()
         name = re.split(r"\W", rest, maxsplit=1)[0]
         if directive in ("if", "ifdef", "ifndef"):
@@ -333,7 +332,7 @@ def _directives(text: str, path: File) -> Iterator[_Line]:
 
     plain = without_comments(joined)
     counted, line = 0, 1
-    for match in _DIRECTIVE.finditer(plain):
+    for match in _ANY_DIRECTIVE.finditer(plain):
         start, end = original(match.start()), original(match.end())
         line += text.count("\n", counted, start)
         last = line + text.count("\n", start, end)

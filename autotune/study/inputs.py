@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from autotune.study.draw import check_drawn, draw
 from autotune.study.file_data import header_in, read_array
 from autotune.study.function import ALONE, call
 from autotune.study.places import python_place
+from autotune.study.scope import in_order
 from autotune.study.structs import paired, struct_name, wide_type, widened
 from autotune.study.types import numpy_type, scalar_name
 
@@ -183,11 +183,7 @@ def _order(problem: Problem) -> list[str]:
         else set()
         for name, buffer in problem.inputs.items()
     }
-    try:
-        return list(TopologicalSorter(needs).static_order())
-    except CycleError as error:
-        circle = " <- ".join(error.args[1])
-        raise StudyError(f"is computed from itself: {circle}", where=f"arguments.{error.args[1][0]}.data") from None
+    return in_order(needs, "arguments.{}.data")
 
 
 class _Inputs:

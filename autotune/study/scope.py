@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from graphlib import CycleError, TopologicalSorter
 
 from autotune.errors import StudyError
@@ -85,15 +85,23 @@ def definitions(texts: Mapping[str, str | int | float], known: Iterable[str]) ->
     own = {name: Expression.parse(text, where=f"defines.{name}") for name, text in texts.items()}
     apart = frozenset(known)
     needs = {name: (expression.names & own.keys()) - apart for name, expression in own.items()}
-    try:
-        order = list(TopologicalSorter(needs).static_order())
-    except CycleError as error:
-        circle = " <- ".join(error.args[1])
-        raise StudyError(f"is computed from itself: {circle}", where=f"defines.{error.args[1][0]}") from None
     found: dict[str, Expression] = {}
-    for name in order:
+    for name in in_order(needs, "defines.{}"):
         found[name] = own[name].with_parts({other: found[other] for other in needs[name]})
     return found
+
+
+def in_order(needs: Mapping[str, Collection[str]], place: str) -> list[str]:
+    """Return names in an order in which each comes after those that it needs.
+
+    Raises StudyError for a circle, at the `place` of its first name, `{}`.
+    """
+    try:
+        return list(TopologicalSorter(needs).static_order())
+    except CycleError as error:
+        circle = error.args[1]
+        what = f"is computed from itself: {' <- '.join(circle)}"
+        raise StudyError(what, where=place.format(circle[0])) from None
 
 
 def word_of_python(name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -97,3 +97,8 @@ def toml_text(text: str) -> str:
         hint = "give it a name in UTF-8; where that is the name and the locale is another: export PYTHONUTF8=1"
         raise StudyError("holds a character that no text has", where=repr(text)[:60], hint=hint) from error
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def toml_texts(texts: Iterable[object]) -> str:
+    """Return a list of texts, or of what is shown as such."""
+    return f"[{', '.join(toml_text(str(one)) for one in texts)}]"

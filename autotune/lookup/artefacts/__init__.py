@@ -9,7 +9,7 @@ document.py    a JSON document; schema.json says what it holds
 
 from collections.abc import Callable
 
-from autotune.lookup.artefacts.catalogue import Artefact, Catalogue, Entry, collect
+from autotune.lookup.artefacts.catalogue import Artefact, Catalogue, collect
 from autotune.lookup.artefacts.document import render as document
 from autotune.lookup.artefacts.header import render as header
 

@@ -102,11 +102,15 @@ def whole(value: Any) -> int:
 
 def extents(value: Any) -> tuple[int, ...]:
     """Return a shape given as one whole number or several."""
-    parts = value if isinstance(value, tuple) else tuple(value) if np.shape(value) else (value,)
-    found = tuple(whole(part) for part in parts)
+    found = tuple(whole(part) for part in listed(value))
     if any(extent < 0 for extent in found):
         raise BoundError(f"{found} is no shape")
     return found
+
+
+def listed(value: Any) -> tuple[Any, ...]:
+    """Return what is given as one or several as several."""
+    return value if isinstance(value, tuple) else tuple(value) if np.shape(value) else (value,)
 
 
 def bounded(value: Any) -> Any:

@@ -7,7 +7,7 @@ import keyword
 import math
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -90,25 +90,26 @@ def shape_of(text: str, names: Mapping[str, Any], where: str = "") -> tuple[int,
 
 def check_names(text: str, names: Mapping[str, Any], where: str) -> None:
     """Raise StudyError where a NumPy expression is malformed or names what is not there; computes nothing."""
-    tree = _parse(text, where)
-    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name):
-            known: Mapping[str, Any] = FUNCTIONS if id(node) in called else names
-            if node.id == GAP:
-                raise StudyError(UNWRITTEN, where=where)
-            if node.id not in known:
-                hint = f"known here: {', '.join(sorted(names)) or 'none'}"
-                if known is FUNCTIONS:
-                    hint = "docs/studies-reference.md lists the functions"
-                raise StudyError(f"unknown name {node.id!r}{did_you_mean(node.id, known)}", where=where, hint=hint)
+    for name, called in _named(_parse(text, where)):
+        known: Mapping[str, Any] = FUNCTIONS if called else names
+        if name == GAP:
+            raise StudyError(UNWRITTEN, where=where)
+        if name not in known:
+            hint = f"known here: {', '.join(sorted(names)) or 'none'}"
+            if called:
+                hint = "docs/studies-reference.md lists the functions"
+            raise StudyError(f"unknown name {name!r}{did_you_mean(name, known)}", where=where, hint=hint)
 
 
 def names_of(text: str, where: str = "") -> set[str]:
     """Return the names of an expression, its functions apart. Raises StudyError where it is malformed."""
-    tree = _parse(text, where)
+    return {name for name, called in _named(_parse(text, where)) if not called}
+
+
+def _named(tree: ast.expr) -> Iterator[tuple[str, bool]]:
+    """Yield the names in an expression, and whether each is that of a function."""
     called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
-    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in called}
+    yield from ((node.id, id(node) in called) for node in ast.walk(tree) if isinstance(node, ast.Name))
 
 
 def _run(text: str, names: Mapping[str, Any], where: str, meter: Meter) -> Any:

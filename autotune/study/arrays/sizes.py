@@ -16,6 +16,7 @@ from autotune.study.arrays.bounds import (
     Size,
     UnknownError,
     extents,
+    listed,
     plain_type,
     shape_of_value,
     sized,
@@ -62,7 +63,7 @@ def reduction(a: Any, axis: Any = None, *, keepdims: Any = False, dtype: Any = N
     """All elements along some axes into one; `ddof` as of var and std."""
     plain_type(dtype)
     shape = shape_of_value(a)
-    gone = set(range(len(shape))) if axis is None else {_axis(each, len(shape)) for each in _listed(axis)}
+    gone = set(range(len(shape))) if axis is None else {_axis(each, len(shape)) for each in listed(axis)}
     kept = tuple(1 if n in gone else extent for n, extent in enumerate(shape) if keepdims or n not in gone)
     return sized(kept, math.prod(shape))
 
@@ -87,7 +88,7 @@ def ordered(a: Any, axis: Any = -1) -> Size:
 
 def roll(a: Any, shift: Any, axis: Any = None) -> Size:
     """An element for each."""
-    for each in _listed(shift):
+    for each in listed(shift):
         whole(each)
     return sized(shape_of_value(a))
 
@@ -216,7 +217,7 @@ def view(a: Any) -> Size:
 
 def view_along(a: Any, axis: Any = None, *, axes: Any = None) -> Size:
     """The same, with an axis or several."""
-    _places((*_listed(axis), *_listed(axes)))
+    _places((*listed(axis), *listed(axes)))
     return view(a)
 
 
@@ -234,18 +235,14 @@ def swapaxes(a: Any, axis1: Any, axis2: Any) -> Size:
 
 def rot90(m: Any, k: Any = 1, axes: Any = (0, 1)) -> Size:
     """The same, turned."""
-    _places((k, *_listed(axes)))
+    _places((k, *listed(axes)))
     return view(m)
 
 
 def _places(value: Any) -> None:
-    for each in _listed(value):
+    for each in listed(value):
         if each is not None:
             whole(each)
-
-
-def _listed(value: Any) -> tuple[Any, ...]:
-    return value if isinstance(value, tuple) else tuple(value) if np.shape(value) else (value,)
 
 
 def _parts(arrays: Any) -> tuple[Any, ...]:

@@ -12,8 +12,8 @@ from itertools import chain, count
 from autotune.study.drafting.branches import asked_by_directives
 from autotune.study.drafting.functions import reached
 from autotune.study.drafting.proposal import Proposal
-from autotune.study.drafting.syntax import NotRead
-from autotune.study.drafting.uses import Uses, in_memory, words
+from autotune.study.drafting.syntax import NotRead, names_in
+from autotune.study.drafting.uses import Uses, in_memory
 
 _NAME = "KERNEL"
 
@@ -41,7 +41,7 @@ def alternatives(of: Proposal, uses: Uses) -> list[Alternatives]:
     for entry in of.launched:
         if written := _written_anew(of, uses, entry):
             alike.setdefault(written, []).append(entry)
-    found, taken = list[Alternatives](), words(of.sketch.source) | of.arguments.keys()
+    found, taken = list[Alternatives](), names_in(of.sketch.source) | of.arguments.keys()
     for written, entries in alike.items():
         if len(entries) > 1 and not _is_read_between(of, uses, entries, written):
             names = chain([_NAME], (f"{_NAME}_{number}" for number in count(2)))
@@ -72,8 +72,8 @@ def _asked(of: Proposal, entry: str) -> set[str]:
     try:
         found = reached(of.code.tokens(of.kept(tuned=True)), [entry])
     except NotRead:
-        found = words(of.text)
-    return found.union(*map(words, of.locals[entry]))
+        found = names_in(of.text)
+    return found.union(*map(names_in, of.locals[entry]))
 
 
 def _written_anew(of: Proposal, uses: Uses, entry: str) -> tuple[str, ...]:

@@ -14,9 +14,8 @@ from autotune.identity import name_fault
 from autotune.study.drafting.preprocessing import preprocessed
 from autotune.study.drafting.scanning import candidates
 from autotune.study.drafting.syntax import NotRead
-from autotune.study.includes import without_comments
+from autotune.study.includes import DIRECTIVE, without_comments
 
-_DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(\w+)[ \t]*(.*)$", re.MULTILINE)
 _BODY = re.compile(r"(\w+)(?:\(([^()]*)\))?(.*)")
 _DEFINED = re.compile(r"\bdefined\b[ \t]*(?:\([ \t]*)?\w+(?:[ \t]*\))?")
 _NAME = re.compile(r"\b[A-Za-z_]\w*")
@@ -36,7 +35,7 @@ VECTOR = re.compile(r"v(load|store)|convert_|as_|u?(char|short|int|long)|half|fl
 def undefined(source: str) -> list[str]:
     """Return the names whose values an #if asks for, itself or through macros, and that nothing in the text defines."""
     bodies, conditions = dict[str, set[str]](), list[str]()
-    for word, rest in _DIRECTIVE.findall(_joined(source)):
+    for word, rest in DIRECTIVE.findall(_joined(source)):
         if word == "define" and (body := _BODY.match(rest)):
             bodies.setdefault(body[1], set()).update({*_NAME.findall(body[3])} - {*_NAME.findall(body[2] or "")})
         elif word in ("if", "elif"):
@@ -52,7 +51,7 @@ def undefined(source: str) -> list[str]:
 
 def flags(source: str) -> list[str]:
     """Return the names of which conditions ask only whether they are defined, and that nothing in the text defines."""
-    lines, valued = _DIRECTIVE.findall(_joined(source)), {*undefined(source)}
+    lines, valued = DIRECTIVE.findall(_joined(source)), {*undefined(source)}
     own = {match[1] for word, rest in lines if word == "define" and (match := _BODY.match(rest))}
     names = dict[str, None]()
     for word, rest in lines:
@@ -70,13 +69,13 @@ def asked_by_directives(text: str) -> set[str]:
 
 def asking(text: str) -> str:
     """Return what a text's conditions ask for, and the texts of macros that put names together."""
-    lines = _DIRECTIVE.findall(text)
+    lines = DIRECTIVE.findall(text)
     return "\n".join(_DEFINED.sub(" ", rest) for word, rest in lines if word in ("if", "elif") or "##" in rest)
 
 
 def asked_by_pragmas(text: str) -> set[str]:
     """Return the names in a text's pragmas, as in `#pragma unroll UNROLL`: compilers put macros in there."""
-    return {name for word, rest in _DIRECTIVE.findall(text) if word == "pragma" for name in _NAME.findall(rest)}
+    return {name for word, rest in DIRECTIVE.findall(text) if word == "pragma" for name in _NAME.findall(rest)}
 
 
 def values(source: str, name: str, default: int) -> tuple[list[int], str]:

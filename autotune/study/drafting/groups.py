@@ -14,8 +14,8 @@ from autotune.study.drafting.indices import flat_rows, words
 from autotune.study.drafting.parts import alike
 from autotune.study.drafting.reading import Reading
 from autotune.study.drafting.scanning import number_of
-from autotune.study.drafting.syntax import NotRead, closing, split, tokens_of
-from autotune.study.drafting.terms import Sum, apart
+from autotune.study.drafting.syntax import NotRead, closing, names_in, split, tokens_of
+from autotune.study.drafting.terms import Sum, apart, plain
 
 if TYPE_CHECKING:
     from autotune.study.drafting.proposal import Proposal
@@ -275,7 +275,7 @@ def _held(reading: Reading, parameters: set[str]) -> dict[int, Sum]:
                     continue
                 rim = rest.part(lambda product: product != ())
                 extent = extent - rim - rim
-                whole.setdefault(axes[0], set()).add(extent - (extent.number is None) * extent.terms.get((), 0))
+                whole.setdefault(axes[0], set()).add(extent - (extent.number is None) * extent.constant)
         for axis in (0, 1, 2):
             begun, step = reading.loops.get(str(index), (Sum(), None))
             if begun == Sum.of(f"lid#{axis}") and step is not None and step.known and step.names:
@@ -346,11 +346,11 @@ def _spelt(of: Proposal, text: str) -> str:
         return ""
     text = re.sub(r"\b(\d+)\s*[uUlL]{1,3}\b", r"\1", text)
     text = re.sub(r"\(\s*(\w+)\s*<<\s*(\w+)\s*\)", r"(\1 * 2 ** \2)", text)
-    names = set(re.findall(r"[A-Za-z_]\w*", text))
+    names = names_in(text)
     usable = names <= set(of.parameters) and re.fullmatch(r"[\w\s()+*/%-]+", text) is not None
     spelt = re.sub(r"(?<=\() | (?=\))", "", " ".join(re.sub(r"(?<!/)/(?!/)", "//", text).split()))
-    while re.fullmatch(r"\((?:[^()]|\([^()]*\))*\)", spelt):  # one pair around all of it
-        spelt = spelt[1:-1]
+    while spelt != plain(spelt):
+        spelt = plain(spelt)
     return "" if not usable else spelt if names else by_default(spelt, {})
 
 

@@ -41,7 +41,7 @@ def flat_rows(axis: int, moved: Sum, places: Sum | None) -> dict[int, Sum]:
     found = dict[int, Sum]()
     for of, extent in told.items():
         plain = (spread_out(min(extent.names)) if len(extent.names) == 1 else None) or extent
-        found[of] = plain - (plain.number is None) * plain.terms.get((), 0)
+        found[of] = plain - (plain.number is None) * plain.constant
     return found
 
 
@@ -191,5 +191,5 @@ class Indices(ABC):
             return most is not None and most.number is not None and 1 < most.number <= several
         alike = [place for place in self.reading.places if inner.varying.items() <= place.varying.items()]
         whole = all(factor % several == 0 for place in alike for product, factor in place.terms.items() if product)
-        told = {place.terms.get((), 0) % several for place in alike}
+        told = {place.constant % several for place in alike}
         return whole and len(told) == several and self.upper(inner) is None

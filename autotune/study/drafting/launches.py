@@ -112,7 +112,7 @@ class Launches(Indices):
         without the rim that they leave.
         """
         found = [
-            (varying, limit - min(limit.terms.get((), 0), 0) if axis in self._open else limit)
+            (varying, limit - min(limit.constant, 0) if axis in self._open else limit)
             for varying, limit in self.reading.guards
             if self._ids(self._started(varying)) == {axis} and limit.names and not limit.names <= set(self._local)
         ]
@@ -189,7 +189,7 @@ class Launches(Indices):
         """How many items there are along a row: without its rim, and fewer where each writes several places."""
         each = counted.factor_of(f"gid#{axis}")
         several = max(each.number or 1, 1)
-        rim = Sum.of(max(counted.terms.get((), 0), 0) // several * several)
+        rim = Sum.of(max(counted.constant, 0) // several * several)
         beyond = self.upper(counted - Sum.of(f"gid#{axis}")) if each.number == 1 else None
         if beyond is not None and beyond.names and beyond.names <= self._sizes.keys():  # `i + k`, all along a mask
             rim = beyond - 1

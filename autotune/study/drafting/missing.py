@@ -14,7 +14,7 @@ from autotune.study.drafting.groups import EXTENT_NAME
 from autotune.study.drafting.preprocessing import preprocessed
 from autotune.study.drafting.scanning import KERNEL
 from autotune.study.drafting.syntax import QUALIFIERS, NotRead, tokens_of
-from autotune.study.includes import defined_anyway, without_comments
+from autotune.study.includes import DIRECTIVE, defined_anyway, without_comments
 
 _UNKNOWN = re.compile(
     r"unknown type name '(?P<type>\w+)'|use of undeclared identifier '(?P<value>\w+)'"
@@ -48,7 +48,6 @@ _OF_VECTOR = re.compile(r"[xyzw]+|[sS][0-9a-fA-F]+|lo|hi|even|odd")
 """Components of a vector, after a dot."""
 _SAYS_NOTHING = re.compile(r":\d+:\d+:(?: error:)?[ \t]*$", re.MULTILINE)
 """The end of a compiler's line on an `#error` without a text."""
-_DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(\w+)\b(.*)$", re.MULTILINE)
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _TAKES = re.compile(r"^[ \t]*#[ \t]*define[ \t]+\w+\(([\w, \t]*)\)", re.MULTILINE)
 """What a macro takes."""
@@ -261,7 +260,7 @@ def asked_by_error(source: str, told: str) -> tuple[list[str], bool]:
     one of them is defined.
     """
     opened: list[_Branch] = []
-    for match in _DIRECTIVE.finditer(without_comments(source)):
+    for match in DIRECTIVE.finditer(without_comments(source)):
         rest = match[2].strip()
         met = rest.strip('"') in told if rest else _SAYS_NOTHING.search(told)
         if match[1] == "error" and opened and met:
@@ -277,7 +276,7 @@ def brought(source: str, name: str, known: Collection[str] = ()) -> tuple[str, s
     """
     opened, asked, text, read = list[_Branch](), dict[str, bool](), without_comments(source), 0
     typedef = re.compile(rf"\btypedef\b([^;{{}}]*)\b{name}\s*;")
-    for match in _DIRECTIVE.finditer(text):
+    for match in DIRECTIVE.finditer(text):
         typed = typedef.search(text, read, match.start())
         stated = match[2] if match[1] == "define" and match[2].split("(")[0].split()[:1] == [name] else None
         plain = "float" in (typed[1] if typed else stated or "").split()
@@ -325,7 +324,7 @@ def hiding(source: str) -> tuple[list[str], list[str]]:
         return [], []
     names, opened, read = dict[str, None](), list[_Branch](), 0
     kernels = list[str]()
-    for match in _DIRECTIVE.finditer(text):
+    for match in DIRECTIVE.finditer(text):
         if inside := [found[2] for found in KERNEL.finditer(text, read, match.start())]:
             kernels += inside
             names |= dict.fromkeys(name for branch in opened[-_MOST:] for name in branch.names)

@@ -12,13 +12,13 @@ from dataclasses import replace
 from autotune.devices import KernelArgument
 from autotune.identity import name_fault
 from autotune.study.drafting.sketch import Sketch
+from autotune.study.drafting.syntax import names_in
 from autotune.study.drafting.touching import components
-from autotune.study.drafting.uses import words
 
 
 def nameable(sketch: Sketch) -> Sketch:
     """Return a sketch with other names for the arguments that no study can name: `in` is a word of Python."""
-    known, called = words(sketch.source), dict[str, str]()
+    known, called = names_in(sketch.source), dict[str, str]()
     signatures = {
         entry: [replace(one, name=one.name or f"unnamed_{place}") for place, one in enumerate(told)]
         for entry, told in sketch.signatures.items()
@@ -48,7 +48,7 @@ def told_apart(sketch: Sketch, launched: Sequence[str]) -> Sketch:
     """Return a sketch with names of their own for arguments of which kernels have one name and different sorts: a
     `float` and an `int`, or buffers of these. `called` holds what each kernel calls those.
     """
-    sorts, taken = dict[str, tuple[str, str]](), words(sketch.source)
+    sorts, taken = dict[str, tuple[str, str]](), names_in(sketch.source)
     signatures, called = dict(sketch.signatures), dict[str, dict[str, str]]()
     for entry in launched:
         arguments = list[KernelArgument]()

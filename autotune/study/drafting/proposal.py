@@ -105,6 +105,10 @@ class Proposal:
         """Whether a whole number is one of those that hardly are a size, by its name."""
         return SMALL_NAME.match(name) is not None
 
+    def is_known(self, kind: str) -> bool:
+        """Whether a type is one of OpenCL's, of the text's structs, or a choice."""
+        return is_plain(kind) or kind in self.structs or kind in self.choices
+
     def configuration(self) -> dict[str, int | str]:
         """Return the default of every parameter."""
         return {

@@ -198,7 +198,7 @@ class Reading:
 
     def note_lone(self, difference: Sum, *, equal: bool) -> None:
         """Note that a kernel asks whether an id is a certain number, or whether it is another."""
-        counted = difference - difference.terms.get((), 0)
+        counted = difference - difference.constant
         for axis in range(3):
             if {counted, -counted} & {Sum.of(f"gid#{axis}"), Sum.of(f"wid#{axis}")}:
                 self.lone.add(axis)
@@ -350,7 +350,7 @@ class Reading:
         """Return the buffers whose neighbours decide what is written where: a program may let them change places."""
         found = []
         for name in dict.fromkeys(mention.name for mention in self.mentions) if "write" in self.kinds(written) else ():
-            numbers = {index.terms.get((), 0) for mention in self.of(name) for index in mention.places}
+            numbers = {index.constant for mention in self.of(name) for index in mention.places}
             if name != written and len(numbers) > 1 and min(numbers) < 0 < max(numbers):
                 found.append(name)
         return found

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from autotune.study.drafting.groups import EXTENT_NAME, is_of_group
 from autotune.study.drafting.indices import rows_of_ids
-from autotune.study.drafting.syntax import closing, split
+from autotune.study.drafting.syntax import closing, names_in, split
 from autotune.study.drafting.touching import is_understood
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def lengths(of: Proposal, names: Collection[str]) -> set[str]:
     for shapes in of.tuned.values():
         for one in inputs:
             extents = shapes.shape(one, written=False) or []
-            met = set(re.findall(r"[A-Za-z_]\w*", " ".join(map(str, extents))))
+            met = names_in(" ".join(map(str, extents)))
             if one in shapes.doubts or not met <= {*names, *of.whole}:
                 continue
             if met <= {*names} and not any(map(is_of_group, met)):

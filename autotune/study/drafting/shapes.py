@@ -25,10 +25,6 @@ def product(shape: Sequence[Sum]) -> Sum:
     return total
 
 
-def _number(value: Sum) -> int:
-    return value.terms.get((), 0)
-
-
 def _taken_off(index: Sum, part: Sum) -> bool:
     """Whether a part is taken off in a sum: with names in it, as numbers say no more than where things begin."""
     return all(product and index.terms.get(product) == -factor for product, factor in part.terms.items())
@@ -39,7 +35,7 @@ def _ahead(varying: Sum, limit: Sum, rest: Sum) -> Sum:
     the last of a four.
     """
     step, ahead = gcd(*varying.terms.values()), rest.number or 0
-    if not 0 < ahead < step or _number(limit):  # of `i + 4 <= n` the last is n - 1
+    if not 0 < ahead < step or limit.constant:  # of `i + 4 <= n` the last is n - 1
         return limit + rest
     whole = all(factor % step == 0 for factor in limit.terms.values())
     return (limit if whole else Sum.of(f"round_up({limit}, {step})")) - step + ahead + 1
@@ -67,15 +63,15 @@ class Shapes(Launches):
         alike = [(varying, limit) for varying, limit in guards if varying.varying == value.varying]
         stated = [_ahead(varying, limit, value - varying) for varying, limit in alike]
         if stated:
-            first = min(stated, key=lambda each: (not self._sized(each), len((each - _number(each)).terms)))
+            first = min(stated, key=lambda each: (not self._sized(each), len((each - each.constant).terms)))
             near = [each for each in stated if (each - first).number is not None]
-            return self._named(min(near, key=lambda each: (len(each.terms), _number(each))))
+            return self._named(min(near, key=lambda each: (len(each.terms), each.constant)))
         if value.names & self.reading.between.keys():
             name = "ENTRIES" if "ENTRIES" not in self._taken else "ENTRIES_"
             self.made[name] = "guess: how many places the rows hold in all"
             return Sum.of(name)
         if (tiled := next((axis for axis in self.tiles if tile_of(value, axis) is not None), None)) is not None:
-            return self.axes[tiled] + max(value.terms.get((), 0), 0)
+            return self.axes[tiled] + max(value.constant, 0)
         total = value.fixed + 1
         for name in sorted(value.names):
             if "#" not in name:
@@ -291,9 +287,9 @@ class Shapes(Launches):
                 if not index.names & self.reading.contents.keys():  # contents are bounded by their data
                     self.doubts[name] = BEYOND
                 continue
-            found.append((rows[1], limit, rows[0].terms.get((), 0)))
+            found.append((rows[1], limit, rows[0].constant))
             stored += [limit] if mention.kind != "read" else []
-            guarded += [limit - _number(limit)] if whole or limit.names & by_items else []
+            guarded += [limit - limit.constant] if whole or limit.names & by_items else []
         if name in self.reading.unread:
             self.doubts[name] = BEYOND
         if not found:
@@ -303,17 +299,17 @@ class Shapes(Launches):
         def most_of(counted: tuple[tuple[Sum, ...], Sum]) -> float:
             return self.elements([counted[1], *counted[0]])
 
-        counted = Counter((tuple(inner), limit - _number(limit)) for inner, limit, _ in found if len(inner) == most)
+        counted = Counter((tuple(inner), limit - limit.constant) for inner, limit, _ in found if len(inner) == most)
         (inner, kind), _ = max(counted.items(), key=lambda item: (self._sized(item[0][1]), item[1], most_of(item[0])))
         if farthest:
             inner, kind = max(counted, key=most_of)
         kind = max([kind, *(each for each in guarded if not inner and is_multiple(each, kind))], key=factors_of)
-        alike = [each for each in found if tuple(each[0]) == inner and each[1] - _number(each[1]) == kind]
-        beyond = max(_number(limit) for _, limit, _ in alike)
+        alike = [each for each in found if tuple(each[0]) == inner and each[1] - each[1].constant == kind]
+        beyond = max(limit.constant for _, limit, _ in alike)
         # Neighbours on both sides of what is bounded: the rim is left out in a way that was not read.
-        plainly = any(not number and not _number(limit) for _, limit, number in alike)
+        plainly = any(not number and not limit.constant for _, limit, number in alike)
         if plainly and ((written and stored) or min(number for *_, number in alike) < 0):
-            beyond = max((_number(limit) for limit in stored if limit - _number(limit) == kind), default=0)
+            beyond = max((limit.constant for limit in stored if limit - limit.constant == kind), default=0)
         if name in self.reading.rimmed or (inner and 0 < -beyond < gcd(*factors_of(kind))):
             beyond = max(beyond, 0)  # whole ones: of `3 * y * W + x` the rows behind the last are there too
         shape = [kind + beyond, *map(self._named, inner)]

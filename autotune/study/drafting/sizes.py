@@ -13,8 +13,9 @@ from autotune.study.drafting.byvalue import NARROW
 from autotune.study.drafting.groups import by_default
 from autotune.study.drafting.nouns import WINDOW_NAME
 from autotune.study.drafting.proposal import Proposal
+from autotune.study.drafting.syntax import names_in
 from autotune.study.drafting.terms import Sum
-from autotune.study.drafting.uses import Uses, words
+from autotune.study.drafting.uses import Uses
 
 _LONGEST_OF_IMAGES = 13
 """The exponent, of 2, of as many pixels as every device's images have along an axis."""
@@ -30,7 +31,7 @@ _ENTRIES_EACH = 16
 
 def _degree(extent: Sum, names: Collection[str]) -> int:
     """How many of the names are multiplied in an extent."""
-    return max((sum(bool({*words(name)} & {*names}) for name in product) for product in extent.terms), default=0)
+    return max((sum(bool(names_in(name) & {*names}) for name in product) for product in extent.terms), default=0)
 
 
 def _least(name: str) -> int:
@@ -48,8 +49,8 @@ class Sizes:
         self._of, self._shapes, self._shifts, self._items = of, uses.shapes, uses.shifts, items
         counted = {extent or "" for extents in items.values() for extent in extents}
         told = [extents for name, extents in uses.shapes.items() if name not in uses.unread]
-        used = {name for extents in told for extent in extents for name in words(str(extent))}
-        used |= {name for extent in counted for name in words(extent)}
+        used = {name for extents in told for extent in extents for name in names_in(str(extent))}
+        used |= {name for extent in counted for name in names_in(extent)}
         buffers = [one.name for one in of.arguments.values() if one.type_name.endswith("*")]
         read = all(name in uses.shapes for name in buffers) and bool(used)
         self.idle = {*of.whole} - used
@@ -75,7 +76,7 @@ class Sizes:
         if self._of.is_small(name) or any(re.search(rf"- (?:\d+ \* )?{name}\b", extent) for extent in items):
             return True
         shared = any(re.search(rf"(?:, |// ){name}\b", extent) for extent in items)  # out to items, so many to each
-        return shared and not any(name in words(str(extent)) for shape in self._shapes.values() for extent in shape)
+        return shared and not any(name in names_in(str(extent)) for shape in self._shapes.values() for extent in shape)
 
     @property
     def each(self) -> int:
@@ -83,7 +84,7 @@ class Sizes:
         than has such a buffer hold about a million elements.
         """
         of, big = self._of, {*self._big}
-        ranks = (sum(bool(big & {*words(str(extent))}) for extent in shape) for shape in self._shapes.values())
+        ranks = (sum(bool(big & names_in(str(extent))) for extent in shape) for shape in self._shapes.values())
         dimensions = max([len(big), *ranks, *map(len, of.locals.values())])
         degree = max((sum(_degree(extent, big) for extent in shape) for shape in self._shapes.values()), default=0)
         images = {name for name, one in of.arguments.items() if one.type_name.startswith("image")}

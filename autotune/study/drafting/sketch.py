@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -10,6 +9,7 @@ from autotune.devices import KernelArgument
 from autotune.errors import StudyError
 from autotune.study.builtins import is_builtin
 from autotune.study.drafting.scanning import scanned
+from autotune.study.drafting.syntax import names_in
 
 
 @dataclass
@@ -40,7 +40,7 @@ def launched_of(sketch: Sketch, wanted: str | None) -> list[str]:
     """Return the kernels to launch: the one that is wanted, or all. Raises StudyError."""
     known = list(sketch.signatures)
     hidden = [name for name in scanned(sketch.source) if name not in known and is_builtin(name)]
-    if hidden and wanted in (None, *hidden) and not {*re.findall(r"[A-Za-z_]\w*", sketch.source)} >= {*known}:
+    if hidden and wanted in (None, *hidden) and not names_in(sketch.source) >= {*known}:
         what = f"no kernel {hidden[0]!r}: OpenCL C has a function of that name, which hides it"
         raise StudyError(what, where=sketch.typed or sketch.kernel, hint="rename it")
     if not known:

@@ -47,6 +47,11 @@ def tokens_of(text: str) -> list[str]:
     )
 
 
+def names_in(text: str) -> set[str]:
+    """Return the names in a text."""
+    return set(re.findall(r"[A-Za-z_]\w*", text))
+
+
 def closing(tokens: Sequence[str], at: int) -> int:
     """Return the place of what closes the bracket at a place; the end where nothing does."""
     pairs, depth = {"(": ")", "[": "]", "{": "}"}, 0

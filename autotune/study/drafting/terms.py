@@ -98,7 +98,12 @@ class Sum:
     @property
     def number(self) -> int | None:
         """Its value, where it is a number."""
-        return self.terms.get((), 0) if not self.terms.keys() - {()} else None
+        return self.constant if not self.terms.keys() - {()} else None
+
+    @property
+    def constant(self) -> int:
+        """The number that is added in it."""
+        return self.terms.get((), 0)
 
     def part(self, wanted: Callable[[Product], bool]) -> Sum:
         """The products that are wanted."""

@@ -15,7 +15,7 @@ from autotune.study.drafting.proposal import Proposal
 from autotune.study.drafting.repeats import codes
 from autotune.study.drafting.scanning import of_unions, struct_attributes
 from autotune.study.drafting.shapes import BEYOND, product
-from autotune.study.drafting.syntax import NotRead
+from autotune.study.drafting.syntax import NotRead, names_in
 from autotune.study.drafting.terms import Sum, spread_out
 from autotune.study.drafting.touching import components
 from autotune.study.types import is_plain, scalar_type
@@ -96,7 +96,7 @@ class Uses:
             by_default = f"as {depends} {'have' if ' and ' in depends else 'has'} it by default"
             if written:  # of every configuration the same is compared
                 self.by_default[one.name] = f'"{", ".join(map(str, shape))}" {by_default}'
-                if self.access(one) == "out" and any(map(is_of_group, words(depends))):  # one of each group
+                if self.access(one) == "out" and any(map(is_of_group, names_in(depends))):  # one of each group
                     self.by_default[one.name] += "; of parts that a [check] adds up, sum(...), it may"
                 return None
             self.doubts.setdefault(one.name, f"{by_default}: it may not depend on a parameter")
@@ -125,7 +125,7 @@ class Uses:
     def _defaults_in(self, name: str, *, written: bool) -> str:
         """The parameters that a buffer's extents depend on, if any do: their defaults stand in its shape."""
         told = [shapes.shape(name, written=written) for shapes in self._of.tuned.values()]
-        mentioned = {word for shape in told for extent in shape or () for word in words(str(extent))}
+        mentioned = {word for shape in told for extent in shape or () for word in names_in(str(extent))}
         return " and ".join(sorted(mentioned & {*self._of.parameters, *self._of.extra}))
 
     def _in_whole_vectors(self, name: str, *, written: bool) -> list[Sum]:
@@ -141,9 +141,9 @@ class Uses:
             for axis, extent in enumerate(shape):
                 length = extent.with_value(width, Sum.of(1))
                 if length.names and extent - length == Sum.of(width) - 1:
-                    rim = max(length.terms.get((), 0), 0)  # of a window, beyond the last of the widest share
+                    rim = max(length.constant, 0)  # of a window, beyond the last of the widest share
                     shape[axis] = Sum.of(f"round_up({length - rim}, {max(of.values(width, default)[0])})") + rim
-        return [] if words(" ".join(map(str, shape))) & {*of.parameters, *of.extra} else shape
+        return [] if names_in(" ".join(map(str, shape))) & {*of.parameters, *of.extra} else shape
 
     def codes(self) -> set[str]:
         """Return the whole numbers that kernels take and only tell one thing from another by: they are no sizes."""
@@ -263,7 +263,7 @@ class Uses:
             places = each.reading.places_in(one.name, elements, each.upper)
             for name in others:
                 places = places and places.with_value(name, Sum.of(int(name not in self.shifts)))
-            if places is not None and not words(str(places)) & {*self._of.parameters, *self._of.extra, *others}:
+            if places is not None and not names_in(str(places)) & {*self._of.parameters, *self._of.extra, *others}:
                 if each.reading.scatters(one.name) and self.shapes.get(one.name) == [places]:
                     return ', data = { distribution = "permutation" }', "places that are written, each once"
                 largest = {"uchar": 255, "char": 127}.get(kind)
@@ -337,8 +337,7 @@ class Uses:
 
     def _is_member(self, member: str) -> bool:
         kind, _, name = member.partition(" ")
-        known = is_plain(kind) or kind in self._of.structs or kind in self._of.choices
-        return known and re.fullmatch(r"\w+(\s*\[\s*\d+\s*\])*", name) is not None
+        return self._of.is_known(kind) and re.fullmatch(r"\w+(\s*\[\s*\d+\s*\])*", name) is not None
 
 
 def is_whole(kind: str) -> bool:
@@ -352,8 +351,3 @@ def is_real(one: KernelArgument) -> bool:
         return scalar_type(one.type_name.removesuffix("*"))[1] in _REAL
     except StudyError:
         return True
-
-
-def words(text: str) -> set[str]:
-    """Return the names in a text."""
-    return set(re.findall(r"[A-Za-z_]\w*", text))

@@ -22,8 +22,8 @@ from autotune.study.drafting.sketch import Sketch, launched_of
 from autotune.study.drafting.typedefs import spelt_out
 from autotune.study.drafting.uses import Uses, is_real, is_whole
 from autotune.study.scope import GAP
-from autotune.study.types import SCALAR_TYPES, is_plain
-from autotune.study.writing import toml_text
+from autotune.study.types import SCALAR_TYPES
+from autotune.study.writing import toml_text, toml_texts
 
 _GUESS = "guess"
 
@@ -150,11 +150,10 @@ class _Writer:
             self._add(f'default = "{one.entries[0]}"')
         for name, default in {**of.parameters, **of.extra}.items():
             numbers, said = self._values[name]
-            values, stands = ", ".join(map(str, numbers)), str(default)
+            values, stands = str(numbers), str(default)
             if name in of.words:
-                values, said = ", ".join(f'"{word}"' for word in of.words[name]), AROUND
-                stands = f'"{of.given[name]}"'
-            self._add("", f"[parameters.{name}]", f"values = [{values}]  # {_GUESS}: {said}", f"default = {stands}")
+                values, said, stands = toml_texts(of.words[name]), AROUND, f'"{of.given[name]}"'
+            self._add("", f"[parameters.{name}]", f"values = {values}  # {_GUESS}: {said}", f"default = {stands}")
         tunable = bool(of.parameters or of.extra or self._alternatives)
         if not tunable:
             what = "the kernel asks for no macro with a default: #ifndef WPT, #define WPT 1, #endif make one"
@@ -213,7 +212,7 @@ class _Writer:
             self._image(one)
         elif one.address == "local":
             count = self._shapes.get(one.name)
-            if not self._is_known(kind):
+            if not self._of.is_known(kind):
                 self._gap(f'{one.name} = {{ type = "{GAP}", local = "{GAP}" }}', _typeless(kind))
             elif count is None:
                 self._gap(f'{one.name} = {{ type = "{kind}", local = "{GAP}" }}', "how many elements")
@@ -221,7 +220,7 @@ class _Writer:
                 self._told(
                     f'{one.name} = {{ type = "{kind}", local = "{product(count)}" }}', self._doubt(one, "how many")
                 )
-        elif not self._is_known(kind):
+        elif not self._of.is_known(kind):
             self._untyped(one, kind)
         elif one.address == "private":
             value = self._uses.value(kind, one.name, self._sizes.names)
@@ -231,16 +230,12 @@ class _Writer:
         else:
             self._buffer(one, kind)
 
-    def _is_known(self, kind: str) -> bool:
-        return is_plain(kind) or kind in self._of.structs or kind in self._of.choices
-
     def _untyped(self, one: KernelArgument, kind: str) -> None:
         """Leave a gap for the type of a scalar or buffer that is of a typedef nobody tells the meaning of."""
         given = "value = 1"
         if one.address != "private":
             access, extents = self._uses.access(one), self._shapes.get(one.name) or (GAP,)
-            shape = ", ".join(f'"{extent}"' for extent in extents)
-            given = f'shape = [{shape}], access = "{access}"'
+            given = f'shape = {toml_texts(extents)}, access = "{access}"'
             if access != "in":
                 self._outputs.append(one)
         self._gap(f'{one.name} = {{ type = "{GAP}", {given} }}', _typeless(kind))
@@ -253,12 +248,12 @@ class _Writer:
             return
         if access != "in":
             self._outputs.append(one)
-        extents = ", ".join(f'"{extent}"' for extent in shape or (GAP,) * int(dimensions[1]))
+        extents = toml_texts(shape or (GAP,) * int(dimensions[1]))
         name = re.escape(self._uses.in_text(one.name))
         called = re.search(rf"(?:read|write)_image(f|i|ui|h)\s*\(\s*{name}\b", self._of.text)
         kind = {"f": "float", "i": "int", "ui": "uint", "h": "half"}[called[1] if called else "f"]
         data = ", data = { low = 0, high = 255 }" if access != "out" and kind in ("int", "uint") else ""
-        table = f'{{ type = "{kind}", image = [{extents}], channels = "RGBA", access = "{access}"{data} }}'
+        table = f'{{ type = "{kind}", image = {extents}, channels = "RGBA", access = "{access}"{data} }}'
         if shape is None:
             self._gap(f"{one.name} = {table}", "its extents, rows first; its type is that of a channel")
         else:
@@ -270,10 +265,10 @@ class _Writer:
         whole = is_whole(kind)
         if access in ("out", "inout"):
             self._outputs.append(one)
-        extents = ", ".join(f'"{extent}"' for extent in shape or (GAP,))
+        extents = toml_texts(shape or (GAP,))
         data, said = self._uses.data(one, kind, self._sizes.names) if access in ("in", "inout") else ("", "")
         placed = ", constant = true" if one.address == "constant" else ""
-        line = f'{one.name} = {{ type = "{kind}", shape = [{extents}], access = "{access}"{placed}{data} }}'
+        line = f'{one.name} = {{ type = "{kind}", shape = {extents}, access = "{access}"{placed}{data} }}'
         if shape is None:
             asked = "its shape, row by row" + (", and its data" if whole and access == "in" else "")
             self._gap(line, ": ".join(filter(None, (asked, self._uses.by_default.get(one.name)))))
@@ -294,7 +289,7 @@ class _Writer:
     def _launch(self, entry: str) -> None:
         self._add("", "[[launch]]", f'entry = "{entry}"')
         items = self._items[entry]
-        line = f"global = [{', '.join(f'{chr(34)}{extent or GAP}{chr(34)}' for extent in items)}]"
+        line = f"global = {toml_texts(extent or GAP for extent in items)}"
         if None in items:
             self._gap(line, "work-items along each axis, in whole work-groups")
         elif self._of.tuned[entry].inferred:
@@ -304,8 +299,7 @@ class _Writer:
             self._guess(line, "as the defaults want it; look at what the other variants want")
         else:
             self._add(line)
-        extents = ", ".join(f'"{one}"' for one in self._of.locals[entry])
-        self._told(f"local = [{extents}]", self._of.doubts.get(entry, ""))
+        self._told(f"local = {toml_texts(self._of.locals[entry])}", self._of.doubts.get(entry, ""))
         if self._of.tuned[entry].reading.begun:
             offset = json.dumps(["0"] * len(items))
             self._guess(f"offset = {offset}", "the kernel asks where its global ids begin")
