@@ -147,7 +147,9 @@ def indistinct(outputs: Mapping[str, Tolerance], expected: Mapping[str, NDArray[
 
 def _right_everywhere(data: NDArray[Any], allowed: Tolerance) -> tuple[bool, bool]:
     """Say whether 0, and whether some number, is right for every value."""
-    flat, least, most, zero = data.reshape(-1), np.longdouble(-np.inf), np.longdouble(np.inf), True
+    flat, zero = data.reshape(-1), True
+    least: Any = -np.inf
+    most: Any = np.inf
     wide: type = np.longdouble if data.dtype.kind in "iu" else np.float64  # 2**53 + 1 is no double
     for begin in range(0, flat.size if data.dtype.kind in "fiu" else 0, _AT_ONCE):  # hardly ever more than the first
         values: NDArray[Any] = flat[begin : begin + _AT_ONCE].astype(wide)
