@@ -92,6 +92,15 @@ def document(server: Server) -> Any:
     return schemathesis.openapi.from_url(f"{server.url}/v1/openapi.json")
 
 
+def test_the_document_is_one_that_generators_of_clients_take(document: Any) -> None:
+    document.validate()
+    for path, operations in document.raw_schema["paths"].items():
+        for method, operation in operations.items():
+            for status, answer in operation["responses"].items():
+                schemas = [kind.get("schema") for kind in answer.get("content", {}).values()]
+                assert all(schemas), (method, path, status)
+
+
 @pytest.mark.parametrize("role", [None, *ROLES])
 def test_every_route_answers_as_its_document_says(server: Server, document: Any, role: str | None) -> None:
     draw = random.Random(str(role))
@@ -116,7 +125,9 @@ def test_every_route_answers_as_its_document_says(server: Server, document: Any,
                     case.path_parameters[name] = draw.choice(known)
             if case.path == "/v1/searches" and case.method == "POST" and draw.random() < 0.3:
                 case.body = draw.choice([SMALL, {"upload": UPLOAD}])
-            case.validate_response(case.call(headers=headers), checks=CHECKS)
+            whole = not case.path.endswith("/events")  # of a stream schemathesis holds each event against the schema
+            checks = CHECKS if whole else CHECKS[:-1]
+            case.validate_response(case.call(headers=headers), checks=checks)
 
         ask()
     assert asked > 100

@@ -31,6 +31,9 @@ Word = Annotated[str | None, Query(max_length=200)]
 Words = Annotated[list[Annotated[str, Query(max_length=400)]], Query(max_length=64)]
 READ = documented()
 FOUND = documented(404)
+TEXT = {"type": "string"}
+KEPT = {"headers": {name: {"schema": TEXT} for name in ("ETag", "Cache-Control", "Autotune-Match", "Autotune-Notes")}}
+SENT = {"description": "Queued", "headers": {"Location": {"schema": TEXT, "description": "of the search"}}}
 
 
 @router.get("/health", responses=READ, tags=["server"])
@@ -55,8 +58,8 @@ def home(service: Opened, caller: Reader) -> Json:
     "/best",
     responses={
         **FOUND,
-        200: {"content": {"text/plain": {}}, "description": "The best, in the format asked for"},
-        304: {"description": "As you have it by its ETag"},
+        200: {"content": {"text/plain": {"schema": TEXT}}, "description": "The best, in the format asked for", **KEPT},
+        304: {"description": "As you have it by its ETag", **KEPT},
     },
     tags=["results"],
 )
@@ -104,7 +107,9 @@ def searches(
     return views.searches(service, study=study, device=device, before=before, limit=limit)
 
 
-@router.post("/searches", status_code=202, responses=documented(404, 409, 413, 415, 429), tags=["searches"])
+@router.post(
+    "/searches", status_code=202, responses={**documented(404, 409, 413, 415, 429), 202: SENT}, tags=["searches"]
+)
 async def submit(
     service: Opened,
     caller: Submitter,

@@ -1,0 +1,40 @@
+"""The API's document: FastAPI's, as OpenAPI 3.1 has it, with what FastAPI does not know of the answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI
+
+_LINE = {"type": "string"}
+
+_HEADERS: dict[str, dict[str, Any]] = {
+    "401": {"WWW-Authenticate": {"schema": _LINE}},
+    "429": {"Retry-After": {"schema": {"type": "integer"}, "description": "seconds"}},
+    "503": {"Retry-After": {"schema": {"type": "integer"}, "description": "seconds"}},
+}
+"""Headers of a status, on whichever route."""
+
+
+def document_of(app: FastAPI, root: str) -> dict[str, Any]:
+    """Return the document of an application that is called below the path `root` of its site."""
+    told = FastAPI.openapi(app) | ({"servers": [{"url": root}]} if root else {})
+    told["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+    told["security"] = [{"token": []}, {}]  # reading may be open to everybody
+    for path in told["paths"].values():
+        for operation in path.values():
+            for status, answer in operation["responses"].items():
+                _complete(status, answer)
+    return told
+
+
+def _complete(status: str, answer: dict[str, Any]) -> None:
+    """Have an answer tell its headers, errors in JSON on all routes, and a stream as text: items of it are of 3.2."""
+    if status in _HEADERS:
+        answer["headers"] = {**answer.get("headers", {}), **_HEADERS[status]}
+    content = answer.get("content", {})
+    if status >= "400" and content:
+        answer["content"] = content = {"application/json": next(iter(content.values()))}
+    for kind in content.values():
+        if kind.pop("itemSchema", None):
+            kind["schema"] = _LINE
