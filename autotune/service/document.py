@@ -6,6 +6,8 @@ from typing import Any
 
 from fastapi import FastAPI
 
+from autotune.service import answered
+
 _LINE = {"type": "string"}
 
 _HEADERS: dict[str, dict[str, Any]] = {
@@ -19,6 +21,7 @@ _HEADERS: dict[str, dict[str, Any]] = {
 def document_of(app: FastAPI, root: str) -> dict[str, Any]:
     """Return the document of an application that is called below the path `root` of its site."""
     told = FastAPI.openapi(app) | ({"servers": [{"url": root}]} if root else {})
+    told["components"]["schemas"] |= answered.schemas()
     told["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
     told["security"] = [{"token": []}, {}]  # reading may be open to everybody
     for path in told["paths"].values():
@@ -29,7 +32,7 @@ def document_of(app: FastAPI, root: str) -> dict[str, Any]:
 
 
 def _complete(status: str, answer: dict[str, Any]) -> None:
-    """Have an answer tell its headers, errors in JSON on all routes, and a stream as text: items of it are of 3.2."""
+    """Have an answer tell its kind and headers, errors in JSON on all routes; a stream as text: items are of 3.2."""
     if status in _HEADERS:
         answer["headers"] = {**answer.get("headers", {}), **_HEADERS[status]}
     content = answer.get("content", {})
@@ -38,3 +41,4 @@ def _complete(status: str, answer: dict[str, Any]) -> None:
     for kind in content.values():
         if kind.pop("itemSchema", None):
             kind["schema"] = _LINE
+        kind["schema"] = answered.shown(kind["schema"])
