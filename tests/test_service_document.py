@@ -107,6 +107,10 @@ def test_the_document_is_one_that_generators_of_clients_take(document: Any) -> N
             for status, answer in operation["responses"].items():
                 schemas = [kind.get("schema") for kind in answer.get("content", {}).values()]
                 assert all(schemas), (method, path, status)
+    kinds = document.raw_schema["components"]["schemas"]
+    assert kinds["Device"]["properties"]["memory"]["format"] == "int64"  # else Go's has 32 bits
+    assert "default" not in kinds["Submit"]["properties"]["budget"]  # of which Go makes `var budget Budget = {}`
+    assert not {f"New{name}" for name in kinds} & set(kinds)  # as Go names what makes one
 
 
 @pytest.mark.parametrize("role", [None, *ROLES])

@@ -10,6 +10,8 @@ from autotune.service import answered
 
 _LINE = {"type": "string"}
 
+_WIDTHS = {"integer": "int64", "number": "double"}
+
 _HEADERS: dict[str, dict[str, Any]] = {
     "401": {"WWW-Authenticate": {"schema": _LINE}},
     "429": {"Retry-After": {"schema": {"type": "integer"}, "description": "seconds"}},
@@ -28,7 +30,18 @@ def document_of(app: FastAPI, root: str) -> dict[str, Any]:
         for operation in path.values():
             for status, answer in operation["responses"].items():
                 _complete(status, answer)
+    _widen(told)
     return told
+
+
+def _widen(part: Any) -> None:
+    """Give every number its width: memory in bytes fits no int32, nor a time a float32, which generators would take."""
+    if isinstance(part, dict):
+        kind = part.get("type")
+        if isinstance(kind, str) and kind in _WIDTHS:
+            part.setdefault("format", _WIDTHS[kind])
+    for one in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+        _widen(one)
 
 
 def _complete(status: str, answer: dict[str, Any]) -> None:

@@ -280,7 +280,7 @@ async def import_(
 
 
 @router.get("/tokens", responses=READ, tags=["tokens"])
-def tokens(service: Opened, caller: Admin) -> list[Annotated[Json, Shows(answered.Token)]]:
+def tokens(service: Opened, caller: Admin) -> list[Annotated[Json, Shows(answered.StoredToken)]]:
     """Every token: name, role, times; never the token itself."""
     return views.tokens(service)
 

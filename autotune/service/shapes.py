@@ -23,6 +23,7 @@ _MOST_VALUES = 10_000
 
 
 class _Shape(BaseModel):
+    # What is empty by default has a factory: generated clients do not compile, or ask for it, where one is told.
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     @model_validator(mode="before")
@@ -47,7 +48,7 @@ class Upload(_Shape):
 
     study: Annotated[StrictStr, Field(max_length=2**22, examples=['name = "blur"\nkernel = "blur.cl"\n...'])]
     files: dict[Annotated[StrictStr, Field(max_length=400)], Annotated[StrictStr, Field(max_length=2**22)]] = Field(
-        default={}, examples=[{"blur.cl": "kernel void blur(...) {}"}]
+        default_factory=dict, examples=[{"blur.cl": "kernel void blur(...) {}"}]
     )
 
 
@@ -73,18 +74,18 @@ class Check(_Shape):
     device: Annotated[StrictStr, Field(max_length=200)] | None = Field(
         default=None, description="Number, fingerprint or part of the name of a device of the server; its best if none."
     )
-    size: dict[Name, Whole] = Field(default={}, max_length=64)
-    choices: dict[Name, Value] = Field(default={}, max_length=64)
+    size: dict[Name, Whole] = Field(default_factory=dict, max_length=64)
+    choices: dict[Name, Value] = Field(default_factory=dict, max_length=64)
 
 
 class Submit(Check):
     """A search to run."""
 
-    budget: Budget = Budget()
+    budget: Budget = Field(default_factory=Budget)
     sampler: Literal[tuple(SAMPLERS)] = DEFAULT_SAMPLER  # type: ignore[valid-type]
     seed: Annotated[StrictInt, Field(ge=0, le=2**32 - 1)] | None = None
-    fix: dict[Name, list[Value] | Value] = Field(default={}, max_length=256)
-    start: list[dict[Name, Value]] = Field(default=[], max_length=100)
+    fix: dict[Name, list[Value] | Value] = Field(default_factory=dict, max_length=256)
+    start: list[dict[Name, Value]] = Field(default_factory=list, max_length=100)
     retry_failed: bool = False
     fresh: bool = False
     cold: bool = False

@@ -37,7 +37,17 @@ from autotune.service.answered.searches import (
     Searches,
     ShortTrial,
 )
-from autotune.service.answered.server import AddedToken, Device, Devices, Health, Imported, Me, Model, Revoked, Token
+from autotune.service.answered.server import (
+    AddedToken,
+    Device,
+    Devices,
+    Health,
+    Imported,
+    Me,
+    Model,
+    Revoked,
+    StoredToken,
+)
 from autotune.service.answered.studies import Checked, Constraint, OwnStudy, Parameter, StudyFrom, WholeStudy
 
 

@@ -66,7 +66,7 @@ class Devices(BaseModel):
     amiss: list[str]
 
 
-class Token(BaseModel):
+class StoredToken(BaseModel):
     """A token, but for itself."""
 
     name: str
