@@ -307,6 +307,11 @@ def test_the_same_key_is_the_same_search(client: Client) -> None:
     assert (unset.status_code, unset.json()["where"]) == (422, "header.idempotency-key")
 
 
+def test_a_whole_number_may_be_written_as_some_languages_write_all(client: Client) -> None:
+    told = submit(client, body={"size": {"M": 64.0}, "budget": {"trials": 4.0}, "seed": 1.0}).json()
+    assert (repr(told["budget"]["trials"]), repr(told["size"]["M"])) == ("4", "64")
+
+
 def test_ten_at_once_are_all_taken(client: Client) -> None:
     found = [submit(client, name=f"user{number}").json()["id"] for number in range(10)]
     client.work.ends = True

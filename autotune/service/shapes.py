@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictInt, StrictStr, model_validator
 from pydantic_core import PydanticCustomError
 
 from autotune.identity import STUDY_NAME
@@ -12,10 +12,18 @@ from autotune.samplers import DEFAULT_SAMPLER, SAMPLERS
 from autotune.store import ROLES
 from autotune.tuner import DEFAULT_SECONDS, GAIN_TRIALS
 
+
+def _whole(given: Any) -> Any:
+    return int(given) if isinstance(given, float) and given.is_integer() else given
+
+
+Integer = Annotated[StrictInt, BeforeValidator(_whole)]
+"""JSON has one kind of number: 64.0, as some languages write every number, is an integer to JSON Schema too."""
+
 Name = Annotated[StrictStr, Field(max_length=64, pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
 StudyName = Annotated[StrictStr, Field(pattern=f"^{STUDY_NAME}$")]
 Value = StrictInt | float | Annotated[StrictStr, Field(max_length=1000)]
-Whole = Annotated[StrictInt, Field(ge=1, le=2**31 - 1)]
+Whole = Annotated[Integer, Field(ge=1, le=2**31 - 1)]
 
 
 _MOST_VALUES = 10_000
@@ -58,9 +66,9 @@ class Budget(_Shape):
     Without any, after about {DEFAULT_SECONDS:g} seconds; the server has limits of its own.
     """
 
-    trials: Annotated[StrictInt, Field(ge=1, le=10**9)] | None = None
+    trials: Annotated[Integer, Field(ge=1, le=10**9)] | None = None
     seconds: Annotated[float, Field(gt=0, le=1e9)] | None = None
-    until_stale: Annotated[StrictInt, Field(ge=1, le=10**9)] | None = None
+    until_stale: Annotated[Integer, Field(ge=1, le=10**9)] | None = None
     least_gain: Annotated[float, Field(gt=0, lt=1)] | None = Field(
         default=None, description=f"Stop once the sampler expects less from the next {GAIN_TRIALS} trials: 0.01 is 1 %."
     )
@@ -83,7 +91,7 @@ class Submit(Check):
 
     budget: Budget = Field(default_factory=Budget)
     sampler: Literal[tuple(SAMPLERS)] = DEFAULT_SAMPLER  # type: ignore[valid-type]
-    seed: Annotated[StrictInt, Field(ge=0, le=2**32 - 1)] | None = None
+    seed: Annotated[Integer, Field(ge=0, le=2**32 - 1)] | None = None
     fix: dict[Name, list[Value] | Value] = Field(default_factory=dict, max_length=256)
     start: list[dict[Name, Value]] = Field(default_factory=list, max_length=100)
     retry_failed: bool = False
