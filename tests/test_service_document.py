@@ -113,6 +113,14 @@ def test_the_document_is_one_that_generators_of_clients_take(document: Any) -> N
     assert not {f"New{name}" for name in kinds} & set(kinds)  # as Go names what makes one
 
 
+def test_the_study_that_the_document_shows_is_one(server: Server, document: Any) -> None:
+    fields = document.raw_schema["components"]["schemas"]["Upload"]["properties"]
+    upload = {name: field["examples"][0] for name, field in fields.items()}
+    headers = {"Authorization": f"Bearer {server.tokens['run']}"}
+    told = httpx.post(f"{server.url}/v1/checks", json={"upload": upload}, headers=headers).json()
+    assert told.get("valid_configurations") == 2, told
+
+
 @pytest.mark.parametrize("role", [None, *ROLES])
 def test_every_route_answers_as_its_document_says(server: Server, document: Any, role: str | None) -> None:
     draw = random.Random(str(role))

@@ -48,15 +48,34 @@ class _Shape(BaseModel):
         return given
 
 
+_KERNEL = "kernel void twice(const int N, global float *x) { if (get_global_id(0) < N) x[get_global_id(0)] *= 2; }"
+_STUDY = """name = "twice"
+kernel = "twice.cl"
+[sizes]
+N = 1000
+[parameters]
+WG = { values = [32, 64] }
+[arguments]
+x = { type = "float", shape = ["N"], access = "inout" }
+[[launch]]
+entry = "twice"
+global = ["round_up(N, WG)"]
+local = ["WG"]
+arguments = ["N", "x"]
+[reference]
+numpy = { x = "2 * x" }
+"""
+
+
 class Upload(_Shape):
     """A study of the asker's: the text of its TOML file, and of each file that it names, by its name there.
 
     A file is named as the study's folder has it, `inc/a.h`; one in the `kernels` beside that folder `../kernels/a.cl`.
     """
 
-    study: Annotated[StrictStr, Field(max_length=2**22, examples=['name = "blur"\nkernel = "blur.cl"\n...'])]
+    study: Annotated[StrictStr, Field(max_length=2**22, examples=[_STUDY])]
     files: dict[Annotated[StrictStr, Field(max_length=400)], Annotated[StrictStr, Field(max_length=2**22)]] = Field(
-        default_factory=dict, examples=[{"blur.cl": "kernel void blur(...) {}"}]
+        default_factory=dict, examples=[{"twice.cl": _KERNEL}]
     )
 
 

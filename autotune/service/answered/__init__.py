@@ -18,7 +18,6 @@ from autotune.service.answered.results import (
     Comparison,
     HistoryRow,
     Launch,
-    Measured,
     StoredBest,
     StoredProblem,
     Trial,
