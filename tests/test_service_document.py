@@ -109,6 +109,9 @@ def test_the_document_is_one_that_generators_of_clients_take(document: Any) -> N
                 assert all(schemas), (method, path, status)
     kinds = document.raw_schema["components"]["schemas"]
     assert kinds["Device"]["properties"]["memory"]["format"] == "int64"  # else Go's has 32 bits
+    size = kinds["Submit"]["properties"]["size"]
+    assert size["additionalProperties"]["type"] == "integer"  # of patternProperties Java makes an Object
+    assert "pattern" in size["propertyNames"]
     assert "default" not in kinds["Submit"]["properties"]["budget"]  # of which Go makes `var budget Budget = {}`
     assert not {f"New{name}" for name in kinds} & set(kinds)  # as Go names what makes one
 

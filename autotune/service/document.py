@@ -30,18 +30,25 @@ def document_of(app: FastAPI, root: str) -> dict[str, Any]:
         for operation in path.values():
             for status, answer in operation["responses"].items():
                 _complete(status, answer)
-    _widen(told)
+    _plainly(told)
     return told
 
 
-def _widen(part: Any) -> None:
-    """Give every number its width: memory in bytes fits no int32, nor a time a float32, which generators would take."""
+def _plainly(part: Any) -> None:
+    """Say the same so that generators of clients take it, in the whole document.
+
+    Numbers have a width: memory in bytes fits no int32, nor a time a float32, which they would take. A mapping is told
+    by `additionalProperties`, with the pattern of its names beside it: of `patternProperties` they make nothing.
+    """
     if isinstance(part, dict):
         kind = part.get("type")
         if isinstance(kind, str) and kind in _WIDTHS:
             part.setdefault("format", _WIDTHS[kind])
+        if "patternProperties" in part:
+            [(pattern, part["additionalProperties"])] = part.pop("patternProperties").items()
+            part["propertyNames"] = {**part.get("propertyNames", {}), "pattern": pattern}
     for one in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
-        _widen(one)
+        _plainly(one)
 
 
 def _complete(status: str, answer: dict[str, Any]) -> None:

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictInt, StrictStr, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictInt,
+    StrictStr,
+    WithJsonSchema,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from autotune.identity import STUDY_NAME
@@ -23,6 +32,9 @@ Integer = Annotated[StrictInt, BeforeValidator(_whole)]
 Name = Annotated[StrictStr, Field(max_length=64, pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
 StudyName = Annotated[StrictStr, Field(pattern=f"^{STUDY_NAME}$")]
 Value = StrictInt | float | Annotated[StrictStr, Field(max_length=1000)]
+_ONE_OR_LIST = WithJsonSchema({"type": "array", "items": {"anyOf": [{"type": "number"}, {"type": "string"}]}})
+"""A value alone is taken too, which the document does not say: of a list beside others generators make no Java."""
+
 Whole = Annotated[Integer, Field(ge=1, le=2**31 - 1)]
 
 
@@ -111,7 +123,7 @@ class Submit(Check):
     budget: Budget = Field(default_factory=Budget)
     sampler: Literal[tuple(SAMPLERS)] = DEFAULT_SAMPLER  # type: ignore[valid-type]
     seed: Annotated[Integer, Field(ge=0, le=2**32 - 1)] | None = None
-    fix: dict[Name, list[Value] | Value] = Field(default_factory=dict, max_length=256)
+    fix: dict[Name, Annotated[list[Value] | Value, _ONE_OR_LIST]] = Field(default_factory=dict, max_length=256)
     start: list[dict[Name, Value]] = Field(default_factory=list, max_length=100)
     retry_failed: bool = False
     fresh: bool = False
