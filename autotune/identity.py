@@ -79,6 +79,11 @@ def size_order(size: Size) -> tuple[int, ...]:
     return tuple(size.values())
 
 
+def own_value(value: Value, listed: Iterable[Value]) -> Value:
+    """Return the listed value that is equal to a value, 1 for a 1.0; the value itself where there is none."""
+    return next((own for own in listed if own == value), value)
+
+
 def in_order(size: Size, names: Iterable[str]) -> dict[str, int]:
     """Return a size with its names in an order, others after them: a database has them by the alphabet."""
     return {name: size[name] for name in (*names, *size) if name in size}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import json
 import shutil
 import socket
 import ssl
@@ -109,6 +110,7 @@ def test_a_body_that_goes_on_as_no_http_ends_its_connection(
             assert connection.recv(2**16).split()[1] == b"401"
         told = answer_to(connection, (b"" if answered else head) + b"no chunk\r\n")
     assert told.split()[1:2] == ([] if answered else [b"400"])
+    assert answered or json.loads(told.partition(b"\r\n\r\n")[2])["error"].startswith("this is no HTTP")
     assert not [record for record in caplog.records if record.exc_info]  # asyncio's
     assert capsys.readouterr().err == "WARNING:  Invalid HTTP request received.\n"  # uvicorn's
 
@@ -341,5 +343,7 @@ def test_where_all_are_at_work_one_more_is_told_so(monkeypatch: pytest.MonkeyPat
         first.sendall(HEAD + b"\r\n")
         assert begun.wait(60)
         with closing(connect()) as second:
-            assert answer_to(second, b"").startswith(b"HTTP/1.1 503")
+            told = answer_to(second, b"")
         go_on.set()
+    assert told.startswith(b"HTTP/1.1 503")
+    assert json.loads(told.partition(b"\r\n\r\n")[2])["error"] == "all connections are at work"

@@ -561,6 +561,12 @@ def test_sizes_and_choices_are_the_studys(place: Path, size: dict[str, int], cho
         best(text(), size, choices, GPU, database=str(place))
 
 
+def test_a_choice_is_the_studys_own_value(place: Path) -> None:
+    known = text(choices={"T": ["float"], "W": [1, 2]})
+    put_in(place, [ok(at(1), 90)], key=problem_key(known, SIZE, {"T": "float", "W": 2}, GPU))
+    assert best(known, SIZE, {"T": "float", "W": 2.0}, GPU, database=str(place)).match is Match.EXACT
+
+
 # Where it is read from ------------------------------------------------------------------------------------
 
 

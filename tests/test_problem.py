@@ -31,6 +31,13 @@ def test_size_and_choices_override_the_defaults() -> None:
     assert problem.flops(problem.default) == 14
 
 
+def test_a_choice_is_the_studys_own_value() -> None:
+    """JSON has one kind of number, and some languages write 2.0 for every 2."""
+    problem = Problem(study(choices={"T": ["float"], "W": [1, 2]}), choices={"W": 2.0})
+    assert repr(problem.key.choices["W"]) == "2"
+    assert "-DW=2" in problem.plan(problem.default).options
+
+
 @pytest.mark.parametrize(
     "given", [{"size": {"K": 1}}, {"choices": {"U": 1}}, {"fix": {"Q": [1]}}, {"fix": {"WG": [3]}}]
 )

@@ -8,11 +8,11 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autotune.errors import StoreError, UsageError
-from autotune.identity import Choices, ProblemKey, Size, Value, digest, misfit
+from autotune.identity import Choices, ProblemKey, Size, Value, digest, misfit, own_value
 from autotune.lookup.records import Ranking, Records, Told, open_records
 from autotune.ranking import RETIMED, Event, may_be_as_fast, median_interval
 from autotune.store import locate
-from autotune.study import StudyText, default_choices, default_size, parameter_values, problem_key, space_hash
+from autotune.study import StudyText, default_size, offered_choices, parameter_values, problem_key, space_hash
 from autotune.text import clean, require_known
 
 if TYPE_CHECKING:
@@ -124,10 +124,12 @@ def best(
     fills in the launches and the operations per run where they are not stored. Raises StoreError, StudyError,
     SpaceError, DeviceError, and UsageError where a size or a choice is not exactly the study's.
     """
-    for what, given, known in (("size", size, default_size(text)), ("choice", choices, default_choices(text))):
+    offered = offered_choices(text)
+    for what, given, known in (("size", size, default_size(text)), ("choice", choices, offered)):
         require_known(what, given, known)
         if missing := [name for name in known if name not in given]:
             raise UsageError(f"no value for the {what} {missing[0]!r}", hint=f"give all of {', '.join(known)}")
+    choices = {name: own_value(value, offered[name]) for name, value in choices.items()}
     location = locate(database)
     with open_records(location) as records:
         return best_in(records, str(location), text, size, choices, fingerprint, device, whole)

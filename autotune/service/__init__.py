@@ -5,6 +5,7 @@
     guard.py     what each request passes first: names, sizes, callers, headers
     callers.py   who asks: tokens, cookies, roles
     routes.py    the API below /v1;  shapes.py: what may be asked;  answers.py, refused.py: errors as answers
+    document.py  the API's document;  answered/: what is answered, as that shows it
     depends.py   what routes and pages take of a request
     views/       what is shown, as plain data: the same for JSON and for pages
     lookups.py   GET /v1/best, a plain route

@@ -69,6 +69,7 @@ _MEANINGS = {
     421: "Not called by a name of this server",
     422: "The input is wrong",
     429: "Too much is waiting already",
+    500: "The server failed at this; what it says on stderr tells why",
     503: "The machine or its database cannot do it now",
 }
 
@@ -79,7 +80,7 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return the entry of a route's `responses` for these statuses, besides those that every route may give."""
     return {
         status: {"model": Problem, "description": _MEANINGS[status]}
-        for status in sorted({400, 401, 403, 408, 421, 422, 503, *statuses})
+        for status in sorted({400, 401, 403, 408, 421, 422, 500, 503, *statuses})
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
+from functools import cache
 
 from fastapi import FastAPI
 from starlette.middleware import Middleware
@@ -17,6 +17,7 @@ from autotune.errors import AutotuneError
 from autotune.service import answers, pages, routes
 from autotune.service.callers import Callers
 from autotune.service.config import Config, require_safe
+from autotune.service.document import document_of
 from autotune.service.guard import Guard
 from autotune.service.state import Service
 
@@ -64,22 +65,9 @@ def create_app(config: Config, failed: Callable[[AutotuneError], None] | None = 
     # Before FastAPI's own route of that path, which only documents it.
     app.router.routes.append(Route("/v1/best", best, methods=["GET"]))
     app.include_router(routes.router)
-    app.openapi = lambda: _document(app, config.root)  # type: ignore[method-assign]
+    document = cache(lambda: document_of(app, config.root))
+    app.openapi = document  # type: ignore[method-assign]
     app.include_router(pages.router)
     answers.install(app)
     pages.install(app)
     return app
-
-
-def _document(app: FastAPI, root: str) -> dict[str, Any]:
-    """Return the API's document: FastAPI's, with how a token is sent, and errors in JSON on all routes."""
-    if app.openapi_schema is None:
-        app.openapi_schema = FastAPI.openapi(app) | ({"servers": [{"url": root}]} if root else {})
-        app.openapi_schema["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-        app.openapi_schema["security"] = [{"token": []}, {}]  # reading may be open to everybody
-        for path in app.openapi_schema["paths"].values():
-            for operation in path.values():
-                for status, told in operation["responses"].items():
-                    if status >= "400" and "content" in told:
-                        told["content"] = {"application/json": next(iter(told["content"].values()))}
-    return app.openapi_schema

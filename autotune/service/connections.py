@@ -7,6 +7,7 @@ they take: events are followed for hours. The body of a request has its time in 
 from __future__ import annotations
 
 import asyncio
+import json
 import resource
 import socket
 from contextlib import suppress
@@ -26,9 +27,17 @@ _MOST = 4096
 _PAUSE_S = 0.1
 """Seconds until another is taken where the process may open no more files."""
 
-_FULL = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
-_NO_HTTP = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n"
+def _raw(status: str, error: str, hint: str, headers: str = "") -> bytes:
+    """Return an answer as bytes, of the one shape that errors have, where no application is asked."""
+    body = json.dumps({"error": error, "where": "", "hint": hint, "detail": ""})
+    kind = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\nConnection: close\r\n"
+    return f"HTTP/1.1 {status}\r\n{headers}{kind}\r\n{body}".encode("ascii")
+
+
+_FULL = _raw("503 Service Unavailable", "all connections are at work", "ask again in a while", "Retry-After: 5\r\n")
+
+_NO_HTTP = _raw("400 Bad Request", "this is no HTTP/1.1, or its headers are too long", "send less, or another way")
 
 
 def most_connections() -> int:
@@ -103,7 +112,7 @@ class Connection(H11Protocol):
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):  # no answer has begun
-            self.transport.write(_NO_HTTP + msg.encode())
+            self.transport.write(_NO_HTTP)
         self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:

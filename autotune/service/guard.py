@@ -138,7 +138,8 @@ class Guard:
             caller = await to_thread.run_sync(callers.look_up, token)
         if caller is None:
             if not by_cookie:
-                raise Refused(401, "the token is not known, has expired or was revoked")
+                hint = "who runs the server makes another: autotune token add NAME"
+                raise Refused(401, "the token is not known, has expired or was revoked", hint=hint)
             caller = callers.known(None)  # a cookie of yesterday: as without one
             assert caller is not None
             return caller

@@ -13,8 +13,9 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from autotune import __version__
 from autotune.lookup import DEFAULT_STUDY, FORMATS
 from autotune.model import Outcome
+from autotune.service import answered, views
 from autotune.service import submit as submitting
-from autotune.service import views
+from autotune.service.answered import Shows
 from autotune.service.answers import NothingNew, documented
 from autotune.service.depends import Admin, Before, Opened, Reader, SearchId, Submitter, Writer, require_asked
 from autotune.service.feeds import BEAT
@@ -31,22 +32,25 @@ Word = Annotated[str | None, Query(max_length=200)]
 Words = Annotated[list[Annotated[str, Query(max_length=400)]], Query(max_length=64)]
 READ = documented()
 FOUND = documented(404)
+TEXT = {"type": "string"}
+KEPT = {"headers": {name: {"schema": TEXT} for name in ("ETag", "Cache-Control", "Autotune-Match", "Autotune-Notes")}}
+SENT = {"description": "Queued", "headers": {"Location": {"schema": TEXT, "description": "of the search"}}}
 
 
 @router.get("/health", responses=READ, tags=["server"])
-async def health() -> dict[str, str]:
+async def health() -> Annotated[dict[str, str], Shows(answered.Health)]:
     """Whether the server is there; open to everybody."""
     return {"status": "ok", "version": __version__}
 
 
 @router.get("/me", responses=READ, tags=["server"])
-async def me(caller: Reader) -> dict[str, str | None]:
+async def me(caller: Reader) -> Annotated[dict[str, str | None], Shows(answered.Me)]:
     """Who this token says you are, and the role it gives."""
     return {"name": caller.name, "role": caller.role}
 
 
 @router.get("/home", responses=READ, tags=["server"])
-def home(service: Opened, caller: Reader) -> Json:
+def home(service: Opened, caller: Reader) -> Annotated[Json, Shows(answered.Home)]:
     """Devices, what runs, what is queued in which order, the problems searched last with their bests."""
     return views.home(service)
 
@@ -55,8 +59,8 @@ def home(service: Opened, caller: Reader) -> Json:
     "/best",
     responses={
         **FOUND,
-        200: {"content": {"text/plain": {}}, "description": "The best, in the format asked for"},
-        304: {"description": "As you have it by its ETag"},
+        200: {"content": {"text/plain": {"schema": TEXT}}, "description": "The best, in the format asked for", **KEPT},
+        304: {"description": "As you have it by its ETag", **KEPT},
     },
     tags=["results"],
 )
@@ -68,7 +72,7 @@ def best(
     format: Literal[tuple(FORMATS)] = "json",  # type: ignore[valid-type]
     kernel_hash: Word = None,
     study_hash: Word = None,
-) -> Json:
+) -> Annotated[Json, Shows(answered.Best)]:
     """The best stored configuration for a device and size, and how it matches the question.
 
     `size=M=1024,N=512` (a plain number sets every size), `choice=T=float`; both may stand several times. The hashes
@@ -79,19 +83,19 @@ def best(
 
 
 @router.get("/devices", responses=READ, tags=["results"])
-def devices(service: Opened, caller: Reader) -> Json:
+def devices(service: Opened, caller: Reader) -> Annotated[Json, Shows(answered.Devices)]:
     """The devices of the server, with the numbers that select them, and every model that has results."""
     return views.devices(service)
 
 
 @router.get("/studies", responses=READ, tags=["results"])
-def studies(service: Opened, caller: Reader) -> list[Json]:
+def studies(service: Opened, caller: Reader) -> list[Annotated[Json, Shows(answered.OwnStudy)]]:
     """The server's own studies."""
     return views.studies(service)
 
 
 @router.get("/studies/{name}", responses=FOUND, tags=["results"])
-def study(service: Opened, caller: Reader, name: StudyName) -> Json:
+def study(service: Opened, caller: Reader, name: StudyName) -> Annotated[Json, Shows(answered.WholeStudy)]:
     """One study, whole: parameters, constraints, sizes, choices, the kernel's text."""
     return views.study(service, name)
 
@@ -99,19 +103,21 @@ def study(service: Opened, caller: Reader, name: StudyName) -> Json:
 @router.get("/searches", responses=READ, tags=["searches"])
 def searches(
     service: Opened, caller: Reader, study: Word = None, device: Word = None, before: Before = None, limit: Limit = 50
-) -> Json:
+) -> Annotated[Json, Shows(answered.Searches)]:
     """What is queued or runs, and what was, newest first, each once; `next` is `before` of the page after."""
     return views.searches(service, study=study, device=device, before=before, limit=limit)
 
 
-@router.post("/searches", status_code=202, responses=documented(404, 409, 413, 415, 429), tags=["searches"])
+@router.post(
+    "/searches", status_code=202, responses={**documented(404, 409, 413, 415, 429), 202: SENT}, tags=["searches"]
+)
 async def submit(
     service: Opened,
     caller: Submitter,
     asked: Submit,
     response: Response,
     idempotency_key: Annotated[str | None, Header(min_length=1, max_length=200)] = None,
-) -> Json:
+) -> Annotated[Json, Shows(answered.Search)]:
     """Queue a search: of a study by name, or of one that comes along with its files. 202 and its `id`.
 
     With an `Idempotency-Key`, the same request sent again is the same search.
@@ -122,7 +128,7 @@ async def submit(
 
 
 @router.get("/searches/{id}", responses=FOUND, tags=["searches"])
-def search(service: Opened, caller: Reader, id: SearchId) -> Json:
+def search(service: Opened, caller: Reader, id: SearchId) -> Annotated[Json, Shows(answered.Search)]:
     """One search: its state, its place in the queue, its progress, its result.
 
     The state is `queued`, `running`, `stopping`, and in the end `done`, `failed` or `stopped`.
@@ -131,7 +137,7 @@ def search(service: Opened, caller: Reader, id: SearchId) -> Json:
 
 
 @router.delete("/searches/{id}", status_code=202, responses=documented(404, 409), tags=["searches"])
-async def stop(service: Opened, caller: Submitter, id: SearchId) -> Json:
+async def stop(service: Opened, caller: Submitter, id: SearchId) -> Annotated[Json, Shows(answered.Search)]:
     """Stop a search of yours in order: what it has found stays, and its finalists are not timed again.
 
     One that somebody else asked for takes the role `admin`.
@@ -146,7 +152,7 @@ def points(
     id: SearchId,
     after: Annotated[int, Query(ge=0, le=2**63 - 1)] = 0,
     limit: Annotated[int, Query(ge=1, le=20_000)] = 5000,
-) -> Json:
+) -> Annotated[Json, Shows(answered.Points)]:
     """The trials of a search in the order they began, short: [number, outcome, time_ns, finished, configuration]."""
     return views.points(service, id, after=after, limit=limit)
 
@@ -199,7 +205,7 @@ def trials(
     outcome: Annotated[list[Outcome], Query(max_length=20)] = [],  # noqa: B006
     before: Before = None,
     limit: Limit = 50,
-) -> Json:
+) -> Annotated[Json, Shows(answered.Trials)]:
     """Stored trials, newest first, by filters; `next` is `before` of the page after."""
     return views.trials(
         service, study=study, device=device, outcomes=outcome, search=search, before=before, limit=limit
@@ -207,7 +213,9 @@ def trials(
 
 
 @router.get("/trials/{number}", responses=FOUND, tags=["results"])
-def trial(service: Opened, caller: Reader, number: Annotated[int, Path(ge=1, le=2**63 - 1)]) -> Json:
+def trial(
+    service: Opened, caller: Reader, number: Annotated[int, Path(ge=1, le=2**63 - 1)]
+) -> Annotated[Json, Shows(answered.WholeTrial)]:
     """One trial: samples, options, build log, environment."""
     return views.trial(service, number)
 
@@ -220,7 +228,7 @@ def history(
     failed: bool = False,
     limit: Limit = 30,
     device: Word = None,
-) -> list[Json]:
+) -> list[Annotated[Json, Shows(answered.HistoryRow)]]:
     """What `autotune history --json` prints: the newest trials, or the newest failures."""
     return [plain(one, nulls=True) for one in views.history(service, study, limit, failed, device)]
 
@@ -234,7 +242,7 @@ def compare(
     size: Words = [],  # noqa: B006
     choice: Words = [],  # noqa: B006
     device: Word = None,
-) -> Json:
+) -> Annotated[Json, Shows(answered.Comparison)]:
     """The best per value of a parameter, per size or per device, of what is stored."""
     told = views.compare(service, study, by, size=size, choice=choice, device=device)
     return dict(plain(told, nulls=True))
@@ -261,31 +269,35 @@ def export(service: Opened, caller: Reader) -> Lines:
 
 
 @router.post("/checks", responses=documented(404, 413, 415), tags=["searches"])
-async def check(service: Opened, caller: Submitter, asked: Check) -> Json:
+async def check(service: Opened, caller: Submitter, asked: Check) -> Annotated[Json, Shows(answered.Checked)]:
     """What a study is at a size on a device, or what is wrong with it and where; nothing is built or run."""
     return await submitting.check(service, caller, asked)
 
 
 @router.post("/import", responses=documented(413, 415), tags=["results"])
-async def import_(service: Opened, caller: Writer, request: Request) -> dict[str, int]:
+async def import_(
+    service: Opened, caller: Writer, request: Request
+) -> Annotated[dict[str, int], Shows(answered.Imported)]:
     """Add the trials of exported lines (the body); those that are here already are not added again. All or none."""
     return await take_in(service, request)
 
 
 @router.get("/tokens", responses=READ, tags=["tokens"])
-def tokens(service: Opened, caller: Admin) -> list[Json]:
+def tokens(service: Opened, caller: Admin) -> list[Annotated[Json, Shows(answered.StoredToken)]]:
     """Every token: name, role, times; never the token itself."""
     return views.tokens(service)
 
 
 @router.post("/tokens", status_code=201, responses=documented(415), tags=["tokens"])
-def add_token(service: Opened, caller: Admin, asked: NewToken) -> dict[str, str]:
+def add_token(service: Opened, caller: Admin, asked: NewToken) -> Annotated[dict[str, str], Shows(answered.AddedToken)]:
     """Make a token. It is told this once."""
     lasts = None if asked.days is None else lifetime(asked.days * 86400, "days")
     return {"name": asked.name, "token": service.store.add_token(asked.name, asked.role, lasts)}
 
 
 @router.delete("/tokens/{name}", responses=FOUND, tags=["tokens"])
-def revoke_token(service: Opened, caller: Admin, name: Annotated[str, Path(max_length=64)]) -> dict[str, str]:
+def revoke_token(
+    service: Opened, caller: Admin, name: Annotated[str, Path(max_length=64)]
+) -> Annotated[dict[str, str], Shows(answered.Revoked)]:
     """End a token for good."""
     return submitting.revoke(service, name)

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictInt,
+    StrictStr,
+    WithJsonSchema,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from autotune.identity import STUDY_NAME
@@ -12,10 +21,21 @@ from autotune.samplers import DEFAULT_SAMPLER, SAMPLERS
 from autotune.store import ROLES
 from autotune.tuner import DEFAULT_SECONDS, GAIN_TRIALS
 
+
+def _whole(given: Any) -> Any:
+    return int(given) if isinstance(given, float) and given.is_integer() else given
+
+
+Integer = Annotated[StrictInt, BeforeValidator(_whole)]
+"""JSON has one kind of number: 64.0, as some languages write every number, is an integer to JSON Schema too."""
+
 Name = Annotated[StrictStr, Field(max_length=64, pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
 StudyName = Annotated[StrictStr, Field(pattern=f"^{STUDY_NAME}$")]
 Value = StrictInt | float | Annotated[StrictStr, Field(max_length=1000)]
-Whole = Annotated[StrictInt, Field(ge=1, le=2**31 - 1)]
+_ONE_OR_LIST = WithJsonSchema({"type": "array", "items": {"anyOf": [{"type": "number"}, {"type": "string"}]}})
+"""A value alone is taken too, which the document does not say: of a list beside others generators make no Java."""
+
+Whole = Annotated[Integer, Field(ge=1, le=2**31 - 1)]
 
 
 _MOST_VALUES = 10_000
@@ -23,6 +43,7 @@ _MOST_VALUES = 10_000
 
 
 class _Shape(BaseModel):
+    # What is empty by default has a factory: generated clients do not compile, or ask for it, where one is told.
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     @model_validator(mode="before")
@@ -39,15 +60,34 @@ class _Shape(BaseModel):
         return given
 
 
+_KERNEL = "kernel void twice(const int N, global float *x) { if (get_global_id(0) < N) x[get_global_id(0)] *= 2; }"
+_STUDY = """name = "twice"
+kernel = "twice.cl"
+[sizes]
+N = 1000
+[parameters]
+WG = { values = [32, 64] }
+[arguments]
+x = { type = "float", shape = ["N"], access = "inout" }
+[[launch]]
+entry = "twice"
+global = ["round_up(N, WG)"]
+local = ["WG"]
+arguments = ["N", "x"]
+[reference]
+numpy = { x = "2 * x" }
+"""
+
+
 class Upload(_Shape):
     """A study of the asker's: the text of its TOML file, and of each file that it names, by its name there.
 
     A file is named as the study's folder has it, `inc/a.h`; one in the `kernels` beside that folder `../kernels/a.cl`.
     """
 
-    study: Annotated[StrictStr, Field(max_length=2**22, examples=['name = "blur"\nkernel = "blur.cl"\n...'])]
+    study: Annotated[StrictStr, Field(max_length=2**22, examples=[_STUDY])]
     files: dict[Annotated[StrictStr, Field(max_length=400)], Annotated[StrictStr, Field(max_length=2**22)]] = Field(
-        default={}, examples=[{"blur.cl": "kernel void blur(...) {}"}]
+        default_factory=dict, examples=[{"twice.cl": _KERNEL}]
     )
 
 
@@ -57,9 +97,9 @@ class Budget(_Shape):
     Without any, after about {DEFAULT_SECONDS:g} seconds; the server has limits of its own.
     """
 
-    trials: Annotated[StrictInt, Field(ge=1, le=10**9)] | None = None
+    trials: Annotated[Integer, Field(ge=1, le=10**9)] | None = None
     seconds: Annotated[float, Field(gt=0, le=1e9)] | None = None
-    until_stale: Annotated[StrictInt, Field(ge=1, le=10**9)] | None = None
+    until_stale: Annotated[Integer, Field(ge=1, le=10**9)] | None = None
     least_gain: Annotated[float, Field(gt=0, lt=1)] | None = Field(
         default=None, description=f"Stop once the sampler expects less from the next {GAIN_TRIALS} trials: 0.01 is 1 %."
     )
@@ -73,18 +113,18 @@ class Check(_Shape):
     device: Annotated[StrictStr, Field(max_length=200)] | None = Field(
         default=None, description="Number, fingerprint or part of the name of a device of the server; its best if none."
     )
-    size: dict[Name, Whole] = Field(default={}, max_length=64)
-    choices: dict[Name, Value] = Field(default={}, max_length=64)
+    size: dict[Name, Whole] = Field(default_factory=dict, max_length=64)
+    choices: dict[Name, Value] = Field(default_factory=dict, max_length=64)
 
 
 class Submit(Check):
     """A search to run."""
 
-    budget: Budget = Budget()
+    budget: Budget = Field(default_factory=Budget)
     sampler: Literal[tuple(SAMPLERS)] = DEFAULT_SAMPLER  # type: ignore[valid-type]
-    seed: Annotated[StrictInt, Field(ge=0, le=2**32 - 1)] | None = None
-    fix: dict[Name, list[Value] | Value] = Field(default={}, max_length=256)
-    start: list[dict[Name, Value]] = Field(default=[], max_length=100)
+    seed: Annotated[Integer, Field(ge=0, le=2**32 - 1)] | None = None
+    fix: dict[Name, Annotated[list[Value] | Value, _ONE_OR_LIST]] = Field(default_factory=dict, max_length=256)
+    start: list[dict[Name, Value]] = Field(default_factory=list, max_length=100)
     retry_failed: bool = False
     fresh: bool = False
     cold: bool = False

@@ -10,6 +10,7 @@ from typing import Any
 
 from autotune.errors import SpaceError, StudyError, UsageError, placed
 from autotune.expression import Expression
+from autotune.identity import own_value
 from autotune.model import Choices, Configuration, DeviceInfo, ProblemKey, Size, Value
 from autotune.space import Constraint, Space
 from autotune.study import planning
@@ -64,7 +65,8 @@ class Problem:
                 what = f"{name} is {study.sizes[name]}, as {file} has it, and cannot be {self.size[name]}"
                 raise UsageError(what, where=f"study {study.name}", hint=self._file_hint("another"))
         first = {name: values[0] for name, values in study.choices.items()}
-        self.choices: dict[str, Value] = {**first, **(choices or {})}
+        given = {name: own_value(value, study.choices[name]) for name, value in (choices or {}).items()}
+        self.choices: dict[str, Value] = {**first, **given}
         for name, value in self.choices.items():
             if value not in study.choices[name]:
                 offered = ", ".join(map(str, study.choices[name]))
@@ -197,8 +199,7 @@ class Problem:
 
     def in_own_values(self, configuration: Configuration) -> dict[str, Value]:
         """Return a configuration with the study's values for those equal to them: its 1 for a 1.0. The rest stays."""
-        listed = {name: self.values.get(name, ()) for name in configuration}
-        return {name: next((own for own in listed[name] if own == one), one) for name, one in configuration.items()}
+        return {name: own_value(one, self.values.get(name, ())) for name, one in configuration.items()}
 
     def valid(self, configuration: Configuration, values: Mapping[str, Sequence[Value]]) -> dict[str, Any]:
         """Return the values of all names for a configuration. Raises SpaceError where it is not valid."""

@@ -195,7 +195,7 @@ def study(service: Service, name: str) -> Json:
             name: {"values": list(entry.values), "default": entry.default, "about": entry.about}
             for name, entry in one.parameters.items()
         },
-        "constraints": [{"require": str(rule.require), "reason": rule.reason} for rule in one.constraints],
+        "constraints": [{"require": rule.require.text, "reason": rule.reason} for rule in one.constraints],
         "kernel": one.text.source,
         "kernel_hash": one.text.kernel_hash,
         "study_hash": one.text.study_hash,
