@@ -368,6 +368,22 @@ def test_pages_recover_by_themselves_after_the_server_was_killed(
     waiting.context.close()
 
 
+def test_a_page_looks_by_itself_where_events_are_held_back(window: Window, server: Server) -> None:
+    page = window.page
+    page.clock.install()
+    page.route("**/events", lambda _: None)  # as by a proxy that buffers them
+    fill_own(window, trials="2")
+    page.get_by_role("button", name="Search").click()
+    page.wait_for_url("**/searches/*")
+    page.route("**/live", lambda route: route.fulfill(status=401))
+    page.clock.fast_forward(31_000)
+    page.get_by_text("signed out").wait_for()
+    page.unroute("**/live")
+    Client(server.url, server.token, cache=False).wait(page.url.rpartition("/")[2])
+    page.clock.fast_forward(31_000)
+    page.locator('[data-state="done"]').wait_for()
+
+
 def test_nobody_runs_anything_without_a_token(browser: Any, server: Server) -> None:
     window = Window(browser, server)
     window.go("/admin")
