@@ -226,6 +226,9 @@ def test_every_page_is_walked_by_keys(window: Window) -> None:
         tabs.first.focus()
         window.page.keyboard.press("ArrowRight")
         assert tabs.nth(1).get_attribute("aria-selected") == "true"
+        assert (
+            tabs.nth(1).get_attribute("aria-pressed") is None
+        )  # which no tab may have: a screen reader tells one state
 
 
 def fill_own(window: Window, **changes: str) -> None:

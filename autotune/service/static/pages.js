@@ -85,7 +85,6 @@
       for (const button of buttons) {
         const on = button === chosen;
         button.setAttribute("aria-selected", String(on));
-        button.setAttribute("aria-pressed", String(on));
         button.tabIndex = on ? 0 : -1;
         document.getElementById(button.getAttribute("aria-controls")).classList.toggle("hidden", !on);
       }
