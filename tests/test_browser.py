@@ -357,11 +357,13 @@ def test_pages_recover_by_themselves_after_the_server_was_killed(
     running = searching_for_long(window, "running")
     waiting = Window(window.context.browser, server)
     queued = searching_for_long(waiting, "queued")
+    home = Window(window.context.browser, server)
+    home.go("/")
     server.kill()
-    for one in (window, waiting):
+    for one in (window, waiting, home):
         one.page.get_by_text("does not answer").wait_for()
     server.start()
-    for one in (window, waiting):
+    for one in (window, waiting, home):
         one.page.get_by_text("does not answer").wait_for(state="hidden")
     for search, one in ((queued, waiting), (running, window)):
         Client(server.url, server.token, cache=False).stop(search)
@@ -369,6 +371,7 @@ def test_pages_recover_by_themselves_after_the_server_was_killed(
         known = r"ERR_|Failed to load|htmx|EventSource|object Event"
         assert [line for line in one.said if not re.search(known, line)] == []
     waiting.context.close()
+    home.context.close()
 
 
 def test_a_page_looks_by_itself_where_events_are_held_back(window: Window, server: Server) -> None:

@@ -47,6 +47,15 @@
     said.closest(".status").classList.toggle("away", amiss !== "");
   }
 
+  /* What runs and waits is looked at every few seconds: where that fails, it is of before. */
+  function stale(event, amiss) {
+    if (event.detail.target && event.detail.target.id === "now") document.getElementById("stale").textContent = amiss;
+  }
+  for (const kind of ["htmx:sendError", "htmx:timeout", "htmx:responseError"]) {
+    document.addEventListener(kind, (event) => stale(event, AWAY + "; what stands here is of before"));
+  }
+  document.addEventListener("htmx:afterSwap", (event) => stale(event, ""));
+
   const isLive = (event) => event.detail.target && event.detail.target.id === "live";
   document.addEventListener("htmx:sseOpen", () => connection(""));
   /* An event source does not tell why it was refused: who looks is told. */
