@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import sqlite3
 import stat
@@ -409,6 +410,25 @@ def test_a_file_that_is_locked_for_long_is_waited_for_as_a_server_is(
     assert capsys.readouterr().err == (
         f"autotune: {path}: is locked by another process; wait for that process, or end it; trying again for 60 s\n"
     )
+
+
+def test_who_waits_for_a_locked_file_is_interrupted_at_once_and_waits_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.db"
+    Store.open(str(path)).close()
+    monkeypatch.setattr(database, "BUSY_S", 1e6)
+    monkeypatch.setattr(database, "_TURN_MS", 1)
+    monkeypatch.setattr(access, "PAUSE_S", 0)
+    with Store.open(str(path)) as store, closing(sqlite3.connect(path, isolation_level=None)) as other:
+        search = put(store, [])
+        other.execute("BEGIN EXCLUSIVE")
+        with monkeypatch.context() as patch:
+            patch.setattr(database, "is_busy", lambda _: signal.raise_signal(signal.SIGINT))
+            with pytest.raises(KeyboardInterrupt):
+                store.begin(search, [{"A": 1}])
+        with pytest.raises(ConnectionLost, match="is locked by another process"):
+            store.end_search(search, "interrupted")
 
 
 def test_a_server_that_stays_away_ends_the_search_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -226,6 +226,9 @@ def test_every_page_is_walked_by_keys(window: Window) -> None:
         tabs.first.focus()
         window.page.keyboard.press("ArrowRight")
         assert tabs.nth(1).get_attribute("aria-selected") == "true"
+        assert (
+            tabs.nth(1).get_attribute("aria-pressed") is None
+        )  # which no tab may have: a screen reader tells one state
 
 
 def fill_own(window: Window, **changes: str) -> None:
@@ -354,11 +357,13 @@ def test_pages_recover_by_themselves_after_the_server_was_killed(
     running = searching_for_long(window, "running")
     waiting = Window(window.context.browser, server)
     queued = searching_for_long(waiting, "queued")
+    home = Window(window.context.browser, server)
+    home.go("/")
     server.kill()
-    for one in (window, waiting):
+    for one in (window, waiting, home):
         one.page.get_by_text("does not answer").wait_for()
     server.start()
-    for one in (window, waiting):
+    for one in (window, waiting, home):
         one.page.get_by_text("does not answer").wait_for(state="hidden")
     for search, one in ((queued, waiting), (running, window)):
         Client(server.url, server.token, cache=False).stop(search)
@@ -366,6 +371,23 @@ def test_pages_recover_by_themselves_after_the_server_was_killed(
         known = r"ERR_|Failed to load|htmx|EventSource|object Event"
         assert [line for line in one.said if not re.search(known, line)] == []
     waiting.context.close()
+    home.context.close()
+
+
+def test_a_page_looks_by_itself_where_events_are_held_back(window: Window, server: Server) -> None:
+    page = window.page
+    page.clock.install()
+    page.route("**/events", lambda _: None)  # as by a proxy that buffers them
+    fill_own(window, trials="2")
+    page.get_by_role("button", name="Search").click()
+    page.wait_for_url("**/searches/*")
+    page.route("**/live", lambda route: route.fulfill(status=401))
+    page.clock.fast_forward(31_000)
+    page.get_by_text("signed out").wait_for()
+    page.unroute("**/live")
+    Client(server.url, server.token, cache=False).wait(page.url.rpartition("/")[2])
+    page.clock.fast_forward(31_000)
+    page.locator('[data-state="done"]').wait_for()
 
 
 def test_nobody_runs_anything_without_a_token(browser: Any, server: Server) -> None:

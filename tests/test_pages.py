@@ -546,6 +546,22 @@ def test_a_token_that_is_not_known_signs_nobody_in(client: Client) -> None:
         assert 'name="to" value="/"' in page
 
 
+@pytest.mark.parametrize(
+    ("token", "status", "said"), [(None, 401, "sign in in another tab"), ("run", 403, "of another")]
+)
+def test_what_was_typed_is_not_lost_where_who_sent_it_is_signed_in_no_more(
+    client: Client, token: str | None, status: int, said: str
+) -> None:
+    cookie = client.headers(token).get("Authorization", "").replace("Bearer ", "autotune=")
+    headers = HTML | {"Cookie": cookie}
+    back = client.http.post("/submit", data=own(csrf="0" * 64), headers=headers)
+    assert back.status_code == status
+    assert said in back.text
+    assert UPLOAD["files"]["blur.cl"].split("(")[0] in back.text
+    part = client.http.post("/submit", data=own(csrf="0" * 64), headers=headers | {"HX-Request": "true"})
+    assert part.text.strip().startswith('<div class="verdict bad" role="alert">')
+
+
 def test_a_form_of_another_site_changes_nothing(signed_in: Client) -> None:
     for path in ("/submit", "/admin/tokens", "/admin/tokens/admin/revoke", f"/searches/{'0' * 32}/stop"):
         assert signed_in.http.post(path, data={"csrf": "0" * 64, "name": "x"}, headers=HTML).status_code == 403

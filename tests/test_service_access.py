@@ -205,12 +205,20 @@ def test_a_cookie_reads_and_changes_nothing_without_the_token_of_a_form(client: 
     cookie = {"Cookie": f"autotune={token}"}
     assert client.http.get("/v1/me", headers=cookie).json() == {"name": "run", "role": "run"}
     assert client.http.post("/v1/checks", json={"study": "matmul"}, headers=cookie).status_code == 403
-    form = client.service.callers.csrf_token(token)
+    form = Callers(client.service.store, client.service.config).csrf_token(token)  # of a page from before a restart
     forged = {**cookie, "X-CSRF-Token": client.service.callers.csrf_token("another")}
     assert client.http.post("/v1/checks", json={"study": "matmul"}, headers=forged).status_code == 403
     sent = {**cookie, "X-CSRF-Token": form}
     assert client.http.post("/v1/checks", json={"study": "matmul"}, headers=sent).status_code == 200
     assert client.http.get("/v1/me", headers={"Cookie": "autotune=old"}).json()["role"] == "read"
+
+
+def test_a_form_to_whom_nothing_is_open_any_more_says_how_it_is_sent_again(proxied: Client) -> None:
+    html = {"Accept": "text/html"}
+    whole, part = (proxied.http.post("/submit", headers=html | more) for more in ({}, {"HX-Request": "true"}))
+    assert (whole.status_code, part.status_code) == (401, 401)  # no way to a page without the form
+    assert "reload this page" in whole.text
+    assert part.text.strip().startswith('<div class="verdict bad" role="alert">')
 
 
 NAMES = dict.fromkeys(["evil.example.org", "127.0.0.1.evil.org", "", "localhost.evil", "[::2]"], 421)

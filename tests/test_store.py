@@ -215,6 +215,19 @@ def test_related_is_the_same_kernel_elsewhere(store: Store) -> None:
     assert all(len(found) == 1 for _, found in store.related(KEY))
 
 
+def test_related_are_the_fastest_and_some_that_stand_for_the_rest(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("autotune.store.store.RELATED", 1)
+    monkeypatch.setattr("autotune.store.store.OF_EACH", 4)
+    few, many = KEY._replace(device="few"), KEY._replace(device="many")
+    put(store, [ok({"A": 1}, 5)], key=few)
+    put(store, [Trial({"A": 9}, Outcome.CRASH), *(ok({"A": n}, 90 - n) for n in range(9))], key=many)
+    ((key, found),) = store.related(KEY)
+    assert key == many
+    assert [trial.configuration["A"] for trial in found] == [2, 6, 7, 8]  # as they began
+
+
 def test_history_is_newest_first_with_what_is_pending(store: Store) -> None:
     search = put(store, [ok({"A": 1}, 5), ok({"A": 2}, 5)])
     store.begin(search, [{"A": 3}])

@@ -17,6 +17,7 @@ from tests.stored import DEVICE  # noqa: E402
 
 ADDRESS = Address.parse("tcp://127.0.0.1:8786")
 DENIED, CLOSED = PermissionError(13, "Permission denied"), comm.CommClosedError("in <TCP>")
+CLOSED.__cause__ = OSError("Stream is closed")  # as tornado has it
 
 
 class Client:

@@ -114,11 +114,13 @@ async def _started(address: Address, device: DeviceInfo, share: int) -> Any:
         nanny = _nanny(address, device, share)
         await nanny
     except (OSError, RuntimeError) as error:
-        cause: BaseException = error
-        while cause.__cause__ is not None:
-            cause = cause.__cause__
-        if isinstance(cause, CommClosedError | ConnectionError | TimeoutError):  # the scheduler has just gone
-            raise cause from None
+        causes: list[BaseException] = [error]
+        while (before := causes[-1].__cause__) is not None:
+            causes.append(before)
+        for one in causes:  # not the first of them alone: a closed connection has one too
+            if isinstance(one, CommClosedError | ConnectionError | TimeoutError):  # the scheduler has just gone
+                raise one from None
+        cause = causes[-1]
         raise WorkerError(f"the process for {device.name} does not start: {_said(cause)}") from error
     return nanny
 

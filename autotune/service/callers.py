@@ -3,7 +3,7 @@
     read < write (import) < run (have kernels run) < admin (see to tokens, stop the searches of others)
 
 On loopback whoever asks without a token may read. A cookie alone changes nothing: what it allows beyond reading needs
-the header `X-CSRF-Token` (or the form's field `csrf`), which only a page of this server can know.
+the header `X-CSRF-Token` (or the form's field `csrf`), which only who has the token can know, or a page made for them.
 
 For routes: `caller: Caller = Depends(allowed("run"))`. For pages: `csrf_token(request)` gives what a form must carry.
 """
@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
-import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -64,7 +63,6 @@ class Callers:
         self._store = store
         self._anonymous = Caller("", "read" if config.is_local else None)
         self._read_only = config.read_only
-        self._secret = secrets.token_bytes(32)
         self._known: OrderedDict[str, tuple[float, Caller | None]] = OrderedDict()
 
     def known(self, token: str | None) -> Caller | None:
@@ -103,8 +101,8 @@ class Callers:
         self._known.clear()
 
     def csrf_token(self, token: str) -> str:
-        """Return what proves that a form was made by this server for the holder of a token."""
-        return hmac.new(self._secret, token.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
+        """Return what proves that a form was made for the holder of a token: also by this server before a restart."""
+        return hmac.new(token.encode("utf-8", "replace"), b"csrf", hashlib.sha256).hexdigest()
 
 
 def token_of(headers: dict[bytes, bytes]) -> tuple[str | None, bool]:
@@ -154,7 +152,9 @@ async def _require_csrf(request: Request, caller: Caller) -> None:
         given = str((await request.form()).get(CSRF_FIELD, ""))
     callers: Callers = request.app.state.service.callers
     if not hmac.compare_digest((given or "").encode("utf-8", "replace"), callers.csrf_token(caller.token).encode()):
-        raise Refused(403, "the form is not of this server, or from before its last start", hint="load the page again")
+        raise Refused(
+            403, "the form is not of this server, or of another token", hint="send it from the page as it is now"
+        )
 
 
 def csrf_token(request: Request) -> str:

@@ -179,7 +179,10 @@ class Access:
 
     @contextmanager
     def _writing(self, *, durable: bool = True) -> Iterator[Connection]:
-        with clear_errors(self._location), (self._engine if durable else self._hasty).begin() as connection:
+        engine = self._engine if durable else self._hasty
+        if self._waited:
+            engine = engine.execution_options(busy_s=PAUSE_S)
+        with clear_errors(self._location), engine.begin() as connection:
             yield connection
 
     @contextmanager

@@ -46,6 +46,9 @@ READING, HASTILY = "reading", "hastily"
 outlast the machine."""
 
 
+_TURN_MS = 100
+"""How long SQLite waits for others by itself."""
+
 SYNCHRONOUS, HASTY = "FULL", "NORMAL"
 """How SQLite commits. FULL, an fsync: a power cut loses no trial that a search has counted, where the disk keeps its
 word. NORMAL leaves it out: nothing is lost when a process is killed, only when the machine falls, and with it all that
@@ -240,7 +243,19 @@ def _begin_sqlite(connection: Any) -> None:
         connection.exec_driver_sql("BEGIN")
         return
     connection.exec_driver_sql(f"PRAGMA synchronous={HASTY if mode == HASTILY else SYNCHRONOUS}")
-    connection.exec_driver_sql("BEGIN IMMEDIATE")
+    # Waited for here: SQLite itself would not return for a signal before its own time is over.
+    deadline = time.monotonic() + connection.get_execution_options().get("busy_s", BUSY_S)
+    connection.exec_driver_sql(f"PRAGMA busy_timeout={_TURN_MS}").close()
+    try:
+        while True:
+            try:
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
+                break
+            except DBAPIError as error:
+                if not is_busy(error.orig) or time.monotonic() > deadline:
+                    raise
+    finally:
+        connection.exec_driver_sql(f"PRAGMA busy_timeout={1000 * BUSY_S:.0f}").close()
 
 
 def _server_url(location: Location) -> URL:

@@ -146,14 +146,29 @@ _IMPORTED = _finished(_OF_PROBLEM, searches.c.sampler == IMPORTED)
 _OF_SEARCH = _finished(searches.c.id == bindparam("search"))
 
 
-def finished(connection: Connection, query: Select[Any], first: int = 0, **asked: int) -> list[Trial]:
+def finished(
+    connection: Connection, query: Select[Any], first: int = 0, most: int | None = None, **asked: int
+) -> list[Trial]:
     """Return the finished trials of a query in the order they began, each with its latest re-timing.
 
-    Their generations are counted from the `first`.
+    Their generations are counted from the `first`. Where there are more than `most`: the fastest of them by their first
+    medians, and as many that stand for the others.
     """
+    if most is not None and len(timed := _timed(connection, query, {"first": first, **asked})) > most:
+        others = timed[most // 2 :]
+        chosen = timed[: most // 2] + [others[at * len(others) // (most - most // 2)] for at in range(most - most // 2)]
+        query = query.where(trials.c.id.in_(chosen))
     rows = connection.execute(query, {"first": first, **asked}).mappings().all()
     retimed = latest_retimings(connection, rows)
     return [trial_of(row, retimed.get(row["id"]), row["generation"] - first) for row in rows]
+
+
+def _timed(connection: Connection, query: Select[Any], asked: Mapping[str, int]) -> list[int]:
+    """Return the numbers of a query's trials, the fastest first and those without a time last."""
+    columns = trials.c.id, trials.c.outcome, trials.c.time_ns
+    rows = connection.execute(query.with_only_columns(*columns), asked).all()
+    rank = {Outcome.OK.value: 0, Outcome.STOPPED.value: 1}
+    return [row.id for row in sorted(rows, key=lambda row: (rank.get(row.outcome, 2), row.time_ns or 0))]
 
 
 def latest(connection: Connection, problem_id: int) -> list[Trial]:
@@ -161,10 +176,10 @@ def latest(connection: Connection, problem_id: int) -> list[Trial]:
     return _since(connection, problem_id, generation(connection, problem_id))
 
 
-def answering(connection: Connection, problem_id: int, driver: str = "") -> list[Trial]:
-    """Return the same from the generation on that tells what is best under a driver ("": the last)."""
+def answering(connection: Connection, problem_id: int, driver: str = "", most: int | None = None) -> list[Trial]:
+    """Return the same from the generation on that tells what is best under a driver ("": the last); `most` of them."""
     found = group(connection, problem_id, driver)
-    return _since(connection, problem_id, generation(connection, problem_id) if found is None else found[1])
+    return _since(connection, problem_id, generation(connection, problem_id) if found is None else found[1], most)
 
 
 def group(connection: Connection, problem_id: int, driver: str) -> tuple[str, int] | None:
@@ -173,13 +188,13 @@ def group(connection: Connection, problem_id: int, driver: str) -> tuple[str, in
     return None if found is None else (str(found.driver), int(found.generation))
 
 
-def _since(connection: Connection, problem_id: int, first: int) -> list[Trial]:
-    return finished(connection, _SINCE, first, problem=problem_id)
+def _since(connection: Connection, problem_id: int, first: int, most: int | None = None) -> list[Trial]:
+    return finished(connection, _SINCE, first, most, problem=problem_id)
 
 
-def imported(connection: Connection, problem_id: int) -> list[Trial]:
-    """Return the trials of a problem that other tools made, in the order they were stored."""
-    return finished(connection, _IMPORTED, problem=problem_id)
+def imported(connection: Connection, problem_id: int, most: int | None = None) -> list[Trial]:
+    """Return the trials of a problem that other tools made, in the order they were stored; `most` of them."""
+    return finished(connection, _IMPORTED, most=most, problem=problem_id)
 
 
 def imports(connection: Connection, problem_id: int) -> list[tuple[dict[str, Any], list[Trial]]]:

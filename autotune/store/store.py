@@ -48,6 +48,9 @@ from autotune.text import clean
 
 _Found = TypeVar("_Found")
 
+RELATED, OF_EACH = 32, 1000
+"""Problems, and trials of each, that a search learns from: a few times what a sampler makes use of."""
+
 
 class Store(Attempts, Moving):
     """An open database. Use as a context manager; every method is one transaction and may raise StoreError."""
@@ -214,9 +217,10 @@ class Store(Attempts, Moving):
             return [] if problem_id is None else query(connection, problem_id)
 
     def related(self, key: ProblemKey) -> list[tuple[ProblemKey, list[Trial]]]:
-        """Return the finished trials of the same kernel and choices on other devices or at other sizes.
+        """Return finished trials of the same kernel and choices on other devices or at other sizes.
 
-        Those that tell what is best, as `answering` does; then what other tools made, for this very problem too.
+        Those that tell what is best, as `answering` does; then what other tools made, for this very problem too. Of the
+        problems with the most trials, RELATED of them, and OF_EACH: a search's start reads all of it.
         """
         columns = key_columns(key)
         alike = and_(
@@ -227,9 +231,13 @@ class Store(Attempts, Moving):
         other = (problems.c.device != columns["device"]) | (problems.c.size != columns["size"])
         with self._reading() as connection:
             rows = connection.execute(select(problems, other.label("other")).where(alike).order_by(problems.c.id))
-            keys = [(key_of(row), row["id"], row["other"]) for row in rows.mappings()]
-            found = [(key, queries.answering(connection, number)) for key, number, is_other in keys if is_other]
-            found += [(key, queries.imported(connection, number)) for key, number, _ in keys]
+            told = rows.mappings().all()
+            others = sorted((row for row in told if row["other"]), key=lambda row: -row["trials"])[:RELATED]
+            found = [
+                (key_of(row), queries.answering(connection, row["id"], most=OF_EACH))
+                for row in sorted(others, key=lambda row: row["id"])
+            ]
+            found += [(key_of(row), queries.imported(connection, row["id"], OF_EACH)) for row in told]
         return [(other, measured) for other, measured in found if measured]
 
     def history(

@@ -34,6 +34,8 @@ _ADDRESS = re.compile(r"""\b(href|src|action|hx-get|hx-post|sse-connect|data-tri
 
 Word = Annotated[str, Query(max_length=200)]
 
+SIGN_IN = "sign in in another tab of this browser, then send this again"
+
 NAVIGATION = (
     ("/", "Home"),
     ("/best", "Best"),
@@ -153,9 +155,16 @@ def _error(request: Request, error: Exception) -> Response:
         unfit = unknown_of(error) or Refused(422, "the address holds what this page does not take")
         unfit.hint = ""  # which is for programs
         status, told = unfit.status, problem_of(unfit)
-    if status == 401 and not request.headers.get("hx-request"):
-        return go(f"/login?to={request.url.path}")
-    answer = show(request, "error.html", {"status": status, **told}, status)
+    is_part = request.headers.get("hx-request") is not None
+    if status == 401:
+        if request.method in ("GET", "HEAD") and not is_part:
+            return go(f"/login?to={request.url.path}")
+        # A page to sign in at, in the place of the form, would lose what was typed.
+        told["hint"] = SIGN_IN if is_part else f"{SIGN_IN}: reload this page"
+    if is_part:
+        answer = show(request, "checked.html", {"error": told | {"line": None, "around": []}}, status)
+    else:
+        answer = show(request, "error.html", {"status": status, **told}, status)
     if isinstance(error, HTTPException):
         answer.headers.update(headers_of(request, error))
     return answer

@@ -20,6 +20,8 @@ router = APIRouter()
 
 PAGE = 50
 
+_LOOK_NO_MORE = 286
+
 
 @router.get("/searches")
 def searches(
@@ -41,8 +43,9 @@ def search(request: Request, service: Opened, caller: Reader, id: SearchId) -> R
 
 @router.get("/searches/{id}/live")
 def live(request: Request, service: Opened, caller: Reader, id: SearchId) -> Response:
-    """The part of that page that changes while the search runs."""
-    return show(request, "live.html", _told(service, id))
+    """The part of that page that changes while the search runs; the status has htmx look no more once it has ended."""
+    told = _told(service, id)
+    return show(request, "live.html", told, _LOOK_NO_MORE if told["ended"] and "hx-request" in request.headers else 200)
 
 
 @router.post("/searches/{id}/stop")

@@ -15,8 +15,9 @@ from autotune.samplers import DEFAULT_SAMPLER, SAMPLERS
 from autotune.service import submit as submitting
 from autotune.service import views
 from autotune.service.answers import problem_of, status_of
-from autotune.service.depends import Opened, Reader, Submitter
-from autotune.service.pages.common import Word, go, show
+from autotune.service.callers import allowed, caller_of, require_role
+from autotune.service.depends import Opened, Reader
+from autotune.service.pages.common import SIGN_IN, Word, go, show
 from autotune.service.shapes import Check, Submit
 from autotune.service.state import Service
 from autotune.text import parse_choices, parse_duration, parse_size
@@ -50,13 +51,15 @@ def fields(
 
 
 @router.post("/submit")
-async def submit(request: Request, service: Opened, caller: Submitter) -> Response:
-    """Check what was filled in, or have it searched."""
+async def submit(request: Request, service: Opened) -> Response:
+    """Check what was filled in, or have it searched; who may not, by now, gets the form back as it was filled in."""
+    require_role(caller_of(request), "read")
     given = {
         name: value for name, value in (await request.form(max_fields=_MOST_FIELDS)).items() if isinstance(value, str)
     }
     only_check = given.get("do") == "check"
     try:
+        caller = await allowed("run")(request)
         asked = asked_for(given, service)
         if only_check:
             checked = await submitting.check(
@@ -66,7 +69,10 @@ async def submit(request: Request, service: Opened, caller: Submitter) -> Respon
         told = await submitting.submit(service, caller, asked, given.get("once") or None)
         return go(f"/searches/{told['id']}")
     except AutotuneError as error:
-        return _answer(request, service, given, status=status_of(error), error=placed(problem_of(error), given))
+        status, told = status_of(error), problem_of(error)
+        if status == 401:
+            told["hint"] = SIGN_IN
+        return _answer(request, service, given, status=status, error=placed(told, given))
 
 
 def asked_for(given: Form, service: Service) -> Submit:

@@ -26,23 +26,46 @@
     start(root.isConnected ? root : document);
   });
 
-  /* htmx answers errors with nothing; what a form was told stands in the answer all the same. */
-  document.addEventListener("htmx:beforeOnLoad", (event) => {
-    const target = event.detail.target || event.detail.elt;
-    if (event.detail.xhr.status >= 400 && target && target.id === "checked") {
-      target.textContent = "The server refused: reload the page and try again.";
-    }
+  /* htmx answers errors with nothing; why a check is refused stands in the answer, where that is the server's. */
+  document.addEventListener("htmx:beforeSwap", (event) => {
+    const { target, xhr } = event.detail;
+    if (target.id !== "checked" || xhr.status < 400) return;
+    if (xhr.responseText.includes('class="verdict')) event.detail.shouldSwap = true;
+    else target.textContent = "The server did not answer this (" + xhr.status + "): try again.";
+  });
+  document.addEventListener("htmx:sendError", (event) => {
+    if (event.detail.target.id === "checked") event.detail.target.textContent = "The server does not answer: try again.";
   });
 
-  function connection(isThere) {
+  const AWAY = "the server does not answer; trying again";
+
+  /* Says what is amiss with the way to the server; "" for nothing. */
+  function connection(amiss) {
     const said = document.getElementById("connection");
     if (!said) return;
-    said.textContent = isThere ? "live" : "the server does not answer; trying again";
-    said.closest(".status").classList.toggle("away", !isThere);
+    said.textContent = amiss || "live";
+    said.closest(".status").classList.toggle("away", amiss !== "");
   }
 
-  document.addEventListener("htmx:sseOpen", () => connection(true));
-  document.addEventListener("htmx:sseError", () => connection(false));
+  /* What runs and waits is looked at every few seconds: where that fails, it is of before. */
+  function stale(event, amiss) {
+    if (event.detail.target && event.detail.target.id === "now") document.getElementById("stale").textContent = amiss;
+  }
+  for (const kind of ["htmx:sendError", "htmx:timeout", "htmx:responseError"]) {
+    document.addEventListener(kind, (event) => stale(event, AWAY + "; what stands here is of before"));
+  }
+  document.addEventListener("htmx:afterSwap", (event) => stale(event, ""));
+
+  const isLive = (event) => event.detail.target && event.detail.target.id === "live";
+  document.addEventListener("htmx:sseOpen", () => connection(""));
+  /* An event source does not tell why it was refused: who looks is told. */
+  document.addEventListener("htmx:sseError", () => htmx.trigger("#live", "look"));
+  for (const kind of ["htmx:sendError", "htmx:timeout"]) {
+    document.addEventListener(kind, (event) => { if (isLive(event)) connection(AWAY); });
+  }
+  document.addEventListener("htmx:responseError", (event) => {
+    if (isLive(event)) connection(event.detail.xhr.status === 401 ? "you are signed out: load the page again" : AWAY);
+  });
 
   async function copy(button) {
     const text = button.parentElement.querySelector("pre").textContent;
@@ -71,7 +94,6 @@
       for (const button of buttons) {
         const on = button === chosen;
         button.setAttribute("aria-selected", String(on));
-        button.setAttribute("aria-pressed", String(on));
         button.tabIndex = on ? 0 : -1;
         document.getElementById(button.getAttribute("aria-controls")).classList.toggle("hidden", !on);
       }
