@@ -356,6 +356,17 @@ kernel void f(const int n, global const int *x, global int *hist, global const f
 }"""
 
 
+@pytest.mark.parametrize("whole", ["get_global_size(0)", "(get_num_groups(0) * get_local_size(0))"])
+def test_items_that_step_by_the_whole_launch_write_as_many_places_each_as_the_loop_turns(whole: str) -> None:
+    head = macros(WPT=1) + "kernel void f(const int n, const float a, global const float *x, global float *y) {"
+    loop = f"for (int w = 0; w < WPT; ++w) {{ const int i = w * {whole} + get_global_id(0); y[i] += a * x[i]; }} }}"
+    sketch, lines = drafted(head + loop)
+    assert not sketch.gaps
+    assert 'shape = ["n"]' in shape_of(lines, "x")
+    assert 'shape = ["n"]' in shape_of(lines, "y")
+    assert any(line.startswith('global = ["n // WPT"]') for line in lines)
+
+
 def test_an_extent_that_a_default_decides_says_so() -> None:
     _, lines = drafted(HISTOGRAM.replace("start[b]", "start[b * n]"))
     assert shape_of(lines, "hist").endswith('# TODO: its shape, row by row: "256" as BINS has it by default')

@@ -189,6 +189,13 @@ class Shapes(Launches):
                 index = index.with_value(name, start + Sum.of(turn) * step)
         return index
 
+    def _spread(self, index: Sum, axis: int) -> Sum:
+        """With one variable for all places in the place of what a loop steps by the whole launch."""
+        if axis not in self.each or axis not in self.wholes or self._over_launch(index, axis) != self.each[axis]:
+            return index
+        self._turns[f"spread.#{axis}"] = self.wholes[axis]
+        return index.with_value(f"gsz#{axis}", Sum()).with_value(f"gid#{axis}", Sum.of(f"spread.#{axis}"))
+
     def _as_guarded(self, index: Sum) -> Sum:
         """With one variable in the place of each sum of which a guard says below what it stays, with what is taken off
         on both sides: of `(y + k - b) * W` behind `y + k < H + b` that of one below H.
@@ -274,7 +281,7 @@ class Shapes(Launches):
             index = self._grouped(index) if farthest else index
             whole = any(index.varying == varying.varying for varying, _ in self.reading.guards)
             for axis, extent in self.axes.items() if not whole else ():
-                index = index.with_value(f"gsz#{axis}", extent)
+                index = self._spread(index, axis).with_value(f"gsz#{axis}", extent)
             index = self._factored(index)
             ended = self._ended(index)
             flat = whole and (self._strided(index) or ended is not None)
