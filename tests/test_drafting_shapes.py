@@ -367,6 +367,17 @@ def test_items_that_step_by_the_whole_launch_write_as_many_places_each_as_the_lo
     assert any(line.startswith('global = ["n // WPT"]') for line in lines)
 
 
+@pytest.mark.parametrize("size", ["BLOCK", "get_local_size(0)"])
+def test_items_that_step_by_a_stated_number_of_groups_are_as_many(size: str) -> None:
+    head = macros(BLOCK=64, GROUPS=4) + "kernel void f(const int n, global const float *x, global float *part) {"
+    loop = f"local float l[BLOCK]; const int step = GROUPS * BLOCK, at = get_group_id(0) * {size} + get_local_id(0);"
+    loop += "float sum = 0; for (int i = at; i < n; i += step) sum += x[i]; l[get_local_id(0)] = sum;"
+    loop += "barrier(1); if (get_local_id(0) == 0) part[get_group_id(0)] = l[0] + l[1]; }"
+    _, lines = drafted(head + loop)
+    assert 'global = ["BLOCK * GROUPS"]' in lines
+    assert "round_up" not in shape_of(lines, "part")
+
+
 def test_an_extent_that_a_default_decides_says_so() -> None:
     _, lines = drafted(HISTOGRAM.replace("start[b]", "start[b * n]"))
     assert shape_of(lines, "hist").endswith('# TODO: its shape, row by row: "256" as BINS has it by default')

@@ -282,8 +282,9 @@ class Launches(Indices):
             for start, step in steps:
                 if step == Sum.of(f"gsz#{axis}") and self._is_summed(axis):
                     return plain(local)
-                stated = step is not None and step.known and step.names
-                if stated and self._started(start) == Sum.of(f"gid#{axis}"):
+                stated = step is not None and step.known and (step.names or (step.number or 0) > 1)
+                item = Sum.of(f"wid#{axis}") * group + Sum.of(f"lid#{axis}")  # with the macro for the size of a group
+                if stated and self._started(start) in (Sum.of(f"gid#{axis}"), item):
                     return str(step)
             begun = self._started(varying)
             each = begun.factor_of(f"gid#{axis}")
