@@ -378,6 +378,19 @@ def test_items_that_step_by_a_stated_number_of_groups_are_as_many(size: str) -> 
     assert "round_up" not in shape_of(lines, "part")
 
 
+def test_a_launch_counts_the_tiles_of_what_is_stored_before_those_of_what_is_read() -> None:
+    text = (
+        macros(BX=16, BY=16, TX=2)
+        + """kernel void f(const int w, const int rim, global const float *x, global float *y)
+    {
+        int at = get_group_id(0) * BX * TX + get_local_id(0), row = get_group_id(1) * BY + get_local_id(1);
+        for (int t = 0; t < TX; ++t) y[row * w + at + t * BX] = x[row * (w + rim) + at + t * BX + rim];
+    }"""
+    )
+    _, lines = drafted(text)
+    assert any(line.startswith('global = ["ceil_div(w, BX * TX) * BX"') for line in lines)
+
+
 def test_an_extent_that_a_default_decides_says_so() -> None:
     _, lines = drafted(HISTOGRAM.replace("start[b]", "start[b * n]"))
     assert shape_of(lines, "hist").endswith('# TODO: its shape, row by row: "256" as BINS has it by default')

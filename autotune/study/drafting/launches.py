@@ -209,7 +209,11 @@ class Launches(Indices):
 
     def _tiled(self, axis: int) -> Sum | None:
         """What an axis counts to along which each work-group has a tile of its own, that nothing bounds."""
-        found = [self._levels(each) for each in self._places if f"wid#{axis}" in each.names]
+        stored = {
+            self._started(place) for each in self.reading.mentions if each.kind != "read" for place in each.places
+        }
+        places = sorted(self._places, key=lambda place: place not in stored)  # what is read may have a rim
+        found = [self._levels(each) for each in places if f"wid#{axis}" in each.names]
         rows = [levels[0] for levels in found if levels]
         for extent, counted in [*(level for levels in found for level in levels[1:]), *rows]:
             tile = tile_of(counted, axis) if not self._guards(axis) else None
