@@ -187,6 +187,23 @@ def test_extents_without_names_are_a_size_where_no_other_is_meant(
     assert told.removesuffix(" if it is another") == source
 
 
+SIZELESS = """
+name = "sizeless"
+kernel = "saxpy.cl"
+parameters = { WPT.values = [1, 2, 4, 8], WG.values = [32, 64, 128, 256], FAST.values = [0, 1] }
+arguments = { y = { type = "float", shape = ["1000"], access = "out" } }
+launch = [{ entry = "saxpy", global = ["1000"], local = ["WG"], arguments = ["y"] }]
+reference = { numpy = { y = "zeros(1000)" } }
+"""
+
+
+def test_a_study_without_sizes_is_told_of_none(folder: Path) -> None:
+    (folder / "sizeless.toml").write_text(SIZELESS)
+    told = typed("import", str(DATA / "kernel-tuner.json"), "--study", "./sizeless.toml", *HERE[2:]).stderr
+    assert "imported, none of them a result" in told
+    assert "\nsize " not in told
+
+
 def test_what_a_cache_has_throughout_may_be_a_size_or_a_choice_of_the_study(folder: Path) -> None:
     cache = json.loads((DATA / "kernel-tuner.json").read_text())
     cache["tune_params_keys"] += ["N", "T"]
