@@ -49,8 +49,9 @@ class KernelTuner:
             header=unknown(document, ["cache"]),
         )
         problem = document.get("problem_size")
-        extents = problem if isinstance(problem, list) else [problem]
-        if all(type(extent) is int for extent in extents):
+        told = problem if isinstance(problem, list) else [problem]
+        extents = [extent for extent in told if type(extent) is int]
+        if len(extents) == len(told):
             found.extents = extents
         for key, told in table(document.get("cache"), "cache").items():
             _take(found, names, table(told, f"cache.{key:.80}"), f"cache.{key:.80}")
