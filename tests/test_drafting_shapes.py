@@ -367,6 +367,14 @@ def test_items_that_step_by_the_whole_launch_write_as_many_places_each_as_the_lo
     assert any(line.startswith('global = ["n // WPT"]') for line in lines)
 
 
+def test_items_that_step_by_the_whole_launch_behind_a_guard_write_every_so_many_th_place() -> None:
+    head = macros(WPT=1) + "kernel void f(const int n, const int inc, global const float *x, global float *y) {"
+    loop = "for (int w = 0; w < WPT; ++w) { const int i = w * get_global_size(0) + get_global_id(0);"
+    _, lines = drafted(head + loop + "if (i < n) y[i * inc] = x[i * inc]; } }")
+    assert 'shape = ["n", "inc"]' in shape_of(lines, "y")
+    assert any(line.startswith('global = ["round_up(ceil_div(n, WPT), ') for line in lines)
+
+
 @pytest.mark.parametrize("size", ["BLOCK", "get_local_size(0)"])
 def test_items_that_step_by_a_stated_number_of_groups_are_as_many(size: str) -> None:
     head = macros(BLOCK=64, GROUPS=4) + "kernel void f(const int n, global const float *x, global float *part) {"

@@ -11,7 +11,7 @@ from typing import Any
 
 from autotune.study.drafting.indices import rows_of_ids, tile_of, words
 from autotune.study.drafting.launches import Launches, extent_of
-from autotune.study.drafting.terms import Sum, factors_of, is_multiple, undivided
+from autotune.study.drafting.terms import Sum, factors_of, is_multiple, taken_off, undivided
 
 BEYOND = "by the places that were understood; others may lie farther"
 """Why the extents of a buffer are a guess."""
@@ -27,11 +27,6 @@ def product(shape: Sequence[Sum]) -> Sum:
 
 def _number(value: Sum) -> int:
     return value.terms.get((), 0)
-
-
-def _taken_off(index: Sum, part: Sum) -> bool:
-    """Whether a part is taken off in a sum: with names in it, as numbers say no more than where things begin."""
-    return all(product and index.terms.get(product) == -factor for product, factor in part.terms.items())
 
 
 def _ahead(varying: Sum, limit: Sum, rest: Sum) -> Sum:
@@ -214,7 +209,7 @@ class Shapes(Launches):
                 ):
                     continue
                 terms = [Sum([term]) for term in limit.terms.items()]
-                off = sum((each for each in terms if _taken_off(index, each.expanded(by))), Sum())
+                off = sum((each for each in terms if taken_off(index, each.expanded(by))), Sum())
                 name = f"guarded.#{count}"
                 self._turns[name] = self._named(limit - off)
                 index = index - (varying - off).expanded(by) + Sum.of(name) * by
@@ -280,6 +275,7 @@ class Shapes(Launches):
             index = self._from_starts(self._begun(mention.places[0]), name)
             index = self._grouped(index) if farthest else index
             whole = any(index.varying == varying.varying for varying, _ in self.reading.guards)
+            index = self._as_guarded(index) if self._strided(index) and not whole else index
             for axis, extent in self.axes.items() if not whole else ():
                 index = self._spread(index, axis).with_value(f"gsz#{axis}", extent)
             index = self._factored(index)

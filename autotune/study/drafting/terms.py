@@ -173,6 +173,11 @@ def plain(text: str) -> str:
     return text[1:-1] if text.startswith("(") and re.fullmatch(r"\((?:[^()]|\([^()]*\))*\)", text) else text
 
 
+def taken_off(index: Sum, part: Sum) -> bool:
+    """Whether a part is taken off in a sum: with names in it, as numbers say no more than where things begin."""
+    return all(product and index.terms.get(product) == -factor for product, factor in part.terms.items())
+
+
 def with_ids(value: Sum) -> Sum:
     """With the global id in the place of what is one, `group * size + item`, along each axis, and the global size in
     that of `groups * size`.
