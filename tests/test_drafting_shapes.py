@@ -356,6 +356,49 @@ kernel void f(const int n, global const int *x, global int *hist, global const f
 }"""
 
 
+@pytest.mark.parametrize("whole", ["get_global_size(0)", "(get_num_groups(0) * get_local_size(0))"])
+def test_items_that_step_by_the_whole_launch_write_as_many_places_each_as_the_loop_turns(whole: str) -> None:
+    head = macros(WPT=1) + "kernel void f(const int n, const float a, global const float *x, global float *y) {"
+    loop = f"for (int w = 0; w < WPT; ++w) {{ const int i = w * {whole} + get_global_id(0); y[i] += a * x[i]; }} }}"
+    sketch, lines = drafted(head + loop)
+    assert not sketch.gaps
+    assert 'shape = ["n"]' in shape_of(lines, "x")
+    assert 'shape = ["n"]' in shape_of(lines, "y")
+    assert any(line.startswith('global = ["n // WPT"]') for line in lines)
+
+
+def test_items_that_step_by_the_whole_launch_behind_a_guard_write_every_so_many_th_place() -> None:
+    head = macros(WPT=1) + "kernel void f(const int n, const int inc, global const float *x, global float *y) {"
+    loop = "for (int w = 0; w < WPT; ++w) { const int i = w * get_global_size(0) + get_global_id(0);"
+    _, lines = drafted(head + loop + "if (i < n) y[i * inc] = x[i * inc]; } }")
+    assert 'shape = ["n", "inc"]' in shape_of(lines, "y")
+    assert any(line.startswith('global = ["round_up(ceil_div(n, WPT), ') for line in lines)
+
+
+@pytest.mark.parametrize("size", ["BLOCK", "get_local_size(0)"])
+def test_items_that_step_by_a_stated_number_of_groups_are_as_many(size: str) -> None:
+    head = macros(BLOCK=64, GROUPS=4) + "kernel void f(const int n, global const float *x, global float *part) {"
+    loop = f"local float l[BLOCK]; const int step = GROUPS * BLOCK, at = get_group_id(0) * {size} + get_local_id(0);"
+    loop += "float sum = 0; for (int i = at; i < n; i += step) sum += x[i]; l[get_local_id(0)] = sum;"
+    loop += "barrier(1); if (get_local_id(0) == 0) part[get_group_id(0)] = l[0] + l[1]; }"
+    _, lines = drafted(head + loop)
+    assert 'global = ["BLOCK * GROUPS"]' in lines
+    assert "round_up" not in shape_of(lines, "part")
+
+
+def test_a_launch_counts_the_tiles_of_what_is_stored_before_those_of_what_is_read() -> None:
+    text = (
+        macros(BX=16, BY=16, TX=2)
+        + """kernel void f(const int w, const int rim, global const float *x, global float *y)
+    {
+        int at = get_group_id(0) * BX * TX + get_local_id(0), row = get_group_id(1) * BY + get_local_id(1);
+        for (int t = 0; t < TX; ++t) y[row * w + at + t * BX] = x[row * (w + rim) + at + t * BX + rim];
+    }"""
+    )
+    _, lines = drafted(text)
+    assert any(line.startswith('global = ["ceil_div(w, BX * TX) * BX"') for line in lines)
+
+
 def test_an_extent_that_a_default_decides_says_so() -> None:
     _, lines = drafted(HISTOGRAM.replace("start[b]", "start[b * n]"))
     assert shape_of(lines, "hist").endswith('# TODO: its shape, row by row: "256" as BINS has it by default')

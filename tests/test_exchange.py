@@ -30,7 +30,7 @@ from typer.testing import CliRunner, Result
 from autotune import lookup
 from autotune.cli import app
 from autotune.errors import AutotuneError, StoreError, UsageError
-from autotune.exchange import READERS, WRITERS, Recording, adopt, choices_of, gather, is_foreign, read
+from autotune.exchange import READERS, WRITERS, Recording, adopt, choices_of, gather, is_foreign, read, size_of
 from autotune.exchange import optuna as writing_optuna
 from autotune.exchange.document import Document, Entry
 from autotune.model import Measurement, Outcome, ProblemKey, Trial
@@ -166,6 +166,42 @@ def test_the_size_is_the_files_where_it_names_it(folder: Path) -> None:
     assert "size N=1000, from the study's default" in typed("import", str(DATA / "cltune.json"), *HERE).stderr
     told = typed("import", str(DATA / "clblast.json"), *HERE, "--size", "64").stderr
     assert "size N=64, from --size" in told
+
+
+@pytest.mark.parametrize(
+    ("extents", "sizes", "size", "source"),
+    [
+        ([64, 64], {"N": 8}, {"N": 64}, "the file"),
+        ([64, 64], {"W": 8, "H": 8}, {"W": 64, "H": 64}, "the file"),
+        ([64, 64], {"M": 8, "N": 8, "K": 8}, None, "the study's default: 64, 64 in the file has no names, say --size"),
+        ([64, 32], {"W": 8, "H": 8}, None, "the study's default: 64, 32 in the file has no names, say --size"),
+        ([64, 32], {"W": 32, "H": 64}, None, "the study's default"),
+    ],
+)
+def test_extents_without_names_are_a_size_where_no_other_is_meant(
+    extents: list[int], sizes: dict[str, int], size: dict[str, int] | None, source: str
+) -> None:
+    document = READERS["kernel-tuner"].read({"problem_size": extents, "tune_params_keys": [], "cache": {}})
+    found, told = size_of(document, [], sizes)
+    assert found == (size or sizes)
+    assert told.removesuffix(" if it is another") == source
+
+
+SIZELESS = """
+name = "sizeless"
+kernel = "saxpy.cl"
+parameters = { WPT.values = [1, 2, 4, 8], WG.values = [32, 64, 128, 256], FAST.values = [0, 1] }
+arguments = { y = { type = "float", shape = ["1000"], access = "out" } }
+launch = [{ entry = "saxpy", global = ["1000"], local = ["WG"], arguments = ["y"] }]
+reference = { numpy = { y = "zeros(1000)" } }
+"""
+
+
+def test_a_study_without_sizes_is_told_of_none(folder: Path) -> None:
+    (folder / "sizeless.toml").write_text(SIZELESS)
+    told = typed("import", str(DATA / "kernel-tuner.json"), "--study", "./sizeless.toml", *HERE[2:]).stderr
+    assert "imported, none of them a result" in told
+    assert "\nsize " not in told
 
 
 def test_what_a_cache_has_throughout_may_be_a_size_or_a_choice_of_the_study(folder: Path) -> None:

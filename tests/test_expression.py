@@ -146,7 +146,7 @@ def test_refused_when_parsed(text: str, message: str) -> None:
         ("N ** -1", "exponents are whole numbers from 0 to 64"),
         ("1e300 * 10.0 ** N ** 3", "too large for a float"),
         ("log2(4 - N)", "takes log2 of 0"),
-        ("ceil_div(N, 0.5)", "gives ceil_div 0.5, which is no whole number"),
+        ("ceil_div(N, 0.5)", "which is no whole number (// divides without remainder, -(-a // b) rounds up)"),
         ("T + 1", "calculates with the text 'float'"),
         ("T < 'int'", "compares text by size; text compares with ==, != and in"),
         ("4 <= T", "compares text by size"),

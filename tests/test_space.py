@@ -415,10 +415,21 @@ def test_reasons_look_at_little_of_what_is_there() -> None:
     both = [constraint("Q < 2 or A0 == 3", "Q needs A0"), constraint("B0 < 3", "B0 is small")]
     names = [f"{letter}{number}" for number in range(12) for letter in "AB"]
     built = Space.build({name: list(range(4)) for name in [*names, "Q"]}, [*pairs, *both])
-    with patch("autotune.space.build", side_effect=build) as looks:
+    with patch("autotune.space.reasons.build", side_effect=build) as looks:
         reasons = [str(each) for each in built.exclusions() if each.name == "Q"]
     assert [reason[:3] for reason in reasons] == ["Q=2", "Q=3"]
     assert all("A0 <= B0" in reason and "Q needs A0" in reason and "B0 is small" in reason for reason in reasons)
     excluded = len(built.exclusions())
     # What does not name a value's parameter is not looked at alone; what was found for one is tried first for others.
     assert looks.call_count < 10 * excluded
+
+
+def test_values_that_the_same_constraints_forbid_are_looked_at_together() -> None:
+    texts = ["300 % A == 0", "A % B == 0", "B != 7 or A < 0"]
+    built = Space.build(dict.fromkeys("AB", range(1, 301)), [constraint(text, "") for text in texts])
+    with patch("autotune.space.reasons.build", side_effect=build) as looks:
+        excluded = built.exclusions()
+    assert len(excluded) == 2 * (300 - 18)  # 300 has 18 divisors
+    reasons = {str(each).partition(": ")[2] for each in excluded}
+    assert reasons == {"300 % A == 0", "300 % A == 0 and A % B == 0", "A < 0"}
+    assert looks.call_count < 20  # of each value alone it took thousands

@@ -63,6 +63,20 @@ def test_a_study_holds_what_its_tables_say() -> None:
             r"parameters.P: needs a table, as P = \{ values = \[1, 2\] \} is one, got \[1, 2\]",
         ),
         ({"arguments": None}, "arguments: needs a table, got None"),
+        ({"constraints": ["WPT < 4"]}, r"constraints.1: needs a table, as \{ require = 'WPT < 4' \} is one"),
+        (
+            {"constraints": [{"require": len}]},
+            "constraints.1.require: .*, got a function: write its expression as text",
+        ),
+        (
+            {"launch": [table()["launch"][0] | {"global": [len]}]},
+            "launch.1.global.1: .*, got a function: write its expr",
+        ),
+        (
+            {"reference": [[1.0], None]},
+            "reference: needs a table, got a list: arrays come from a file, in Python from reference=lambda",
+        ),
+        ({"tolerance": {"atol": 1e-3}}, "tolerance.atol: unknown key; there are relative and absolute"),
         ({"source": None, "kernel": SOURCE}, "kernel: is a text, no name of a file; source= takes the text"),
         ({"parameters": {"P": {"values": ['"a"']}}}, "parameters.P: '\"a\"' has a quotation mark or a backslash"),
         ({"options": [{"flag": "-DX=1 -DY=2"}]}, "options.1.flag: '-DX=1 -DY=2' is not a single -DNAME=VALUE"),

@@ -112,7 +112,8 @@ def import_trials(
     if document.device and meant.info is not None and document.device.lower() not in meant.info.name.lower():
         warn(f"the file is of {document.device}; its trials are kept for {meant.fingerprint}")
     say(f"{where}: {READERS[name].about}{_of(document)}, kept for {meant.fingerprint}")
-    say(f"size {text.pairs(meant_size)}, from {source}")
+    if meant_size:
+        say(f"size {text.pairs(meant_size)}, from {source}")
     if named := tuned.chosen(choices):
         say(f"choices {text.pairs(named)}")
     for note in adopted.notes:

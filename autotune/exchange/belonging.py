@@ -75,12 +75,16 @@ def size_of(document: Document, given: Sequence[str], sizes: Mapping[str, int]) 
     if given:
         return parse_size(given, sizes), "--size"
     told = {name.lower(): value for name, value in {**document.throughout, **document.size}.items()}
-    if len(sizes) == 1 and "" in told:
-        told.setdefault(next(iter(sizes)).lower(), told[""])
+    extents = document.extents
+    if len(set(extents)) == 1 and len(sizes) in (1, len(extents)):  # of several numbers nothing tells the order
+        told = dict.fromkeys((name.lower() for name in sizes), extents[0]) | told
     if sizes and all(name.lower() in told for name in sizes):
         said = [f"{name}={told[name.lower()]}" for name in sizes]
         try:
             return parse_size(said, sizes), "the file"
         except UsageError as error:
             raise UsageError(error.what, where="the size that it names", hint="say --size") from None
+    if extents and sorted(extents) != sorted(sizes.values()):
+        shown = ", ".join(map(str, extents))
+        return dict(sizes), f"the study's default: {shown:.80} in the file has no names, say --size if it is another"
     return dict(sizes), "the study's default"

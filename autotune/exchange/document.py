@@ -36,14 +36,15 @@ class Entry:
 class Document:
     """A file: its trials, the device and kernel that they are of ("" where it does not say), and `header`, all else.
 
-    `size` holds the sizes that it names, one without a name under ""; `element` is the OpenCL type of its numbers (""
-    where it does not say). `left_out` counts what is no trial, by reason.
+    `size` holds the sizes that it names, `extents` those that have no name; `element` is the OpenCL type of its numbers
+    ("" where it does not say). `left_out` counts what is no trial, by reason.
     """
 
     entries: list[Entry] = field(default_factory=list)
     device: str = ""
     kernel: str = ""
     size: Mapping[str, int] = field(default_factory=dict)
+    extents: Sequence[int] = ()
     element: str = ""
     header: Mapping[str, Any] = field(default_factory=dict)
     left_out: Counter[str] = field(default_factory=Counter)

@@ -49,9 +49,10 @@ class KernelTuner:
             header=unknown(document, ["cache"]),
         )
         problem = document.get("problem_size")
-        number = problem[0] if isinstance(problem, list) and len(problem) == 1 else problem
-        if type(number) is int:
-            found.size = {"": number}
+        told = problem if isinstance(problem, list) else [problem]
+        extents = [extent for extent in told if type(extent) is int]
+        if len(extents) == len(told):
+            found.extents = extents
         for key, told in table(document.get("cache"), "cache").items():
             _take(found, names, table(told, f"cache.{key:.80}"), f"cache.{key:.80}")
         return found

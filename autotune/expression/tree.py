@@ -98,7 +98,8 @@ def bounded(value: Any) -> Any:
 
 def _whole(value: Any, name: str) -> int:
     if not isinstance(value, int):
-        raise FaultError(f"gives {name} {value!r}, which is no whole number (// divides without remainder)")
+        hint = "// divides without remainder" + (", -(-a // b) rounds up" if name == "ceil_div" else "")
+        raise FaultError(f"gives {name} {value!r}, which is no whole number ({hint})")
     return value
 
 

@@ -25,7 +25,7 @@ from autotune.errors import ExpressionError, SpaceError
 from autotune.model import Configuration, Value
 from autotune.space.build import EmptyError, FailedError, build
 from autotune.space.diagram import Diagram, Indices
-from autotune.space.reasons import Constraint, why_impossible
+from autotune.space.reasons import Constraint, explained, forbidden_alike, needed, why_impossible
 
 __all__ = ["MAX_LISTED", "Constraint", "Exclusion", "Space"]
 
@@ -180,19 +180,28 @@ class Space:
         """Return the parameter values in no valid configuration, in order, each with the constraints that forbid it."""
         levels = sorted(self.diagram.levels, key=lambda level: level.column)
         known: list[Constraint] = []
-        return [
-            Exclusion(
-                self.names[level.column], self.values[level.column][index], self._reason(level.column, index, known)
-            )
-            for level in levels
-            for index in np.setdiff1d(np.arange(level.count), level.used()).tolist()
-        ]
+        found = []
+        for level in levels:
+            name, listed = self.names[level.column], self.values[level.column]
+            reasons = self._reasons(level.column, np.setdiff1d(np.arange(level.count), level.used()).tolist(), known)
+            found += [Exclusion(name, listed[index], reason) for index, reason in sorted(reasons.items())]
+        return found
 
-    def _reason(self, column: int, index: int, known: list[Constraint]) -> str:
-        """The first constraint that alone forbids a value; else a set that together does. It is added to `known`."""
-        name, value = self.names[column], self.values[column][index]
-        values = {**dict(zip(self.names, self.values, strict=True)), name: (value,)}
-        return why_impossible(values, self.constraints, self.constants, {name: value}, known)
+    def _reasons(self, column: int, indices: Sequence[int], known: list[Constraint]) -> dict[int, str]:
+        """Why each of these values of a parameter is in no configuration: the first constraint that alone forbids it,
+        else a set that together does. What is found for one is that of all alike; it is added to `known`.
+        """
+        every, name = dict(zip(self.names, self.values, strict=True)), self.names[column]
+        reasons: dict[int, str] = {}
+        for index in indices:
+            if index in reasons:
+                continue
+            fixed = {name: self.values[column][index]}
+            found = needed({**every, name: (fixed[name],)}, self.constraints, self.constants, fixed, known)
+            alike = forbidden_alike(every, found, self.constants, name) if len(indices) > 1 else set()
+            for other in {index} | (alike & set(indices)) - reasons.keys():
+                reasons[other] = explained(found, self.constants, {name: self.values[column][other]})
+        return reasons
 
 
 def _index(listed: tuple[Value, ...], value: Value) -> int:

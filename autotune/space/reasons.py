@@ -11,6 +11,7 @@ from autotune.errors import ExpressionError, SpaceError
 from autotune.expression import Expression
 from autotune.model import Value
 from autotune.space.build import EmptyError, FailedError, build
+from autotune.space.diagram import Diagram
 
 MAX_SHOWN = 4  # constraints in a reason
 MAX_SOUGHT = 200_000  # transitions, to look for a reason; a larger diagram counts as possible
@@ -31,38 +32,88 @@ def why_impossible(
     fixed: Mapping[str, Value],
     known: list[Constraint] | None = None,
 ) -> str:
-    """Return why `constraints` leave nothing of `values`: the first that alone does, or a set of which none can go.
+    """Return why `constraints` leave nothing of `values`, for people: what `needed` finds."""
+    return explained(needed(values, constraints, constants, fixed, known), constants, fixed)
+
+
+def needed(
+    values: Mapping[str, Sequence[Value]],
+    constraints: Sequence[Constraint],
+    constants: Mapping[str, Any],
+    fixed: Mapping[str, Value],
+    known: list[Constraint] | None = None,
+) -> list[Constraint]:
+    """Return what leaves nothing of `values`: the first constraint that alone does, or a set of which none can go.
 
     What it finds is added to `known`, constraints that were found for other values: often they are those of this, too.
-    Where `fixed` holds the only value of a parameter, the text shown leaves out what it decides.
+    `fixed` holds the only value of a parameter, or nothing.
     """
 
     def possible(some: Sequence[Constraint]) -> bool:
-        named = frozenset().union(*(constraint.require.names for constraint in some))
-        concerned = {name: listed for name, listed in values.items() if name in named}  # the others are free
-        try:
-            build(concerned, [constraint.require for constraint in some], constants, MAX_SOUGHT)
-        except EmptyError:
-            return False
-        except (FailedError, SpaceError):
-            return True
-        return True
+        return _left(values, some, constants) is not _NOTHING
 
     # What does not name the fixed parameter allows its other values, so it is possible alone.
     concerned = [each for each in constraints if not fixed or each.require.names & fixed.keys()]
     alone = next((constraint for constraint in concerned if not possible([constraint])), None)
     likely = [each for each in constraints if each in concerned or each in (known or ())]
     if alone:
-        needed = [alone]
+        found = [alone]
     else:
         near = _near(likely, constraints, values.keys(), possible)
         # What stands late is looked to first: constraints of few parameters say more to a reader.
         by_names = sorted(near, key=lambda each: len(each.require.names & values.keys()), reverse=True)
-        needed = sorted(_needed(by_names, possible), key=near.index)
+        found = sorted(_needed(by_names, possible), key=near.index)
     if known is not None:
-        known += [each for each in needed if each not in known]
+        known += [each for each in found if each not in known]
+    return found
+
+
+def explained(needed: Sequence[Constraint], constants: Mapping[str, Any], fixed: Mapping[str, Value]) -> str:
+    """Return the constraints for people; where `fixed` holds a parameter's only value, without what that decides."""
     shown = " and ".join(_explained(constraint, constants, fixed) for constraint in needed[:MAX_SHOWN])
     return shown if len(needed) <= MAX_SHOWN else f"{shown} and {len(needed) - MAX_SHOWN} more constraints"
+
+
+def forbidden_alike(
+    values: Mapping[str, Sequence[Value]], needed: Sequence[Constraint], constants: Mapping[str, Any], name: str
+) -> set[int]:
+    """Return the places of the values of a parameter that these constraints forbid and none of them can be spared for.
+
+    One build tells it of all values, of which a parameter may have thousands; of too large a diagram nothing is known.
+    """
+
+    def unused(some: Sequence[Constraint]) -> set[int]:
+        left = _left(values, some, constants)
+        column = [each for each in values if any(each in one.require.names for one in some)].index(name)
+        used = [level.used().tolist() for level in left.levels if level.column == column] if left is not None else []
+        return set(range(len(values[name]))).difference(*used) if left is not None else set()
+
+    forbidden = unused(needed)
+    for each in needed if len(needed) > 1 else ():
+        without = [other for other in needed if other is not each]
+        if any(name in other.require.names for other in without):
+            forbidden -= unused(without)
+    return forbidden
+
+
+_NOTHING = Diagram(())
+"""Where no configuration is left."""
+
+
+def _left(
+    values: Mapping[str, Sequence[Value]], some: Sequence[Constraint], constants: Mapping[str, Any]
+) -> Diagram | None:
+    """Return what constraints leave of the parameters that they name, the others being free; None where that is not
+    known: the diagram is too large, or a constraint cannot be computed.
+    """
+    named = frozenset().union(*(constraint.require.names for constraint in some))
+    concerned = {name: listed for name, listed in values.items() if name in named}
+    try:
+        return build(concerned, [constraint.require for constraint in some], constants, MAX_SOUGHT)
+    except EmptyError:
+        return _NOTHING
+    except (FailedError, SpaceError):
+        return None
 
 
 def _near(

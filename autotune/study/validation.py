@@ -54,7 +54,17 @@ def _merged(path: Sequence[str | int], items: Sequence[Any]) -> str:
     if fitting:
         return _told(fitting[0])
     wanted = dict.fromkeys(_PLAINLY.get(item["type"], item["msg"]).removeprefix("needs ") for item in items)
-    return f"{_place(path)}: needs {' or '.join(wanted)}, got {items[0]['input']!r:.60}"
+    return f"{_place(path)}: needs {' or '.join(wanted)}, {_got(path, items[0]['input'])}"
+
+
+def _got(path: Sequence[str | int], found: object) -> str:
+    """What stood there, and what stands for it where Python gave what no file holds."""
+    if path[:1] == ("reference",) and (callable(found) or isinstance(found, list)):
+        kind = "a function" if callable(found) else "a list"
+        return f"got {kind}: arrays come from a file, in Python from reference=lambda: {{NAME: array}}"
+    if callable(found):
+        return "got a function: write its expression as text"
+    return f"got {found!r:.60}"
 
 
 def _place(path: Sequence[str | int]) -> str:
@@ -70,7 +80,9 @@ def _told(item: Any) -> str:
     if item["type"] == "extra_forbidden":
         if len(path) > 1 and path[-1] in _OF_THE_FILE:  # TOML takes it for one of the table above it
             return f"{place}: no key of this table; {path[-1]} belongs above the file's first [table]"
-        return f"{place}: unknown key{did_you_mean(str(path[-1]), _keys_beside(path))}"
+        meant = did_you_mean(str(path[-1]), known := _keys_beside(path))
+        few = f"; there are {' and '.join(known)}" if len(known) == _FEW and not meant else ""
+        return f"{place}: unknown key{meant}{few}"
     if item["type"] == "missing":
         return f"{place}: missing{' above the first [table]' if place == 'name' else ''}"
     found, message = item["input"], item["msg"].removeprefix("Value error, ")
@@ -81,6 +93,8 @@ def _told(item: Any) -> str:
         return f"{place}: is one table of a list; write [[{keys}]], with double brackets"
     if message == "needs a table" and isinstance(found, list) and path[:-1] == ("parameters",):
         message += f", as {path[-1]} = {{ values = {found!r:.40} }} is one"
+    if message == "needs a table" and isinstance(found, str) and path[:1] == ("constraints",):
+        message += f", as {{ require = {found!r:.40} }} is one"
     if item["type"] == "list_type" and isinstance(found, int | float):
         message = f"needs a list, such as [{found}]"
     if isinstance(found, Mapping):  # of a whole table: the message names the key
@@ -88,7 +102,7 @@ def _told(item: Any) -> str:
     if item["type"] == "literal_error" and isinstance(found, str):
         known = re.findall(r"'([^']*)'", item["ctx"]["expected"])
         return f"{place}: {message}, got {found!r:.60}{did_you_mean(found, known)}"
-    return f"{place}: {message}, got {found!r:.60}" if path else message
+    return f"{place}: {message}, {_got(path, found)}" if path else message
 
 
 _PLAINLY = {
@@ -103,6 +117,9 @@ _PLAINLY = {
 }
 """What pydantic says in its own words, by its kinds of errors."""
 
+
+_FEW = 2
+"""Keys of a table that are all named where one is unknown, as of `[tolerance]`."""
 
 _REPEATED = ("constraints", "launch", "options", "turn")
 """Lists of tables."""

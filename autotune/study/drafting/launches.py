@@ -77,6 +77,8 @@ class Launches(Indices):
         """How many work-groups there are, along axes where each has a place of its own and nothing says how many."""
         self.tiles: dict[int, Sum] = {}
         """How many each work-group has along axes of which it has a tile."""
+        self.wholes: dict[int, Sum] = {}
+        """How many places there are along axes that nothing bounds, of which each item may write several."""
         self._open = {axis for axis in range(3) if self._is_open(axis)}
         parted = {name for varying in reading.parted for name in self._started(varying).names}
         self.barred = {axis for axis in range(3) if f"gid#{axis}" in parted}
@@ -173,8 +175,17 @@ class Launches(Indices):
             return Sum.of(min(numbers))
         images = any(len(mention.places) > 1 for mention in self.reading.mentions)
         names = IMAGE_NAMES if images else AXIS_NAMES[3 if self._used(2) else 2 if self._used(1) else 1]
-        self._note_each(axis, {each.factor_of(f"gid#{axis}") for each in own & stored})
-        return quotient(self._left(axis, names[axis]), self.each.get(axis, Sum.of(1)))
+        raw = [place for each in self.reading.mentions if each.kind != "read" for place in each.places]
+        spread = {turns for place in raw if (turns := self._over_launch(place, axis))}
+        self._note_each(axis, spread or {each.factor_of(f"gid#{axis}") for each in own & stored})
+        self.wholes[axis] = self._left(axis, names[axis])
+        return quotient(self.wholes[axis], self.each.get(axis, Sum.of(1)))
+
+    def _over_launch(self, index: Sum, axis: int) -> Sum:
+        """How often a loop steps an index by the whole launch: WPT of `k * get_global_size(0) + item`; 0 of others."""
+        steps = (name for name in index.names if index.factor_of(name) == Sum.of(f"gsz#{axis}"))
+        turns = self.upper(Sum.of(next(steps, "#"))) if index.factor_of(f"gid#{axis}") == Sum.of(1) else None
+        return turns if turns is not None and turns.known else Sum()
 
     def _note_each(self, axis: int, factors: set[Sum]) -> None:
         """Note how many places each item writes, where that is what parameters say: `y[item * WPT + k]`."""
@@ -198,7 +209,11 @@ class Launches(Indices):
 
     def _tiled(self, axis: int) -> Sum | None:
         """What an axis counts to along which each work-group has a tile of its own, that nothing bounds."""
-        found = [self._levels(each) for each in self._places if f"wid#{axis}" in each.names]
+        stored = {
+            self._started(place) for each in self.reading.mentions if each.kind != "read" for place in each.places
+        }
+        places = sorted(self._places, key=lambda place: place not in stored)  # what is read may have a rim
+        found = [self._levels(each) for each in places if f"wid#{axis}" in each.names]
         rows = [levels[0] for levels in found if levels]
         for extent, counted in [*(level for levels in found for level in levels[1:]), *rows]:
             tile = tile_of(counted, axis) if not self._guards(axis) else None
@@ -271,8 +286,9 @@ class Launches(Indices):
             for start, step in steps:
                 if step == Sum.of(f"gsz#{axis}") and self._is_summed(axis):
                     return plain(local)
-                stated = step is not None and step.known and step.names
-                if stated and self._started(start) == Sum.of(f"gid#{axis}"):
+                stated = step is not None and step.known and (step.names or (step.number or 0) > 1)
+                item = Sum.of(f"wid#{axis}") * group + Sum.of(f"lid#{axis}")  # with the macro for the size of a group
+                if stated and self._started(start) in (Sum.of(f"gid#{axis}"), item):
                     return str(step)
             begun = self._started(varying)
             each = begun.factor_of(f"gid#{axis}")

@@ -11,7 +11,7 @@ from typing import Any
 
 from autotune.study.drafting.indices import rows_of_ids, tile_of, words
 from autotune.study.drafting.launches import Launches, extent_of
-from autotune.study.drafting.terms import Sum, factors_of, is_multiple, undivided
+from autotune.study.drafting.terms import Sum, factors_of, is_multiple, taken_off, undivided
 
 BEYOND = "by the places that were understood; others may lie farther"
 """Why the extents of a buffer are a guess."""
@@ -23,11 +23,6 @@ def product(shape: Sequence[Sum]) -> Sum:
     for extent in shape:
         total = total * extent
     return total
-
-
-def _taken_off(index: Sum, part: Sum) -> bool:
-    """Whether a part is taken off in a sum: with names in it, as numbers say no more than where things begin."""
-    return all(product and index.terms.get(product) == -factor for product, factor in part.terms.items())
 
 
 def _ahead(varying: Sum, limit: Sum, rest: Sum) -> Sum:
@@ -185,6 +180,13 @@ class Shapes(Launches):
                 index = index.with_value(name, start + Sum.of(turn) * step)
         return index
 
+    def _spread(self, index: Sum, axis: int) -> Sum:
+        """With one variable for all places in the place of what a loop steps by the whole launch."""
+        if axis not in self.each or axis not in self.wholes or self._over_launch(index, axis) != self.each[axis]:
+            return index
+        self._turns[f"spread.#{axis}"] = self.wholes[axis]
+        return index.with_value(f"gsz#{axis}", Sum()).with_value(f"gid#{axis}", Sum.of(f"spread.#{axis}"))
+
     def _as_guarded(self, index: Sum) -> Sum:
         """With one variable in the place of each sum of which a guard says below what it stays, with what is taken off
         on both sides: of `(y + k - b) * W` behind `y + k < H + b` that of one below H.
@@ -203,7 +205,7 @@ class Shapes(Launches):
                 ):
                     continue
                 terms = [Sum([term]) for term in limit.terms.items()]
-                off = sum((each for each in terms if _taken_off(index, each.expanded(by))), Sum())
+                off = sum((each for each in terms if taken_off(index, each.expanded(by))), Sum())
                 name = f"guarded.#{count}"
                 self._turns[name] = self._named(limit - off)
                 index = index - (varying - off).expanded(by) + Sum.of(name) * by
@@ -269,8 +271,9 @@ class Shapes(Launches):
             index = self._from_starts(self._begun(mention.places[0]), name)
             index = self._grouped(index) if farthest else index
             whole = any(index.varying == varying.varying for varying, _ in self.reading.guards)
+            index = self._as_guarded(index) if self._strided(index) and not whole else index
             for axis, extent in self.axes.items() if not whole else ():
-                index = index.with_value(f"gsz#{axis}", extent)
+                index = self._spread(index, axis).with_value(f"gsz#{axis}", extent)
             index = self._factored(index)
             ended = self._ended(index)
             flat = whole and (self._strided(index) or ended is not None)

@@ -178,9 +178,22 @@ def plain(text: str) -> str:
     return text[1:-1] if text.startswith("(") and re.fullmatch(r"\((?:[^()]|\([^()]*\))*\)", text) else text
 
 
+def taken_off(index: Sum, part: Sum) -> bool:
+    """Whether a part is taken off in a sum: with names in it, as numbers say no more than where things begin."""
+    return all(product and index.terms.get(product) == -factor for product, factor in part.terms.items())
+
+
 def with_ids(value: Sum) -> Sum:
-    """With the global id in the place of what is one, `group * size + item`, along each axis."""
+    """With the global id in the place of what is one, `group * size + item`, along each axis, and the global size in
+    that of `groups * size`.
+    """
     for axis in range(3):
+        groups, size = f"ngr#{axis}", f"lsz#{axis}"
+        for product in [product for product in value.terms if {groups, size} <= {*product}]:
+            rest = list(product)
+            rest.remove(groups)
+            rest.remove(size)
+            value += Sum([(product, -value.terms[product]), ((*sorted((*rest, f"gsz#{axis}")),), value.terms[product])])
         value = _joined(value, f"lid#{axis}", (f"lsz#{axis}", f"wid#{axis}"), f"gid#{axis}")
     return value
 
@@ -192,7 +205,7 @@ def counted_through(value: Sum) -> Sum:
     return value
 
 
-_THROUGH = (("gid#1", "gsz#0"), ("lsz#0", "ngr#0", "wid#1"), ("gid#2", "gsz#0", "gsz#1"))
+_THROUGH = (("gid#1", "gsz#0"), ("gsz#0", "wid#1"), ("gid#2", "gsz#0", "gsz#1"))
 
 
 def _joined(value: Sum, one: str, other: Product, joined: str) -> Sum:
