@@ -186,9 +186,9 @@ def run(evaluator: DeviceEvaluator, variant: str) -> Trial:
     [
         ("SYNTAX", Outcome.COMPILE_ERROR, "faults.cl:24:9: "),
         ("OPTION", Outcome.COMPILE_ERROR, "-no-such-option"),
-        ("ENDLESS", Outcome.TIMEOUT, "no answer within 2 s while the worker ran the kernel"),
+        ("ENDLESS", Outcome.TIMEOUT, "ran the kernel for the first time; killed; memory holds anything before"),
         ("REQUIRED", Outcome.LAUNCH_ERROR, "faults requires a work-group of 8, the launch has 16"),
-        pytest.param("SEGFAULT", Outcome.CRASH, "SIGSEGV", marks=pytest.mark.processor),
+        pytest.param("SEGFAULT", Outcome.CRASH, "(SIGSEGV); memory holds anything", marks=pytest.mark.processor),
         ("AFTER", Outcome.WRONG_RESULT, "kernel wrote outside buffer c (canary after its end: "),
         ("BEFORE", Outcome.WRONG_RESULT, "kernel wrote outside buffer a (canary before its start: "),
         ("WRONG", Outcome.WRONG_RESULT, "1 of 512 values of c are wrong; first c[7] = 3.0, expected"),

@@ -75,25 +75,27 @@ class ReferenceBench:
     ) -> None:
         """Raise Fault where what a reference gave is not what it gives with other words in memory."""
         places = {name: np.zeros(buffer.shape, np.bool_) for name, buffer in outputs.items()}
-        left = dict[tuple[str, Leaf], NDArray[np.bool_]]()  # small values that held each run's word in the end
+        small = [(one, leaf) for one in outputs.values() for leaf in leaves(one.type) if _is_small(leaf)]
+        left: dict[tuple[Buffer, Leaf], Any] = dict.fromkeys(small, True)  # what held each run's word in the end
         for turn in (1, 2):
             other, _ = self._run(plan, compiled, turn)
             for name, buffer in outputs.items():
                 word = spoilt(buffer.type)[turn]
                 places[name] |= _differing(buffer, found[name], other[name], plan.outputs[name], word)
-                for leaf in leaves(buffer.type):
-                    if numpy_type(leaf.scalar)[0].itemsize % 4:
-                        mine, theirs = member_of(found[name], leaf), member_of(other[name], leaf)
-                        both = _both_left(mine, theirs, word).reshape(mine.shape)
-                        left[name, leaf] = left.get((name, leaf), both) & both
-        if not any(unwritten_in(buffer, found[name]) for name, buffer in outputs.items()):
-            for (name, leaf), values in left.items():
-                _require_told(outputs[name], leaf, values)
+            for buffer, leaf in [*left]:
+                mine, theirs = (member_of(data[buffer.name], leaf) for data in (found, other))
+                left[buffer, leaf] &= _both_left(mine, theirs, spoilt(buffer.type)[turn]).reshape(mine.shape)
+                if not left[buffer, leaf].any():
+                    del left[buffer, leaf]
+        if left and not any(unwritten_in(buffer, found[name]) for name, buffer in outputs.items()):
+            buffer, leaf = next(iter(left))
+            raise _left(buffer, leaf, left[buffer, leaf])
         if any(differs.any() for differs in places.values()):
+            scratch = any(buffer.access == "scratch" for buffer in plan.buffers)
             again, _ = self._run(plan, compiled)
             for name, buffer in outputs.items():
                 by_itself = _differing(buffer, found[name], again[name], plan.outputs[name])
-                _require_own(buffer, places[name] & ~by_itself)
+                _require_own(buffer, places[name] & ~by_itself, scratch=scratch)
 
     def _run(self, plan: Plan, compiled: Compiled, turn: int = 0) -> tuple[dict[str, NDArray[Any]], int]:
         """Run a reference once, on new buffers with the words of this turn in them; return what it gives, and its ns.
@@ -113,26 +115,32 @@ class ReferenceBench:
         return found, run_ns
 
 
-def _require_own(buffer: Buffer, foreign: NDArray[np.bool_]) -> None:
+def _require_own(buffer: Buffer, foreign: NDArray[np.bool_], *, scratch: bool) -> None:
     """Raise Fault where elements of an output follow what lay in memory before, or what came first of a race."""
     if foreign.any():
         name = buffer.name
         where = element(name, foreign, int(foreign.reshape(-1).argmax()))
         what = f"what it gives for {name} depends on what lay in memory before, first {where}"
         adds = f'where it adds to what {name} holds, write access = "inout" with data; else ' * (buffer.access == "out")
-        cures = f"{adds}it reads what nobody has written, or what others write meanwhile (is a barrier missing?)"
+        zeroed = ' (scratch that has to start from zeros takes access = "zeroed")' * scratch
+        cures = (
+            f"{adds}it reads what nobody has written{zeroed}, or what others write meanwhile (is a barrier missing?)"
+        )
         raise Fault(Outcome.WRONG_RESULT, f"{what}: {cures}, or beyond the end of a buffer")
 
 
-def _require_told(buffer: Buffer, leaf: Leaf, left: NDArray[np.bool_]) -> None:
-    """Raise Fault where nothing but a few small values is left as it was, which no run alone shows.
+def _is_small(leaf: Leaf) -> bool:
+    return numpy_type(leaf.scalar)[0].itemsize % 4 != 0
+
+
+def _left(buffer: Buffer, leaf: Leaf, left: NDArray[np.bool_]) -> Fault:
+    """The fault of a reference that leaves nothing but a few small values as they were, which no run alone shows.
 
     Nobody would be warned, and later, with another poison, each configuration that leaves them too would be wrong.
     """
-    if left.any():
-        what = f"it leaves {element(buffer.name, left, int(left.argmax()), leaf.label, len(buffer.shape))} unwritten"
-        cure = 'where that is meant, write access = "inout" with data = { distribution = "constant", value = 0 }'
-        raise Fault(Outcome.WRONG_RESULT, f"{what}: {cure}")
+    what = f"it leaves {element(buffer.name, left, int(left.argmax()), leaf.label, len(buffer.shape))} unwritten"
+    cure = 'where that is meant, write access = "inout" with data = { distribution = "constant", value = 0 }'
+    return Fault(Outcome.WRONG_RESULT, f"{what}: {cure}")
 
 
 def _differing(

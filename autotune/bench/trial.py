@@ -20,7 +20,7 @@ from autotune.bench.signature import check_signatures
 from autotune.bench.timing import Limits, Rules, Timed, is_drifting, measure
 from autotune.bench.tour import Unsettled, begin, compare, may_notice_sessions, notices_sessions
 from autotune.bench.verify import Checker, Verdict
-from autotune.bench.zeros import cure_by_zeros
+from autotune.bench.zeros import cure_by_zeros, scratch_holds_anything
 from autotune.devices import Session
 from autotune.model import AT_FIRST, AT_TIMES, CONTENTION, PACE, THROTTLED, Measurement, Outcome
 from autotune.ranking import median
@@ -182,6 +182,7 @@ class Bench:
         """Run and check a plan once; return it, on new buffers where those were spoilt, and its ns. Raises Fault."""
         # False before anything is launched: a fault in the middle must not leave the next plan spoilt buffers.
         fresh, self._fresh = self._fresh, False
+        self.hints = (*self.hints, *scratch_holds_anything(built))
         span = self.launcher.once(built, limit_s)
         verdict = self._check(built)
         if verdict.reason and not fresh:

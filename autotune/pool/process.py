@@ -65,14 +65,15 @@ class WorkerDied(WorkerError):
 
 
 class WorkerOverran(WorkerError):
-    """The worker did not finish a phase in time, or was given up before, and was killed."""
+    """The worker did not finish a phase in time, or was given up before, and was killed. `hints` as of `WorkerDied`."""
 
     outcome = Outcome.TIMEOUT
 
-    def __init__(self, phase: str, place: int, limit_s: float) -> None:
+    def __init__(self, phase: str, place: int, limit_s: float, hints: Sequence[str] = ()) -> None:
         self.phase = phase
         self.place = place
-        super().__init__(f"no answer within {limit_s:.3g} s while the worker {DOING.get(phase, phase)}; killed")
+        said = f"no answer within {limit_s:.3g} s while the worker {DOING.get(phase, phase)}; killed"
+        super().__init__("; ".join((said, *hints)))
 
 
 _OUTSIDE = "where it uses places outside its buffers, mend their shape, the data that says which places, or its launch"
@@ -192,7 +193,8 @@ class WorkerProcess:
                             since = self._clock()
                             continue
                         self.kill()
-                        raise WorkerOverran(self.phase, self._place, min(elapsed, limit_s))
+                        hints = self._hints if self.phase == "run" else ()  # no compiler is slow for these
+                        raise WorkerOverran(self.phase, self._place, min(elapsed, limit_s), hints)
                 message = self._connection.recv()
             except WorkerOverran:
                 raise
