@@ -55,6 +55,14 @@ class Built:
     local_bytes: int
 
 
+def scratch_holds_anything(built: Built) -> list[str]:
+    """Say what may be amiss with a kernel that crashes or hangs in its first run: empty where it has no scratch."""
+    names = [one.buffer.name for one in built.buffers if one.buffer.access == "scratch"]
+    hold = "holds" if len(names) == 1 else "hold"
+    said = f'{" and ".join(names)} {hold} anything before a run: what has to start from zeros takes access = "zeroed"'
+    return [said] if names else []
+
+
 def compile_plan(session: Session | Guest, plan: Plan, program: Program | None = None) -> Compiled:
     """Build a plan's program, unless there is one, and a kernel for each launch.
 

@@ -14,13 +14,13 @@ from autotune.bench.clock import Clock, Clocks
 from autotune.bench.launcher import Announce, Launcher, Stopwatch, noticing_loss
 from autotune.bench.messages import Visited
 from autotune.bench.pace import CONTENDED, Anchor, Contention, stretch
-from autotune.bench.prepare import Built, Compiled, binary_hash, bind, compile_plan
+from autotune.bench.prepare import Built, Compiled, binary_hash, bind, compile_plan, scratch_holds_anything
 from autotune.bench.report import Fault, Report
 from autotune.bench.signature import check_signatures
 from autotune.bench.timing import Limits, Rules, Timed, is_drifting, measure
 from autotune.bench.tour import Unsettled, begin, compare, may_notice_sessions, notices_sessions
 from autotune.bench.verify import Checker, Verdict
-from autotune.bench.zeros import cure_by_zeros, scratch_holds_anything
+from autotune.bench.zeros import cure_by_zeros
 from autotune.devices import Session
 from autotune.model import AT_FIRST, AT_TIMES, CONTENTION, PACE, THROTTLED, Measurement, Outcome
 from autotune.ranking import median

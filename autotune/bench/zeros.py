@@ -27,12 +27,3 @@ def cure_by_zeros(built: Built, is_right: Callable[[Collection[str]], bool], *, 
     needed = [name for name in access if len(access) == 1 or not is_right(access.keys() - {name})]
     cures = [f"write {_CURES[access[name]]} for {name}" for name in needed or access]
     return f"right with zeros in {' and '.join(needed or access)} before a run: if they are meant, {', '.join(cures)}"
-
-
-def scratch_holds_anything(built: Built) -> list[str]:
-    """Say what may be amiss with a kernel that crashes or hangs in its first run: empty where it has no scratch."""
-    names = [one.buffer.name for one in built.buffers if one.buffer.access == "scratch"]
-    cure = 'what has to start from zeros takes access = "zeroed"'
-    return [f"{' and '.join(names)} {'holds' if len(names) == 1 else 'hold'} anything before a run: {cure}"] * bool(
-        names
-    )
