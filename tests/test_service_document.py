@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
@@ -19,6 +18,7 @@ from tests.stored import ok, put
 
 schemathesis = pytest.importorskip("schemathesis", reason="pip install '.[dev]'")
 
+import httpx  # noqa: E402
 import uvicorn  # noqa: E402
 from schemathesis.checks import not_a_server_error  # noqa: E402
 from schemathesis.specs.openapi.checks import (  # noqa: E402
