@@ -20,7 +20,7 @@ import pytest
 import autotune
 from autotune import cli
 from autotune.cli import app, interrupt
-from autotune.devices import find_device, linker, load_backend
+from autotune.devices import find_device, linker, load_backend, select
 from autotune.ranking import confidence
 from tests.commands import STUDY, VALID, change, one_error, own_place, run, searched, stored
 from tests.processes import has_ended
@@ -265,6 +265,7 @@ def test_export_and_import_lose_nothing_and_add_nothing_twice() -> None:
 def test_devices_says_which_of_several_drivers_of_a_model_its_name_means(monkeypatch: pytest.MonkeyPatch) -> None:
     here = find_device(None)
     other = replace(here, index=here.index + 1, platform="Other OpenCL, OpenCL 3.0", driver="0.1")
+    monkeypatch.setattr(select, "_listing", [])  # a search in this process has another one list its devices
     monkeypatch.setattr(load_backend("opencl"), "devices", lambda: [here, other])
     model, first = here.fingerprint, f"-d {here.index}"
     assert re.search(
