@@ -87,7 +87,6 @@ def search(
         limits = Limits(
             build_s=BUILD_S if build_limit is None else build_limit, first_s=FIRST_S if run_limit is None else run_limit
         )
-        starts = [{**problem.default, **one} for one in given]
         settings = Settings(limits=limits, allow_python=allow_python or callable(loaded.reference.function))
         request = Request(
             problem,
@@ -96,7 +95,7 @@ def search(
             sampler,
             seed,
             budget,
-            starts,
+            given,
             retry_failed=retry_failed,
             fresh=fresh,
             cold=cold,

@@ -41,7 +41,7 @@ def run(asked: Mapping[str, Any], tell: Callable[[Mapping[str, Any]], None], sto
             sampler=asked.get("sampler") or DEFAULT_SAMPLER,
             seed=asked.get("seed"),
             budget=Budget(**asked["budget"]),
-            start=[problem.in_own_values({**problem.default, **one}) for one in asked.get("start") or ()],
+            start=asked.get("start") or (),
             retry_failed=bool(asked.get("retry_failed")),
             fresh=bool(asked.get("fresh")),
             cold=bool(asked.get("cold")),

@@ -36,11 +36,11 @@ class Request:
     """A search to run: what is searched, where, how, and for how long.
 
     `devices`: those to spread the trials over, all of the problem's model; none: the problem's own. `database`: a path
-    or URL, None for the default one. `start`: configurations to try early. What is stored for the problem is not
-    measured again, unless `fresh` or the device's driver is another; failures that may have been the machine's are
-    tried once more, all but wrong results with `retry_failed`. `cold` ignores what is known of other devices, drivers
-    and sizes. `submission`: the one of a server's queue that this is the work of, and goes on with where an earlier
-    process of it has ended; `asked_by`: who asked, on record.
+    or URL, None for the default one. `start`: configurations to try early, what one leaves out as by default. What is
+    stored for the problem is not measured again, unless `fresh` or the device's driver is another; failures that may
+    have been the machine's are tried once more, all but wrong results with `retry_failed`. `cold` ignores what is known
+    of other devices, drivers and sizes. `submission`: the one of a server's queue that this is the work of, and goes on
+    with where an earlier process of it has ended; `asked_by`: who asked, on record.
     """
 
     problem: Problem

@@ -133,7 +133,7 @@ def _search(
 ) -> Result:
     problem = request.problem
     entry_of(request.sampler)  # a mistake is told before anything is on record
-    request = replace(request, start=[problem.in_own_values(one) for one in request.start])
+    request = replace(request, start=[problem.in_own_values({**problem.default, **one}) for one in request.start])
     for configuration in request.start:
         # Of several configurations, and what is fixed, the user has to know which.
         with placed(f"start {pairs(configuration, ',')}", SpaceError):
