@@ -89,7 +89,7 @@ def _log() -> None:
 
 def main(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version and leave.", callback=_print_version, is_eager=True)
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
     """Options before a command."""
@@ -99,22 +99,22 @@ def main(
 _COMMANDS = {
     "search": ("search:search", "Search the parameters of a study, and print the best."),
     "best": ("best:best", "Print the best stored configuration for a device and size."),
-    "devices": ("devices:list_devices", "List the OpenCL devices, and what is amiss with drivers."),
+    "devices": ("devices:list_devices", "List the OpenCL devices, and problems with their drivers."),
     "studies": ("studies:list_studies", "List the bundled studies and those in ./studies."),
     "history": ("history:history", "List stored trials, newest first."),
-    "new": ("new:new_study", "Write a study to start from, by reading its kernel."),
-    "check": ("check:check", "Check a study: what its author runs first."),
+    "new": ("new:new_study", "Draft a study from a kernel."),
+    "check": ("check:check", "Check a study; run this first on a new one."),
     "compare": ("compare:compare_values", "Show the best per value of a parameter, size or device."),
-    "report": ("report:report_searches", "Write what a search found and taught into one HTML file."),
-    "dashboard": ("dashboard:dashboard", "Show what is stored in a browser, on this machine alone."),
-    "cover": ("cover:cover", "Choose few configurations for many sizes."),
-    "verify": ("verify:verify", "Measure here and now what `autotune best` names."),
-    "worker": ("worker:worker", "Offer this machine's devices to searches of a cluster."),
-    "export": ("export:export_trials", "Write what is stored: trials, or bests for programs."),
+    "report": ("report:report_searches", "Write the results of a search into one HTML file."),
+    "dashboard": ("dashboard:dashboard", "Show stored results in a browser, on this machine only."),
+    "cover": ("cover:cover", "Choose a few configurations for many sizes."),
+    "verify": ("verify:verify", "Measure again what `autotune best` names."),
+    "worker": ("worker:worker", "Offer this machine's devices to the searches of a cluster."),
+    "export": ("export:export_trials", "Write stored trials, or the bests for programs."),
     "import": ("import_:import_trials", "Add trials that `autotune export` or another tool wrote."),
-    "import-study": ("import_study:import_study", "Write a study from a T1 file, another tuner's problem."),
+    "import-study": ("import_study:import_study", "Write a study from a T1 file of another tuner."),
     "serve": ("serve:serve", "Serve searches, results and pages over HTTP."),
-    "token": ("token:tokens", "See to the tokens of a server."),
+    "token": ("token:tokens", "Create, list and revoke the tokens of a server."),
 }
 """Where each command is: file and name, a function or a group of commands; and how its help begins."""
 

@@ -49,9 +49,9 @@ def check(
     allow_python: options.PythonOption = False,
     as_json: options.JsonOption = False,
 ) -> None:
-    """Check a study: what its author runs first.
+    """Check a study; run this first on a new one.
 
-    Reads and cross-checks the file, counts the valid configurations and says which values are excluded and why; then
+    Reads and cross-checks the file, counts the valid configurations and says which values are excluded and why. Then it
     builds one configuration, prints the build log, and verifies it against the reference.
     Exit code 2: the study or its kernel is wrong. Exit code 1: it builds and does not pass.
 

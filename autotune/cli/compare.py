@@ -62,9 +62,9 @@ def compare_values(
 ) -> None:
     """Show the best per value of a parameter, size or device.
 
-    Every value gets at least --trials trials: those that the store lacks are measured first, unless --no-search.
-    Stored trials count, so a value that was searched before may have more; the column trials says how many.
-    A value that is not possible at a size is listed with the reason.
+    Every value gets at least --trials trials; missing ones are measured first, unless --no-search. Stored trials count,
+    so a value that was searched before may have more; the column trials says how many. A value that is not possible at
+    a size is listed with the reason.
 
     \b
     Sizes, separated by commas or semicolons:

@@ -14,9 +14,9 @@ from autotune.model import DeviceInfo
 
 
 def list_devices(on: OnOption = None, as_json: JsonOption = False) -> None:
-    """List the OpenCL devices, and what is amiss with drivers.
+    """List the OpenCL devices, and problems with their drivers.
 
-    Told are index, fingerprint, driver and limits, and the command that mends what is amiss.
+    Shows index, fingerprint, driver and limits and, for each problem, the command that solves it.
 
     \b
     Examples:

@@ -51,15 +51,15 @@ def export_trials(
         typer.Option(metavar="NAME", help="What a header's names begin with. Default: the study, with what is chosen."),
     ] = None,
 ) -> None:
-    """Write what is stored: trials, or bests for programs.
+    """Write stored trials, or the bests for programs.
 
-    By itself every trial of all studies as one line of JSON: raw samples, outcome, what it belongs to.
+    Without options, it writes every trial of all studies as one line of JSON: raw samples, outcome, and its problem.
 
-    With --format and --study the bests of a study as one file for programs, a C99 and C++ `header` with a function that
-    chooses by device and size, or a `table` in JSON; or its trials in the format of another tool. These are of all
-    devices and sizes, or of those given; what a format cannot say is left out, and counted on stderr. A header's names
-    begin with the study's and with the choices that are not its defaults, so that headers of several go together, or
-    with --prefix.
+    With --format and --study, it writes the best configurations of a study for programs: a C99 and C++ `header` with a
+    function that chooses by device and size, or a `table` in JSON. Or it writes the study's trials in the format of
+    another tool. --device, --size and --choice select; without them it writes all. What a format cannot hold is left
+    out, and counted on stderr. The names in a header begin with --prefix, or with the study's name and the choices that
+    are not its defaults, so that a program can include several headers.
 
     \b
     Examples:

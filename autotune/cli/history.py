@@ -32,7 +32,7 @@ def history(
 ) -> None:
     """List stored trials, newest first.
 
-    Told are configuration, outcome with its reason, median, spread, when, device and driver.
+    Shows configuration, outcome with its reason, median, spread, time, device and driver.
 
     \b
     Examples:

@@ -66,9 +66,9 @@ def import_trials(
 ) -> None:
     """Add trials that `autotune export` or another tool wrote.
 
-    Those already here are not added again. Where a line or an entry does not fit, nothing is added, and it is named.
-    What another tool measured is no result of this one: it tells the next search where to look, and its fastest
-    configurations are measured first.
+    Trials that are stored already are not added again. If a line or an entry is wrong, nothing is added, and it is
+    named. Times that another tool measured are not results here: they tell the next search where to look, and their
+    fastest configurations are measured first.
 
     \b
     Examples:

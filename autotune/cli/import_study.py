@@ -21,10 +21,10 @@ def import_study(
         Path | None, typer.Argument(metavar="STUDY", help="The file to write. Default: NAME.toml here.")
     ] = None,
 ) -> None:
-    """Write a study from a T1 file, another tuner's problem.
+    """Write a study from a T1 file of another tuner.
 
-    T1 is the AutoTuningAssociation's input schema. Parameters, conditions, launch and arguments are carried over; what
-    is not is listed on stderr, line by line. Nothing of the file is run, and no file is overwritten.
+    T1 is the AutoTuningAssociation's input schema. Parameters, conditions, launch and arguments are converted; stderr
+    lists what is not. No code of the file is run, and no file is overwritten.
 
     \b
     Examples:

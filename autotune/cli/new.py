@@ -40,13 +40,14 @@ def new_study(
     ] = None,
     device: DeviceOption = None,
 ) -> None:
-    """Write a study to start from, by reading its kernel.
+    """Draft a study from a kernel.
 
-    It has the kernel's arguments and defaults, ranges around them, a launch. The kernel is compiled once, to be told of
-    its arguments and of what its macros stand for; without a device its text is read, which is a guess. Shapes and the
-    launch come from the indices of the kernel and what bounds them. What has to be written is marked TODO in the file,
-    what is guessed says so; both are listed on stderr, but for ranges and most sizes, which are guesses throughout.
-    Until the author says what is right, the reference is what the default configuration gives. Overwrites nothing.
+    The draft has the kernel's arguments, parameters with defaults and ranges around them, and a launch. The kernel is
+    compiled once, which tells its arguments and what its macros stand for. Without a device only its text is read, and
+    the draft is less certain. Shapes and launch come from the kernel's indices and their bounds. The file marks what
+    you have to write as TODO, and says what is guessed; stderr lists both, except ranges and most sizes, which are
+    always guesses. Until you write a reference, results are compared with those of the default configuration. No file
+    is overwritten.
 
     \b
     Examples:

@@ -67,7 +67,7 @@ DatabaseOption = Annotated[
 ]
 ServerOption = Annotated[
     str | None,
-    typer.Option("--server", metavar="URL", help="Ask this server of autotune instead; with $AUTOTUNE_TOKEN."),
+    typer.Option("--server", metavar="URL", help="Ask this autotune server instead, with $AUTOTUNE_TOKEN."),
 ]
 OnOption = Annotated[
     str | None,
@@ -94,11 +94,11 @@ SeedOption = Annotated[
 ]
 RunLimitOption = Annotated[
     str,
-    typer.Option(metavar="1m", help="How long a run may take while no best is known; a reference in Python, too."),
+    typer.Option(metavar="1m", help="Longest run while no best is known, and longest run of a reference in Python."),
 ]
 RUN_LIMIT, BUILD_LIMIT = f"{FIRST_S:g}s", f"{BUILD_S:g}s"
 PythonOption = Annotated[
-    bool, typer.Option("--allow-python", help="Let the study's own Python run: its reference, its data.")
+    bool, typer.Option("--allow-python", help="Allow the study's Python to run: its reference, its data.")
 ]
 
 

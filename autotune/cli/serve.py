@@ -43,9 +43,9 @@ def serve(
 ) -> None:
     """Serve searches, results and pages over HTTP.
 
-    To this machine or, with tokens and TLS, to a team. The line it prints opens the pages as the one who started it;
-    where others reach the server it is printed on a terminal only, for logs are read by others too. Ctrl-C ends it in
-    order: what is queued stays so, and what runs goes on at the next start.
+    It serves this machine or, with tokens and TLS, a team. The address that it prints opens the pages with the rights
+    of whoever started it; if others can reach the server, the address is printed on a terminal only, because others may
+    read logs. Ctrl-C ends it in order: queued searches stay queued, and running ones go on at the next start.
 
     \b
     Examples:

@@ -16,9 +16,10 @@ def worker(
     on: Annotated[str, typer.Option(metavar="ADDRESS", help="The cluster's scheduler, such as tcp://head:8786.")],
     device: DevicesOption = None,
 ) -> None:
-    """Offer this machine's devices to searches of a cluster.
+    """Offer this machine's devices to the searches of a cluster.
 
-    Ctrl-C ends it. Whoever reaches the scheduler runs programs here, with your rights: read docs/cluster.md first.
+    Ctrl-C ends it. Anyone who can reach the scheduler can run programs here with your rights: read docs/cluster.md
+    first.
 
     \b
     Examples:
