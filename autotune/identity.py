@@ -144,7 +144,7 @@ _ACTED_ON_FROM = ("BASH", "DYLD_", "LD_", "OCL_ICD_", "PYTHON")
 def name_fault(name: object) -> str:
     """Return what is wrong with a name, to stand behind it; "" where it may enter."""
     if not isinstance(name, str) or not _IDENTIFIER.fullmatch(name):
-        return "is no C identifier of at most 64 characters"
+        return "is not a C identifier of at most 64 characters"
     if name in _ACTED_ON or name.startswith(_ACTED_ON_FROM):
         return "is a name that shells or loaders act on"
     return ""
@@ -222,7 +222,7 @@ def misfit(parameters: Mapping[str, Sequence[Any]], configuration: object) -> st
     It has each parameter and nothing else, with a value of its list, of the same type.
     """
     if not isinstance(configuration, Mapping):
-        return "it is no table of values"
+        return "it is not a table of values"
     for name in configuration:
         if name not in parameters:
             return f"the study has no parameter {_shown(name)}"

@@ -30,7 +30,7 @@ def parse_duration(text: str, *, where: str = "--timeout", hint: str = "write 90
     seconds = sum(float(number) * _SECONDS[unit] for number, unit in parts)
     units = ["wdhms".index(unit or "s") for _, unit in parts]
     if "".join(number + unit for number, unit in parts) != words or units != sorted(set(units)) or not parts:
-        raise UsageError(f"{text!r:.40} is no duration", where=where, hint=hint)
+        raise UsageError(f"{text!r:.40} is not a duration", where=where, hint=hint)
     if seconds > _MOST_S:
         raise UsageError(f"{text!r:.40} is longer than can be counted", where=where, hint=hint)
     if seconds <= 0:

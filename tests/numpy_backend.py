@@ -95,7 +95,7 @@ class Session(devices.Session):
             exec(code, names)
         except Exception as error:
             log = f"kernel:{getattr(error, 'lineno', 1)}: error: {error}"
-            raise BuildError("the text is no module", name=type(error).__name__, detail=log) from None
+            raise BuildError("the text is not a module", name=type(error).__name__, detail=log) from None
         return Program(code, names)
 
     def set_arguments(self, kernel: Kernel, arguments: Sequence[Any], first: int = 0) -> None:

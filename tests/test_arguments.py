@@ -199,8 +199,8 @@ def test_values_that_a_type_holds(kind: str, value: Any) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"type": "float4"}, "'float4' is no type of a channel"),
-        ({"type": "double"}, "'double' is no type of a channel"),
+        ({"type": "float4"}, "'float4' is not a type of a channel"),
+        ({"type": "double"}, "'double' is not a type of a channel"),
         ({"type": "float", "normalized": True}, "a channel of float is not normalized"),
     ],
 )

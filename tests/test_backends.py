@@ -245,7 +245,7 @@ def test_a_backend_that_cannot_be_loaded_is_said_and_no_more(tmp_path: Path, mon
     monkeypatch.syspath_prepend(str(installed(tmp_path, "broken", "nowhere.at_all:BACKEND")))
     assert all(device.backend != "broken" for device in list_devices())
     assert any("the backend broken cannot be loaded: ModuleNotFoundError" in said for said in diagnosis())
-    with pytest.raises(SetupError, match=r"mend or remove the package that has nowhere\.at_all:BACKEND"):
+    with pytest.raises(SetupError, match=r"repair or remove the package that has nowhere\.at_all:BACKEND"):
         load_backend("broken")
     with pytest.raises(SetupError, match="no backend 'cuda' is installed"):
         load_backend("cuda")

@@ -326,7 +326,7 @@ def test_what_is_wrong_is_shown_at_its_line(window: Window) -> None:
     page.locator("#toml").fill(STUDY)
     page.locator("#timeout").fill("soon")
     page.get_by_role("button", name="Check").click()
-    page.get_by_text("is no duration").wait_for()
+    page.get_by_text("is not a duration").wait_for()
     assert [line for line in window.said if "422" not in line] == []
 
 

@@ -158,7 +158,7 @@ def test_a_bad_list_is_one_error(replayed: None) -> None:
         (("cover", "./saxpy.toml", "--sizes", ""), "--sizes: an empty value is given"),
         (("cover", "./saxpy.toml", "--sizes", "N=1,N=2"), "put a semicolon between sizes: --sizes 'N=1;N=2'"),
         (("cover", "./saxpy.toml", "--sizes", "N=1", "--sizes", "N=2"), "--sizes: N is given twice for one size"),
-        (("verify", "./saxpy.toml", "--max-slowdown", "much"), "'much' is no percentage; write --max-slowdown 5%"),
+        (("verify", "./saxpy.toml", "--max-slowdown", "much"), "'much' is not a percentage; write --max-slowdown 5%"),
     ):
         assert said in one_error(run(*words, code=2))
     few = run("search", "./saxpy.toml", "--sizes", "1,2", "--trials", "1", code=2)

@@ -110,7 +110,7 @@ def test_a_body_that_goes_on_as_no_http_ends_its_connection(
             assert connection.recv(2**16).split()[1] == b"401"
         told = answer_to(connection, (b"" if answered else head) + b"no chunk\r\n")
     assert told.split()[1:2] == ([] if answered else [b"400"])
-    assert answered or json.loads(told.partition(b"\r\n\r\n")[2])["error"].startswith("this is no HTTP")
+    assert answered or json.loads(told.partition(b"\r\n\r\n")[2])["error"].startswith("this is not HTTP")
     assert not [record for record in caplog.records if record.exc_info]  # asyncio's
     assert capsys.readouterr().err == "WARNING:  Invalid HTTP request received.\n"  # uvicorn's
 

@@ -41,7 +41,7 @@ def refusal(place: object) -> str:
         (Path.mkdir, "is a directory"),
         (lambda path: path.symlink_to("gone/a.db"), "its directory does not exist; mkdir -p {folder}/gone"),
         (lambda path: path.symlink_to("x.db"), "x.db: cannot be opened: Too many levels of symbolic links; give --db"),
-        (os.mkfifo, "is no file"),  # and is not waited for
+        (os.mkfifo, "is not a file"),  # and is not waited for
         (lambda path: path.write_text("name = 'not a database'\n" * 100), "is not an SQLite database"),
     ],
 )
@@ -53,9 +53,9 @@ def test_what_is_there_and_no_database(tmp_path: Path, make: Callable[[Path], ob
 @pytest.mark.parametrize(
     ("path", "said"),
     [
-        ("/dev/null", "is no file"),
-        ("/dev/zero", "is no file"),
-        ("file/folder/x.db", "{folder}/file is no directory"),
+        ("/dev/null", "is not a file"),
+        ("/dev/zero", "is not a file"),
+        ("file/folder/x.db", "{folder}/file is not a directory"),
         ("no/x.db", "; mkdir -p {folder}/no"),
         ("no  such/x.db", "; mkdir -p '{folder}/no  such'"),
     ],
@@ -393,12 +393,12 @@ def test_a_file_system_without_locks_is_told_from_a_locked_file(
     ("url", "message"),
     [
         (":memory:", "keeps nothing"),
-        ("a\0b.db", "--db: holds a NUL character, as no path does; give it the path of a file"),
-        ("\ud800.db", r"--db: '\ud800.db' is no path; give it the path of a file"),
+        ("a\0b.db", "--db: holds a NUL character; give it the path of a file"),
+        ("\ud800.db", r"--db: '\ud800.db' is not a path; give it the path of a file"),
         ("sqlite://", "keeps nothing"),
         ("mysql://host/name", "'mysql'"),
-        ("://x", "no URL of a database"),
-        ("postgresql://host:port/x", "no URL of a database"),
+        ("://x", "is not a URL of a database"),
+        ("postgresql://host:port/x", "is not a URL of a database"),
     ],
 )
 def test_urls_that_are_refused(url: str, message: str) -> None:

@@ -229,7 +229,7 @@ def test_what_a_file_calls_a_choice_is_the_study_s_value(told: Any) -> None:
     ("words", "said"),
     [
         ([], "holds a cache of Kernel Tuner of saxpy on pthread-Intel(R) Xeon(R) Processor; say which study"),
-        ([*HERE, "--from", "t4"], "results: is no JSON array: None; nothing was imported"),
+        ([*HERE, "--from", "t4"], "results: is not a JSON array: None; nothing was imported"),
         ([*HERE, "--rename", "WGX=WG"], "--rename: no parameter 'WGX' (did you mean 'WG'?)"),
         ([*HERE, "--rename", "WG=WGX"], "--rename: no parameter 'WGX' (did you mean 'WG'?)"),
         ([*HERE, "--rename", "WG=WPT"], "--rename: the file has a parameter 'WPT' of its own"),
@@ -302,7 +302,7 @@ def test_our_own_lines_tell_themselves_what_they_belong_to(folder: Path) -> None
     assert "8 new trials imported" in typed("import", "--db", "b.db", stdin=lines.encode()).stderr
     assert typed("export", "--db", "b.db").stdout == lines
     refused = typed("import", "-d", "0", stdin=lines.encode())
-    assert "tells itself what its trials belong to" in refused.stderr
+    assert "says itself which study, device and size its trials are of" in refused.stderr
 
 
 def test_our_own_lines_are_read_packed_and_as_windows_writes_them(folder: Path) -> None:
@@ -698,7 +698,7 @@ def test_optunas_dashboard_lists_what_is_written(folder: Path, recording: Record
 def test_a_database_is_never_written_over(folder: Path) -> None:
     typed("import", str(DATA / "t4.json"), *HERE)
     (folder / "o.db").write_bytes(b"mine")
-    assert "nothing is written over" in typed("export", "o.db", "--format", "optuna", *HERE).stderr
+    assert "is not overwritten" in typed("export", "o.db", "--format", "optuna", *HERE).stderr
     assert (folder / "o.db").read_bytes() == b"mine"
     assert "give a FILE" in typed("export", "--format", "optuna", *HERE).stderr
     assert "no such folder; mkdir -p no\n" in typed("export", "no/o.db", "--format", "optuna", *HERE).stderr

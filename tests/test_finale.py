@@ -366,6 +366,8 @@ def test_a_host_that_takes_longer_to_enqueue_a_run_than_the_device_has_it_is_nam
         return enqueuing_text(trial_json(problem, trial) or {})
 
     launches = len(problem.plan(problem.default).sequence)
-    assert said(7999 * launches, enqueue_ns=8000).startswith(f"took {text.time(8000 * launches)} to enqueue a run")
+    assert said(7999 * launches, enqueue_ns=8000).startswith(
+        f"Python took {text.time(8000 * launches)} to enqueue a run"
+    )
     assert said(8000 * launches, enqueue_ns=8000) == said(5) == said(5, enqueue_ns="9e9") == ""
     assert said(5, enqueue_ns=math.inf) == ""  # as somebody may have stored it

@@ -120,7 +120,7 @@ def test_a_format_that_the_device_lacks_is_one_line(session: Session) -> None:
     ("image", "message"),
     [
         ({"type": "float", "channels": "RGB"}, "arguments.x.channels: input should be 'R', .*'RGBA', .*, got 'RGB'"),
-        ({"type": "double"}, "arguments.x.type: 'double' is no type of a channel"),
+        ({"type": "double"}, "arguments.x.type: 'double' is not a type of a channel"),
         ({"type": "float", "normalized": True}, "arguments.x.normalized: a channel of float is not normalized"),
     ],
 )

@@ -299,15 +299,15 @@ def test_a_value_cannot_bring_a_file_either() -> None:
         ("-w -UX", "'-w -UX' is not a single -DNAME=VALUE"),
         ("-DX='a b'", "is not a single -DNAME=VALUE"),
         ("-DX=$(exit)", ""),
-        ("-D$(exit)=1", "'-D$(exit)=1': '$(exit)' is no C identifier"),
+        ("-D$(exit)=1", "'-D$(exit)=1': '$(exit)' is not a C identifier"),
         ("-DPATH=1", "'PATH' is a name that shells or loaders act on"),
         ("-D{P}=1", ""),
         ("-DAT(r,i)=((r)*n+(i))", ""),
         ("-DAT()=1", ""),
         ("-DLOG(...)=", ""),
         ("-DLOG(f,...)=", ""),
-        ("-DLOG(...,f)=", "'LOG(...,f)' is no C identifier"),
-        ("-DAT($(exit))=1", "'AT($(exit))' is no C identifier"),
+        ("-DLOG(...,f)=", "'LOG(...,f)' is not a C identifier"),
+        ("-DAT($(exit))=1", "'AT($(exit))' is not a C identifier"),
         ('-DX="a"', "has a quotation mark or a backslash, which drivers take off or keep as they please; write one"),
     ],
 )
@@ -322,14 +322,14 @@ def test_a_define_is_one_word_with_a_name_and_a_value(flag: str, said: str) -> N
                 ask()
         else:
             ask()
-    with pytest.raises(StudyError, match="'8' is no C identifier"):
+    with pytest.raises(StudyError, match="'8' is not a C identifier"):
         includes.check_options(["-D8=1"], "here")
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
 def test_what_is_no_file_is_not_waited_for(folder: Path, make: Callable[[Path], None]) -> None:
     make(folder / "pipe.cl")
-    with pytest.raises(StudyError, match=r"pipe\.cl: is no file"):
+    with pytest.raises(StudyError, match=r"pipe\.cl: is not a file"):
         library.read_text(folder / "pipe.cl")
 
 

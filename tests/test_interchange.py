@@ -71,8 +71,8 @@ def spoilt(**changes: Any) -> str:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda line: line[:40], "line 2: is no JSON"),
-        (lambda line: "[1]", "line 2: is no JSON object"),
+        (lambda line: line[:40], "line 2: is not JSON"),
+        (lambda line: "[1]", "line 2: is not a JSON object"),
         (lambda line: line.replace('"format":1', '"format":2'), "line 2: is of format 2, newer than 1"),
         (lambda line: line.replace('"outcome":"ok"', '"outcome":"fine"'), "line 2: outcome:"),
         (lambda line: line.replace('"samples_ns":[6]', '"samples_ns":[6.5]'), "line 2: samples_ns.0:"),
@@ -86,21 +86,24 @@ def spoilt(**changes: Any) -> str:
         (lambda line: line.replace('"made":null', '"made":{}'), "line 2: made: is not options, launches"),
         (
             lambda line: line.replace('"made":null', '"made":' + spoilt(options=[1])),
-            "line 2: made: holds what no build",
+            "line 2: made: holds values that no build",
         ),
         (lambda line: line.replace('"made":null', '"made":' + spoilt(launches=[["x", [1.5], None]])), "line 2: made:"),
         (
             lambda line: line.replace('"made":null', '"made":' + spoilt(flops=10**400)),
-            "line 2: made: holds what no build",
+            "line 2: made: holds values that no build",
         ),
         (lambda line: re.sub('"ended":"[^"]*"', '"ended":"0001-01-01T00:00:00+23:00"', line), "line 2: search.ended:"),
         (lambda line: line.replace('"samples_ns":[6]', f'"samples_ns":[{2**63}]'), "line 2: samples_ns.0:"),
-        (lambda line: line.replace('"samples_ns":[6]', '"samples_ns":[0]'), "line 2: samples_ns: no kernel runs"),
+        (
+            lambda line: line.replace('"samples_ns":[6]', '"samples_ns":[0]'),
+            "line 2: samples_ns: a time must be above 0",
+        ),
         (lambda line: line.replace('"seed":1', f'"seed":{2**63}'), "line 2: search.seed:"),
-        (lambda line: line.replace('"seed":1', '"seed":1' + "0" * 5000), "line 2: is no JSON:"),
+        (lambda line: line.replace('"seed":1', '"seed":1' + "0" * 5000), "line 2: is not JSON:"),
         (lambda line: line.replace('"generation":0', '"generation":1000001'), "line 2: search.generation:"),
         (lambda line: line.replace('"build_s":0.0', '"build_s":NaN'), "line 2: build_s:"),
-        (lambda line: line.replace('"choices":{"T":"float"}', '"choices":' + "[" * 10**5), "line 2: is no JSON:"),
+        (lambda line: line.replace('"choices":{"T":"float"}', '"choices":' + "[" * 10**5), "line 2: is not JSON:"),
         (
             lambda line: re.sub('"retimings":.*?],"', f'"retimings":[{"{},{}," * 10000}{{}}],"', line),
             "line 2: holds more",
@@ -201,7 +204,7 @@ def test_an_import_is_all_or_nothing(store: Store, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("autotune.store.records.PAGE", 50)
     line = exported()[0]
     lines = [changed(line, uuid=str(number)) for number in range(110)]
-    with pytest.raises(StoreError, match=r"x\.jsonl:111: is no JSON"):
+    with pytest.raises(StoreError, match=r"x\.jsonl:111: is not JSON"):
         store.import_lines([*lines, "{"], "x.jsonl")
     clash = changed(line, uuid="3", configuration={"A": 2})  # found only while storing, after two pages
     with pytest.raises(StoreError, match=r"x\.jsonl:111: uuid: another trial"):

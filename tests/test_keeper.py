@@ -111,7 +111,7 @@ def test_a_reference_that_loses_the_device_is_the_studys_error(tmp_path: Path, m
     error = unready("device", answer)
     assert isinstance(error, StudyError)
     assert str(error).startswith("reference: its kernel ended the worker: the device gave up while running the kernel")
-    assert "(-36); f takes x as `int`; where it uses" in str(error)
+    assert "(-36); f takes x as `int`; if it accesses" in str(error)
 
 
 def test_others_open_the_device_after_its_worker_and_before_a_kernel_or_its_data_is_there(
@@ -159,7 +159,7 @@ def test_who_waits_for_a_worker_that_cannot_open_the_device_goes_on(tmp_path: Pa
 
 
 def test_a_worker_killed_whenever_it_starts_is_an_error(keeper: Keeper, no_delays: None) -> None:
-    with pytest.raises(WorkerError, match=r"the builder worker cannot start: .*SIGKILL.*what is stored remains"):
+    with pytest.raises(WorkerError, match=r"the builder worker cannot start: .*SIGKILL.*stored trials are kept"):
         start(keeper, kills=4)
 
 

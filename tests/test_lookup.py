@@ -352,9 +352,9 @@ def spoil(place: Path, statement: str, *values: object) -> None:
         ('{"WPT":3,"WG":64,"FAST":0}', "WPT cannot be 3"),
         ('{"WPT":"1","WG":64,"FAST":0}', "WPT cannot be '1'"),
         ('{"WPT":1,"WG":64,"FAST":false}', "FAST cannot be False"),
-        ("[1]", "it is no table of values"),
-        ("{", "it is no JSON"),
-        ("[" * 100_000, "it is no JSON"),
+        ("[1]", "it is not a table of values"),
+        ("{", "it is not JSON"),
+        ("[" * 100_000, "it is not JSON"),
     ],
 )
 @pytest.mark.parametrize("tables", [{}, {"defines": {}, "options": []}])
@@ -641,7 +641,7 @@ def test_a_file_that_is_no_database_of_ours(place: Path, spoil: Callable[[Path],
 @pytest.mark.parametrize("below", ["", "a.db"])
 def test_a_path_through_a_file_is_no_empty_database(tmp_path: Path, below: str) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(StoreError, match=r"file is no directory; give --db another path"):
+    with pytest.raises(StoreError, match=r"file is not a directory; give --db another path"):
         stored_devices(f"{tmp_path}/file/{below}")
 
 

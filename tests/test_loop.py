@@ -87,8 +87,8 @@ def test_values_with_which_alone_results_are_wrong_are_told(
 
 
 def test_of_many_values_with_which_results_are_wrong_the_first_are_told() -> None:
-    assert _wrong_with("A", range(16)).startswith("A=0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15: all")
-    assert ", 15 and 4 more: all of them" in _wrong_with("A", range(20))
+    assert _wrong_with("A", range(16)).startswith("A=0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15: every")
+    assert ", 15 and 4 more: every wrong result" in _wrong_with("A", range(20))
 
 
 def test_what_an_earlier_search_timed_bounds_this_one_with_room_for_a_slower_day(
@@ -191,12 +191,15 @@ def test_it_says_that_wrong_results_are_not_tried_again(
     print_result(first, "./saxpy.toml", None, "")
     told = capsys.readouterr().out
     assert "2 x; e.g. WPT=1 WG=32 FAST=0: right at first, wrong when" in told
-    assert "has a race, reads what nothing wrote, or writes to its inputs: the other configurations may too" in told
+    assert (
+        "has a race, reads memory that nothing wrote, or writes to its inputs. Other configurations may do so too"
+        in told
+    )
     again = run(problem, store, evaluator, retry_failed=True)
     assert (again.trials, again.reused_wrong) == (0, 2)
     print_result(again, "./saxpy.toml", None, "")
     told = capsys.readouterr().out
-    assert "configurations are tried; stored wrong results (2) only --fresh tries again\n" in told
+    assert "configurations are tried; only --fresh tries the stored wrong results (2) again\n" in told
     assert "has a race" not in told
 
 
@@ -510,7 +513,7 @@ class Unbuilt(ReplayEvaluator):
 def test_a_default_that_has_not_come_to_run_is_told_with_the_reason(problem: Problem, store: Store) -> None:
     result = run(problem, store, Unbuilt(recorded(problem), capacity=2), budget=Budget(until_stale=3))
     assert (result.best is None, result.default) == (False, None)
-    assert result.why_no_default == f"it had not come to run when the search ended ({result.reason})"
+    assert result.why_no_default == f"it had not run when the search ended ({result.reason})"
     assert run(problem, store).why_no_default == ""
 
 

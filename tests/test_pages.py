@@ -620,9 +620,9 @@ def test_a_kernel_has_the_name_that_the_study_gives_it(signed_in: Client, kernel
         ({"toml": OWN.replace("values = [32, 64]", "values = []")}, '<span class="here">   7'),
         ({"toml": OWN.replace('"round_up(N, WG)"', '"round_up(M, WG)"')}, '<span class="here">  14'),
         ({"size": "Q=5"}, "has no &#39;Q&#39;"),
-        ({"size": "N=x"}, "is no size"),
-        ({"timeout": "soon"}, "is no duration"),
-        ({"trials": "-3"}, "is no whole number"),
+        ({"size": "N=x"}, "is not a size"),
+        ({"timeout": "soon"}, "is not a duration"),
+        ({"trials": "-3"}, "is not a whole number"),
         ({"toml": ""}, "name"),
     ],
 )

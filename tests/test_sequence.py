@@ -115,7 +115,7 @@ def test_repeats_may_use_parameters_and_be_none() -> None:
     [
         ({"swap": [["a", "b"]]}, "launch.1: turn, step and swap belong to a loop: add repeat"),
         ({"repeat": 2, "swap": [["a"]]}, r"launch\.1\.swap\.1: "),
-        ({"repeat": 2, "swap": [["a", "d"]]}, r"launch\.1\.swap: 'd' is no buffer"),
+        ({"repeat": 2, "swap": [["a", "d"]]}, r"launch\.1\.swap: 'd' is not a buffer"),
         ({"repeat": 2, "swap": [["a", "b"], ["b", "c"]]}, r"launch\.1\.swap: names a buffer twice"),
         ({"repeat": 2, "step": "WG"}, "the step 'WG' has another meaning"),
         ({"repeat": 2, "step": "j", "arguments": ["j"]}, "'j' is the step, no argument; add .* value = \"j\""),

@@ -72,14 +72,14 @@ def test_a_folder_of_locks_that_is_missing_is_said_at_the_start(
     monkeypatch.setenv("AUTOTUNE_LOCKS", str(tmp_path / "none"))
     found = autotune("serve", "--port=0", f"--db={tmp_path / 'a.db'}")
     assert (found.returncode, found.stderr.count("\n")) == (3, 1)
-    assert f"AUTOTUNE_LOCKS={tmp_path / 'none'}: is no folder" in found.stderr
+    assert f"AUTOTUNE_LOCKS={tmp_path / 'none'}: is not a folder" in found.stderr
 
 
 @pytest.mark.parametrize("host", ["999.0.0.1", "no such name"])
 def test_what_is_no_address_is_said_before_a_token_is_asked_for(tmp_path: Path, host: str) -> None:
     found = autotune("serve", "--host", host, "--port=0", f"--db={tmp_path / 'a.db'}")
     assert (found.returncode, found.stderr.count("\n")) == (2, 1)
-    assert f"--host {host}: is no address" in found.stderr
+    assert f"--host {host}: is not an address" in found.stderr
 
 
 def test_a_reader_that_is_left_when_the_server_stops_is_one_line(tmp_path: Path) -> None:

@@ -155,9 +155,9 @@ def test_an_answer_of_a_linked_database_stands_no_longer(tmp_path: Path, monkeyp
     ("query", "status", "said"),
     [
         ("study=nope", 404, "no study named"),
-        ("study=../matmul", 422, "no name of a study"),
-        ("study=./matmul.toml", 422, "no name of a study"),
-        ("study=matmul.toml", 422, "no name of a study"),
+        ("study=../matmul", 422, "is not a name of a study"),
+        ("study=./matmul.toml", 422, "is not a name of a study"),
+        ("study=matmul.toml", 422, "is not a name of a study"),
         ("study=matmul&size=X=1", 422, "no size named"),
         ("study=matmul&size=", 422, "nothing to ask"),
         ("study=matmul&choice=T=half", 422, "cannot be"),

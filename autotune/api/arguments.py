@@ -75,7 +75,7 @@ class ScalarSlot:
                 raise ValueError
         except (ValueError, TypeError, OverflowError):
             takes = self.scalar.type if named else f"{self.scalar.type}: {self._numbers} numbers, or one for all"
-            raise UsageError(line(f"{value!r:.40} is no value of {takes}"), where=self.scalar.name) from None
+            raise UsageError(line(f"{value!r:.40} is not a value of {takes}"), where=self.scalar.name) from None
         return np.broadcast_to(cast, () if one else (self._width,)).tobytes()
 
     def _packed(self, value: object) -> bytes | None:
@@ -95,7 +95,7 @@ class ScalarSlot:
         if value is self.scalar.value:
             made = self.scalar.create(cast_("Session", None))
         elif not isinstance(value, np.ndarray | np.void) or (value.dtype, value.shape) != (self._dtype, ()):
-            what = f"{value!r:.40} is no single record of {struct_name(self.scalar.type)}"
+            what = f"{value!r:.40} is not a single record of {struct_name(self.scalar.type)}"
             dtype = f'numpy_type(kernel.arguments["{self.scalar.name}"].type)[0]'
             hint = f"give one of NumPy's, of the dtype {dtype}, from autotune.study.types"
             raise UsageError(line(what), where=self.scalar.name, hint=hint)

@@ -110,7 +110,7 @@ def database(given: object) -> str | None:
     found = os.fspath(given) if isinstance(given, os.PathLike) else given
     if found is None or isinstance(found, str):
         return found
-    raise unfit("database", given, "path of a database, nor a URL", '"tuned.db"')
+    raise unfit("database", given, "path or a URL of a database", '"tuned.db"')
 
 
 def timeout(given: object) -> float | None:
@@ -118,7 +118,7 @@ def timeout(given: object) -> float | None:
     if given is None:
         return None
     if not isinstance(given, Real) or isinstance(given, bool) or given != given:
-        raise UsageError(line(f"{given!r:.40} is no number of seconds"), where="timeout", hint="write wait(60)")
+        raise UsageError(line(f"{given!r:.40} is not a number of seconds"), where="timeout", hint="write wait(60)")
     number: Any = given  # mypy cannot compare a Real
     return float(max(0, min(number, threading.TIMEOUT_MAX)))
 
@@ -135,7 +135,7 @@ def fixed(given: object) -> dict[str, list[Any]]:
         one = plain(value)
         several = [one] if isinstance(one, str | int | float) else _listed(one)
         if not isinstance(name, str) or not several:
-            what = line(f"{name!r:.40}: {value!r:.40} is no value to keep")
+            what = line(f"{name!r:.40}: {value!r:.40} is not a value to keep")
             raise UsageError(what, where="fix", hint=f"write fix={example}")
         found[name] = several
     return found
@@ -211,8 +211,9 @@ def of_kind(name: str, given: object, fits: bool, what: str, example: str) -> No
 
 
 def unfit(name: str, given: object, what: str, example: str) -> UsageError:
-    """Return the error for what is no `what`."""
-    return UsageError(line(f"{given!r:.40} is no {what}"), where=name, hint=f"write {name}={example}")
+    """Return the error for something given that is not a `what`."""
+    article = "an" if what[0] in "aeiou" else "a"
+    return UsageError(line(f"{given!r:.40} is not {article} {what}"), where=name, hint=f"write {name}={example}")
 
 
 def _listed(given: object) -> list[Any] | None:
@@ -235,7 +236,7 @@ def _whole(name: str, value: object) -> int:
         found = 0
     if not 1 <= found <= LARGEST_SIZE:
         bounds = "of at least 1" if found < 1 else f"from 1 to {LARGEST_SIZE}"
-        what = line(f"{value!r:.40} is no whole number {bounds}")
+        what = line(f"{value!r:.40} is not a whole number {bounds}")
         choice = f'; a choice is choices={{"{name}": {value!r:.40}}}' if isinstance(value, str) else ""
         raise UsageError(what, where=name, hint=line(f"write {name}=1024{choice}"))
     return found

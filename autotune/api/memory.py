@@ -98,7 +98,7 @@ class MemorySlot:
         if getattr(value, "base_data", None) is not None:
             hint = "make the array without an SVMAllocator"
             return UsageError("lies in shared virtual memory, which no call takes", where=self.buffer.name, hint=hint)
-        what = f"{type(value).__name__} is no buffer of the device"
+        what = f"{type(value).__name__} is not a buffer of the device"
         return UsageError(what, where=self.buffer.name, hint="give a pyopencl array or buffer")
 
 
@@ -120,7 +120,7 @@ class ImageSlot:
     def take(self, guest: Guest, value: object) -> Any:
         given = _looked_at(guest.look_at_image, value, self.image.name)
         if given is None:
-            what = "lies on the host" if isinstance(value, np.ndarray) else f"{type(value).__name__} is no image"
+            what = "lies on the host" if isinstance(value, np.ndarray) else f"{type(value).__name__} is not an image"
             hint = f"give a pyopencl image: {self.wants}"
             raise UsageError(what, where=self.image.name, hint=hint)
         found = given[1:]

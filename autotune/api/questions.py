@@ -61,7 +61,7 @@ def tuned(
     budget = None if search is None else _budget(search)
     background, allow_python = asked.flag("background", background), asked.flag("allow_python", allow_python)
     if background and budget is None:
-        raise UsageError("says how to search, and no search is asked for", where="background", hint="add search=40")
+        raise UsageError("says how to search, but search= is missing", where="background", hint="add search=40")
     _require_sizes(sizes)
     wanted, choices, named = asked.one_size(size, sizes), asked.choices(choices), asked.database(database)
     info = _device(device)
@@ -98,7 +98,7 @@ def _require_sizes(named: Mapping[str, object]) -> None:
             raise UsageError("is given first, without its name", where=name, hint=hint)
         options = [option for option, one in signature(tuned).parameters.items() if one.kind is one.KEYWORD_ONLY]
         if close := text.did_you_mean(name, options):
-            raise UsageError(text.line(f"{value!r:.40} is no size, and no option is called so{close}"), where=name)
+            raise UsageError(text.line(f"{value!r:.40} is neither a size nor an option{close}"), where=name)
 
 
 def _loaded(study: str | Path | Study) -> Study:

@@ -113,7 +113,7 @@ def _listed(wait_for: Iterable[Event]) -> list[Event]:
     try:
         found = iter(wait_for)
     except TypeError:
-        what = f"{type(wait_for).__name__} is no list of events"
+        what = f"{type(wait_for).__name__} is not a list of events"
         raise UsageError(what, where="wait_for", hint="write wait_for=[event]") from None
     return [*found]
 

@@ -82,7 +82,7 @@ def _log() -> None:
     if not level:
         return
     if level not in logging.getLevelNamesMapping():
-        raise UsageError(f"{given!r} is no level", where="AUTOTUNE_LOG", hint="set it to debug")
+        raise UsageError(f"{given!r} is not a level", where="AUTOTUNE_LOG", hint="set it to debug")
     logging.basicConfig(format="%(relativeCreated)d ms %(threadName)s %(name)s: %(message)s")
     logging.getLogger("autotune").setLevel(level)
 

@@ -23,7 +23,7 @@ _NOT_THERE = re.compile(r"([<\"][^<>\"\n]+[>\"]) is included here and is not the
 """What stands in the place of an #include, behind an #if, of a file that is not there."""
 _STANDARDS = ("-cl-std=CL3.0", "-cl-std=CL2.0")
 """What asks a compiler for more than OpenCL C 1.2: program-scope variables, generic pointers, work-group functions."""
-_MEND = "mend the kernel there"
+_FIX = "fix the kernel there"
 _PLACEHOLDER = re.compile(r"\{\{[^{}]*\}\}|\{%.*?%\}|<%.*?%>|\$\{\w+\}|\$\w+|@\w+@")
 """What another program puts text in the place of, as languages of templates write it."""
 
@@ -68,7 +68,7 @@ def compiled(kernel: Path, source: str, names: Sequence[str], compiler: Compiler
     left_out, macros = hiding(source) if not told.signatures else ([], [])
     if left_out:
         what = f"its #if leaves out every kernel: {_listed(left_out)}"
-        hint = f"it depends on {_listed(macros)}: -D {macros[0]}=1" if macros else "mend the #if"
+        hint = f"it depends on {_listed(macros)}: -D {macros[0]}=1" if macros else "fix the #if"
         raise StudyError(what, where=str(kernel), hint=hint)
     return told, []
 
@@ -123,7 +123,7 @@ def _cure(error: WorkerError, source: str, compiler: Compiler) -> str:
     if left or not said:
         cure = _other_cure(left or error.what, source, compiler)
         left = _unmangled(left)
-        said.append(f"then it says: {left}{f'; {cure}' if cure != _MEND else ''}" if names else cure)
+        said.append(f"then it says: {left}{f'; {cure}' if cure != _FIX else ''}" if names else cure)
     return "; ".join(said)
 
 
@@ -203,7 +203,7 @@ def _other_cure(told: str, source: str, compiler: Compiler) -> str:
     if asked or re.search(rf"#[ \t]*error[ \t]+{re.escape(told.rsplit(': ', 1)[-1])}", source):
         depends = f": it depends on {_listed(asked)}" if asked else ""
         return f"give what the kernel asks for there with -D NAME=1{depends}"
-    elsewhere = "mend it, or choose a device that has it with --device (autotune devices lists them)"
+    elsewhere = "fix it, or choose a device that has it with --device (autotune devices lists them)"
     device = compiler.inspector.device
     if extension := lacking_extension(told, source, device.extensions):
         return f"it needs {extension}, which {device.name} lacks: {elsewhere}"
@@ -217,7 +217,7 @@ def _other_cure(told: str, source: str, compiler: Compiler) -> str:
         r"\bhalf\d*\b|\bdouble\d*\b|sub_group|_imageh|\batom_|extension|implicit declaration", told
     ):
         return elsewhere
-    return _MEND
+    return _FIX
 
 
 def _unmangled(told: str) -> str:

@@ -154,7 +154,7 @@ def _new(file: Path | None, format: str) -> Path:
     if file is None or str(file) == "-":
         raise UsageError("is a database, not text", where=f"--format {format}", hint="give a FILE")
     if os.path.exists(file):
-        raise UsageError("is there already, and nothing is written over", where=str(file), hint="name another file")
+        raise UsageError("exists already, and is not overwritten", where=str(file), hint="name another file")
     if not os.path.isdir(folder := str(file.parent)):
         raise UsageError("cannot be written: no such folder", where=str(file), hint=text.typed(["mkdir", "-p", folder]))
     return file

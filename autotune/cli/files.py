@@ -74,11 +74,11 @@ def require_spare(file: Path, database: str | None = None, read: Iterable[str] =
     """
     in_use = locate(database).path
     if in_use and any(_is_same(file, os.path.realpath(in_use) + ending) for ending in _BESIDE):
-        raise UsageError("is the database in use, and nothing is written over it", where=str(file), hint=_HINT)
+        raise UsageError("is the database in use, and is not overwritten", where=str(file), hint=_HINT)
     if any(_is_same(file, name) for name in read if os.path.exists(name)):
-        raise UsageError("was read for this, and nothing is written over it", where=str(file), hint=_HINT)
+        raise UsageError("is an input of this command, and is not overwritten", where=str(file), hint=_HINT)
     if os.path.isfile(file) and _begins_as_database(file):
-        raise UsageError("is a database, and nothing is written over it", where=str(file), hint=_HINT)
+        raise UsageError("is a database, and is not overwritten", where=str(file), hint=_HINT)
 
 
 _HINT = "name another file"

@@ -83,7 +83,11 @@ def import_trials(
         whole = io.BufferedReader(_Joined(beginning, stream))
         if origin is None and study is None and not is_foreign(beginning):
             if any(given for given in (device, size, choice, rename, fix)):
-                raise UsageError("tells itself what its trials belong to", where=where, hint="leave the options out")
+                raise UsageError(
+                    "says itself which study, device and size its trials are of",
+                    where=where,
+                    hint="leave the options out",
+                )
             unpacked = GzipFile(fileobj=whole) if is_packed(beginning) else whole
             # Editors and shells of Windows begin a file with a mark (BOM), which is none of it.
             _import_lines(io.TextIOWrapper(unpacked, encoding="utf-8-sig"), where, database)
@@ -135,7 +139,7 @@ def _import_lines(lines: IO[str], where: str, database: str | None) -> None:
                     count = store.import_checked(waiting, found)
     except UnicodeDecodeError as error:
         hint = "save it as such: PowerShell's > writes UTF-16; nothing was imported"
-        raise UsageError("is no text in UTF-8", where=where, hint=hint) from error
+        raise UsageError("is not text in UTF-8", where=where, hint=hint) from error
     except UNPACKING as error:
         raise UsageError(f"cannot be unpacked: {error}", where=where, hint="nothing was imported") from None
     say(f"{text.count(count, 'new trial')} imported")
@@ -161,7 +165,7 @@ def _header(document: Document) -> str:
     except RecursionError:
         header = ""
     if not header or len(header) > MOST_HEADER:
-        raise UsageError(f"says more than {MOST_HEADER} characters beside its trials", hint="nothing was imported")
+        raise UsageError(f"has more than {MOST_HEADER} characters beside its trials", hint="nothing was imported")
     return header
 
 

@@ -61,7 +61,7 @@ def new_study(
         what, hint = "is the kernel itself, and a study beside it has this name", "give the .cl file"
         raise UsageError(what, where=str(path), hint=f"{hint}, or name the study: autotune new KERNEL.cl STUDY.toml")
     if os.path.lexists(path):
-        raise StudyError("is there already", where=str(path), hint="name another file")
+        raise StudyError("exists already", where=str(path), hint="name another file")
     if not source.strip():
         raise StudyError("the file is empty", where=str(kernel), hint="write kernel void name(...)")
     defined = _defined(define or [])
@@ -105,7 +105,7 @@ def new_study(
 def _folders(included: list[Path]) -> list[str]:
     for folder in included:
         if not os.path.isdir(folder):
-            raise UsageError(f"{str(folder)!r} is no folder", where="--include", hint="write -I FOLDER")
+            raise UsageError(f"{str(folder)!r} is not a folder", where="--include", hint="write -I FOLDER")
         if re.search(r"[\s'\"{}\\]", str(folder)):
             what = f"{str(folder)!r} has characters that compilers take for the end of an option"
             raise UsageError(what, where="--include", hint="give it another name, or a link to it")
@@ -119,7 +119,7 @@ def _defined(given: list[str]) -> dict[str, str]:
         parts = re.fullmatch(r"([A-Za-z_]\w*(?:\([\w,]*\))?)(?:=([^\s\"'\\{}]*))?", each)
         if parts is None:
             hint = "write -D WPT=4, without spaces, quotes and braces"
-            raise UsageError(f"{each!r} is no definition", where="--define", hint=hint)
+            raise UsageError(f"{each!r} is not a definition", where="--define", hint=hint)
         found[parts[1]] = "1" if parts[2] is None else parts[2]
     return found
 

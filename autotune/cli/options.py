@@ -191,8 +191,8 @@ def warn_of_idle(problem: Problem) -> None:
 
     if unused := problem.study.unused:
         names = first_of(unused)
-        whose = f"parameters {names} have" if unused[1:] else f"parameter {names} has"
-        warn(f"nothing asks which value the {whose}: neither the kernel nor a launch, argument, define or option")
+        whose = f"parameters {names}" if unused[1:] else f"parameter {names}"
+        warn(f"nothing uses the {whose}: neither the kernel nor a launch, argument, define or option")
     for line in effects(problem):
         warn(line)
     if problem.moved:
@@ -281,5 +281,5 @@ def percent(told: str, option: str, example: str) -> float:
     """The share in `5%` or `5`. Raises UsageError."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?) ?%?", told.strip())
     if found is None:
-        raise UsageError(f"{told!r} is no percentage", where=option, hint=f"write {option} {example}")
+        raise UsageError(f"{told!r} is not a percentage", where=option, hint=f"write {option} {example}")
     return float(found[1]) / 100

@@ -97,7 +97,7 @@ def search(
     with believed(server.url):
         if (text_from := queued.get("study_from")) is not None:
             whose = sent_text(*(text_from[what] for what in ("asked_by", "created", "search")))
-            say(f"note: {of} is no study of the server; this is {whose}")
+            say(f"note: {of} is not a study of the server; this is {whose}")
     ended, stopped = _watched(server, name)
     with believed(server.url):
         best = (ended.get("result") or {}).get("best") or {}
@@ -193,7 +193,7 @@ def _finite(told: Any) -> float:
     """Return a number that a display can count with. Raises ValueError for another."""
     found = float(told)
     if not math.isfinite(found):
-        raise ValueError(f"{told!r:.60} is no number")
+        raise ValueError(f"{told!r:.60} is not a number")
     return found
 
 
@@ -225,7 +225,7 @@ def history(server: Server, told: Sequence[Mapping[str, Any]]) -> list[StoredTri
 def _row(told: Mapping[str, Any]) -> StoredTrial:
     samples = tuple(map(int, told["samples_ns"]))
     if not all(0 <= ns < 2**63 for ns in samples):
-        raise ValueError("samples_ns holds what is no time")
+        raise ValueError("samples_ns holds what is not a time")
     study, kernel, whole, device = (str(told[name]) for name in ("study", "kernel_hash", "study_hash", "device"))
     key = ProblemKey(study, kernel, whole, device, dict(told["size"]), dict(told["choices"]))
     begun, ended = (datetime.fromisoformat(told[name]) if told[name] else None for name in ("started", "finished"))

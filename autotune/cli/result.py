@@ -25,12 +25,13 @@ def warn_of_throttling(throttled: str, which: str = "the best") -> None:
     """Say on stderr that the times of the best were taken on a device that something slowed down, if anything did."""
     if throttled == BUSY_CORES:
         warn(
-            f"{which} was timed while other programs had the cores, or a container's quota of them was used up, and "
-            "takes less otherwise: end them, or give it whole cores, and search again, which times the finalists anew"
+            f"{which} was timed while other programs used the cores, or a container's CPU quota was used up; it is "
+            "faster otherwise. End them, or give the container whole cores, and search again: that times the finalists "
+            "anew"
         )
     elif throttled:
         warn(
-            f"{which} was timed while the device was throttled ({throttled}): let it cool, see to its power, and "
+            f"{which} was timed while the device was throttled ({throttled}): let it cool, check its power supply, and "
             "search again, which times the finalists anew"
         )
 
@@ -46,15 +47,15 @@ def warn_of_unsteady(problem: Problem, trial: Trial | None) -> None:
     own = problem.study.reference.configuration
     if trial is not None and trial.outcome is Outcome.WRONG_RESULT and trial.configuration == own:
         warn(
-            "the configuration that is the reference gives another result when it runs again: compare what does not "
-            'depend on the order of work-items, as [check] found = "sort(OUTPUT)", or mend a race'
+            "the reference is a configuration of the kernel, and gave another result when it ran again: compare only "
+            'what does not depend on the order of work-items, as [check] found = "sort(OUTPUT)", or fix a race'
         )
 
 
 def hint_of_undefined(problem: Problem, log: str) -> str:
     """What to write where a kernel that does not build takes a size of its study for a macro; "" where it does not."""
     name = undeclared(log)
-    return f'{name} is a size, no macro: [defines] {name} = "{name}" makes it one' if name in problem.size else ""
+    return f'{name} is a size, not a macro: [defines] {name} = "{name}" makes it one' if name in problem.size else ""
 
 
 def print_result(result: Result, study: str, database: str | None, on: str) -> None:
@@ -118,20 +119,20 @@ def enqueuing_text(told: Mapping[str, Any]) -> str:
     host_ns = told.get("enqueue_run_ns")
     if not host_ns or host_ns <= told["time_ns"]:
         return ""
-    return f"took {text.time(host_ns)} to enqueue a run, in Python: a program that is no faster sees that time"
+    return f"Python took {text.time(host_ns)} to enqueue a run: a program that is no faster sees that time"
 
 
 def _noise(noise: float) -> str:
     wide = text.share(noise, 1)
     return (
         f"the machine was too noisy to rank the fastest: the interval of the winner's time is {wide} of it wide. End "
-        "what else runs here, and search again: the finalists of what is stored are timed anew"
+        "other programs here, and search again: the stored finalists are timed anew"
     )
 
 
 _RACE = (
-    "what is right at one time and wrong at another has a race, reads what nothing wrote, or writes to its inputs: the "
-    "other configurations may too, more rarely, the best among them. Mend the kernel"
+    "a kernel that is right at one time and wrong at another has a race, reads memory that nothing wrote, or writes to "
+    "its inputs. Other configurations may do so too, more rarely, even the best. Fix the kernel"
 )
 
 
@@ -149,8 +150,8 @@ def _failure_rows(told: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _wrong_with(name: str, values: Sequence[Value]) -> str:
     return text.line(
-        f"{name}={first_of(values)}: all of them, nothing that passed. If it decides what is computed, it "
-        f"is a choice: [choices] {name} = [...], not [parameters.{name}]; else leave the values out, or mend the kernel"
+        f"{name}={first_of(values)}: every wrong result, and none that passed. If it decides what is computed, it "
+        f"is a choice: [choices] {name} = [...], not [parameters.{name}]; else leave the values out, or fix the kernel"
     )
 
 
@@ -171,7 +172,7 @@ def _longer(told: Mapping[str, Any], again: str) -> str:
     space, tried = told["valid_configurations"], told["trials"] + told["reused"]
     if tried >= space:
         wrong = told["reused_wrong"]
-        apart = f"; stored wrong results ({wrong:,}) only --fresh tries again" if wrong else ""
+        apart = f"; only --fresh tries the stored wrong results ({wrong:,}) again" if wrong else ""
         return f"nothing left: all {space:,} valid configurations are tried{apart}"
     said = f"{tried:,} of {space:,} valid configurations are tried"
     if told["trials"] >= _RATED:
@@ -189,7 +190,7 @@ def next_command(result: Result, study: str, database: str | None) -> str:
 
 def printing(best: str, fixed: bool) -> str:
     """Return a command that looks a best up so that it prints `-D` options; below it what values it answers of."""
-    return f"{best} --format defines" + "\nwhich answers of all values: what --fix leaves out may be faster" * fixed
+    return f"{best} --format defines" + "\nwhich answers from all values: what --fix leaves out may be faster" * fixed
 
 
 def _command(name: str, result: Result, study: str, database: str | None) -> str:

@@ -238,7 +238,7 @@ def _gain(text: str | None, sampler: str) -> float | None:
     gain = options.percent(text, "--until-gain", "1%")
     if not 0 < gain < 1:
         raise UsageError(
-            f"{text!r} is no percentage between 0 and 100", where="--until-gain", hint="write --until-gain 1%"
+            f"{text!r} is not a percentage between 0 and 100", where="--until-gain", hint="write --until-gain 1%"
         )
     return gain
 

@@ -70,7 +70,7 @@ def serve(
         cluster.require_distributed()
         address = cluster.Address.parse(on)
         if address.is_open:
-            warn(f"{address} is not encrypted: whoever reaches its port runs programs on every worker")
+            warn(f"{address} is not encrypted: anyone who reaches its port can run programs on every worker")
         config = replace(config, on=str(address))
     else:
         pool.lock_folder()  # a search would find out too late that AUTOTUNE_LOCKS is no folder

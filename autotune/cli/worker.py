@@ -31,6 +31,6 @@ def worker(
     for one in chosen:
         require_usable(one)
     if address.is_open:
-        warn(f"{address} is not encrypted: whoever reaches its port runs programs here; docs/cluster.md has the cure")
+        warn(f"{address} is not encrypted: anyone who reaches its port can run programs here; see docs/cluster.md")
     cluster.serve(address, chosen, say)
     raise KeyboardInterrupt  # it was asked to end, by whichever signal

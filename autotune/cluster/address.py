@@ -56,7 +56,7 @@ class Address:
         found = _ADDRESS.fullmatch(text.strip())
         if found is None or not 0 < int(found[3] or _PORT) < 2**16:
             raise UsageError(
-                f"{text!r} is no address of a scheduler", where="--on", hint="write --on tcp://HOST:8786, or tls://"
+                f"{text!r} is not an address of a scheduler", where="--on", hint="write --on tcp://HOST:8786, or tls://"
             )
         return cls(found[1] or "tcp", found[2], int(found[3] or _PORT))
 
@@ -214,10 +214,8 @@ async def _require_known(address: Address) -> None:
     try:
         await asyncio.get_running_loop().getaddrinfo(address.host.strip("[]"), address.port)
     except (OSError, UnicodeError) as error:
-        hint = "mend the name, or write its number"
-        raise SchedulerAway(
-            f"no machine is known here as {address.host} ({error})", where=str(address), hint=hint
-        ) from None
+        hint = "correct the name, or write its number"
+        raise SchedulerAway(f"unknown host {address.host} ({error})", where=str(address), hint=hint) from None
 
 
 def _away(address: Address, error: Exception) -> SchedulerAway:
@@ -225,7 +223,7 @@ def _away(address: Address, error: Exception) -> SchedulerAway:
     root = _root(error)
     said = getattr(root, "strerror", None) or next((part for part in reversed(str(root).splitlines()) if part), "")
     if not isinstance(root, OSError):  # what reading it raised: of a web server's, that there is not so much memory
-        said = f"what comes is no scheduler's: {type(root).__name__}"
+        said = f"the answer is not a scheduler's: {type(root).__name__}"
     reason = " ".join(said.split())[:200] or ("silence" if isinstance(root, TimeoutError) else type(root).__name__)
     return SchedulerAway(f"no scheduler answers ({reason})", where=str(address), hint=_cure(address, error, root))
 

@@ -69,7 +69,7 @@ def vetted(answer: Mapping[str, Any], name: str, believed: Callable[[Any, Any], 
         wrong = f"{type(error).__name__}: {error}"
     hint = "look at that machine's clock and driver, and install the same version there"
     return {
-        **refused(WorkerError(f"it answered what cannot be believed: {wrong}", hint=hint)),
+        **refused(WorkerError(f"its answer is invalid: {wrong}", hint=hint)),
         "worker": answer["worker"],
     }
 

@@ -99,7 +99,7 @@ class Fleet:
                 return await self._connect()
             except SchedulerAway as error:
                 if time.monotonic() > deadline:
-                    hint = "what is stored remains; type the same again once it is back"
+                    hint = "stored trials are kept; type the same again once it is back"
                     raise WorkerError(f"the scheduler has not come back: {error.what}", hint=hint) from None
             await asyncio.sleep(_POLL_S)
 
@@ -114,6 +114,6 @@ class Fleet:
             elif (refusal := self.claims.refusal(found)) is not None:
                 raise refusal
             if time.monotonic() - alone_since > PATIENCE_S:
-                hint = "what is stored remains; start a worker and type the same again"
+                hint = "stored trials are kept; start a worker and type the same again"
                 raise WorkerError("no worker of the cluster is left", hint=hint)
             await asyncio.sleep(_POLL_S + _POLL_SHARE_S * len(found))

@@ -190,7 +190,7 @@ class OpenCLGuest(OpenCLSession):
 def _unfit(wait_for: Sequence[object] | None, error: Exception) -> BackendError:
     """Return what to say where pyopencl does not take what it is given: all but `wait_for` was looked at before."""
     fits = all(isinstance(event, cl.Event) for event in wait_for or ())
-    return BackendError(line(str(error)) if fits else "wait_for holds what is no event of OpenCL's")
+    return BackendError(line(str(error)) if fits else "wait_for holds what is not an event of OpenCL's")
 
 
 class _Arguments:

@@ -34,7 +34,7 @@ def load_backend(name: str) -> Backend:
             return cast("Backend", entry.load())
         except Exception as error:  # a stranger's code
             said = f"the backend {name} cannot be loaded: {type(error).__name__}: {error}"
-            raise SetupError(line(said), hint=f"mend or remove the package that has {entry.value}") from None
+            raise SetupError(line(said), hint=f"repair or remove the package that has {entry.value}") from None
     raise SetupError(f"no backend {name!r} is installed", hint=f"there are: {', '.join(_names())}")
 
 
@@ -86,7 +86,7 @@ def attach(queue: object) -> Guest:
         if (found := one.attach(queue)) is not None:
             _loaded_by[:] = _loaded_by or [os.getpid()]
             return found
-    raise UsageError(f"{type(queue).__name__} is no command queue", hint="give a pyopencl.CommandQueue")
+    raise UsageError(f"{type(queue).__name__} is not a command queue", hint="give a pyopencl.CommandQueue")
 
 
 def environment(info: DeviceInfo, caches: Path, *, worker: bool) -> Mapping[str, str]:

@@ -49,7 +49,7 @@ def faulty() -> list[str]:
 def _faulty_alone(driver: str) -> Iterator[str]:
     """The line of the one driver that there is, by its library or its entry."""
     if does := _does(_ask(dict(os.environ))):
-        yield f"{driver} {does}: mend that driver, or `unset {_FOLDER}`"
+        yield f"{driver} {does}: repair that driver, or `unset {_FOLDER}`"
 
 
 def _faulty(folder: Path) -> Iterator[str]:
@@ -59,14 +59,14 @@ def _faulty(folder: Path) -> Iterator[str]:
             code = _ask({**os.environ, _FOLDER: alone})
         if does := _does(code):
             away = typed(["sudo", "mv", str(entry), f"{entry}.off"])
-            yield f"{entry} {does}: mend that driver, or `{away}`, or set {_FOLDER} to a folder without it"
+            yield f"{entry} {does}: repair that driver, or `{away}`, or set {_FOLDER} to a folder without it"
 
 
 def _does(code: int | None) -> str:
     """What a driver does to who asks it, by the exit code of that; empty: it answers."""
     if code is None:
         return "does not answer"
-    return "" if code == _ASKED else f"ends who asks ({ending(code)})"
+    return "" if code == _ASKED else f"ends every program that asks it ({ending(code)})"
 
 
 def _ask(environment: dict[str, str]) -> int | None:

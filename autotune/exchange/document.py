@@ -65,7 +65,7 @@ class Document:
     def add(self, entry: Entry) -> None:
         """Take in a trial, or count it as left out where it passed in a time that no kernel takes."""
         if entry.time_ns is None and not entry.outcome.failed:
-            self.left_out["whose time no kernel can have taken"] += 1
+            self.left_out["with an impossible time"] += 1
         else:
             self.entries.append(entry)
 
@@ -91,21 +91,21 @@ class Reader(Protocol):
 def table(value: object, where: str) -> dict[str, Any]:
     """Return a JSON object. Raises UsageError at `where`."""
     if not isinstance(value, dict):
-        raise UsageError(f"is no JSON object: {value!r:.40}", where=where)
+        raise UsageError(f"is not a JSON object: {value!r:.40}", where=where)
     return value
 
 
 def listed(value: object, where: str) -> list[Any]:
     """Return a JSON array. Raises UsageError at `where`."""
     if not isinstance(value, list):
-        raise UsageError(f"is no JSON array: {value!r:.40}", where=where)
+        raise UsageError(f"is not a JSON array: {value!r:.40}", where=where)
     return value
 
 
 def text(value: object, where: str) -> str:
     """Return a JSON string, "" for none. Raises UsageError at `where`."""
     if value is not None and not isinstance(value, str):
-        raise UsageError(f"is no text: {value!r:.40}", where=where)
+        raise UsageError(f"is not text: {value!r:.40}", where=where)
     return value or ""
 
 
@@ -120,7 +120,7 @@ def values(configuration: object, where: str) -> dict[str, Any]:
 def nanoseconds(value: object, unit_ns: float, where: str) -> int | None:
     """Return a time in whole nanoseconds; None for one that no kernel takes. Raises UsageError for no number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise UsageError(f"is no time: {value!r:.40}", where=where)
+        raise UsageError(f"is not a time: {value!r:.40}", where=where)
     try:
         time_ns = float(value) * unit_ns
     except OverflowError:

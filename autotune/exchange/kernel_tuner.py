@@ -93,7 +93,7 @@ def closed(text: str) -> tuple[dict[str, Any], int]:
             continue
         if isinstance(found, dict) and isinstance(found.get("cache"), dict):
             return found, cut
-    raise ValueError("is no cache that was left open")
+    raise ValueError("is not a cache that was left open")
 
 
 # Out -------------------------------------------------------------------------------------------------------

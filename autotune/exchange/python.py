@@ -78,7 +78,7 @@ class _Values:
                     if all(bound._one(test) for test in each.ifs):
                         found.append(bound._one(node.elt))
             case _:
-                raise ValueError(f"{ast.unparse(node):.60} is no list")
+                raise ValueError(f"{ast.unparse(node):.60} is not a list")
         if len(found) > MOST_VALUES:
             raise ValueError(f"more than {MOST_VALUES} values")
         return found

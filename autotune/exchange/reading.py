@@ -73,7 +73,7 @@ def read(file: IO[bytes], where: str, format: str | None = None) -> tuple[str, D
         document, cut = _parsed(_text(file))
         name = _recognised(document) if format is None else format
         if cut and name != kernel_tuner.FORMAT:
-            raise UsageError("is no JSON: it is cut off")
+            raise UsageError("is not JSON: it is cut off")
         found = READERS[name].read(document)
     except UsageError as error:
         error.hint = error.hint or "nothing was imported"
@@ -92,7 +92,7 @@ def _text(file: IO[bytes]) -> str:
             raise UsageError(f"is larger than {MOST_BYTES >> 20} MiB")
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise UsageError("is no text in UTF-8") from None
+        raise UsageError("is not text in UTF-8") from None
     except UNPACKING as error:
         raise UsageError(f"cannot be unpacked: {error}") from None
 
@@ -106,15 +106,15 @@ def _parsed(text: str) -> tuple[dict[str, Any], int]:
             return kernel_tuner.closed(text)
         except ValueError:
             hint = f"import --study reads the JSON of {', '.join(READERS)}, no CSV; nothing was imported"
-            raise UsageError(f"is no JSON: {error}", hint=hint) from None
+            raise UsageError(f"is not JSON: {error}", hint=hint) from None
     if not isinstance(found, dict):
-        raise UsageError("is no JSON object")
+        raise UsageError("is not a JSON object")
     return found, 0
 
 
 def _recognised(document: Mapping[str, Any]) -> str:
     names = [name for name, reader in READERS.items() if reader.recognises(document)]
     if len(names) != 1:
-        what = f"can be {' or '.join(names)}" if names else "is of no format that is known here"
+        what = f"can be {' or '.join(names)}" if names else "has no known format"
         raise UsageError(what, hint=f"say --from {'|'.join(names or READERS)}; nothing was imported")
     return names[0]

@@ -51,7 +51,7 @@ def read_t1(data: bytes, where: str) -> Imported:
     try:
         document = json.loads(data.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:  # UnicodeDecodeError is a ValueError
-        what = "is nested too deeply" if isinstance(error, RecursionError) else f"is no JSON: {error}"
+        what = "is nested too deeply" if isinstance(error, RecursionError) else f"is not JSON: {error}"
         hint = "give the T1 description of a kernel; a study needs no import: autotune check takes it"
         raise UsageError(line(what)[:200], where=where, hint=hint) from None
     with placed(where, UsageError):
@@ -198,7 +198,7 @@ class _Description:
         kind = str(entry.get("Type", ""))
         type_ = _TYPES.get(kind) or (kind if _VECTOR.fullmatch(kind) else _GAP)
         if type_ == _GAP:
-            self._lose(f"arguments.{name}.type: {kind!r} is no type that a study knows: write OpenCL's or a struct")
+            self._lose(f"arguments.{name}.type: {kind!r} is not a type that a study knows: write OpenCL's or a struct")
         memory, fill = str(entry.get("MemoryType", "")), entry.get("FillValue")
         if memory == "Scalar":
             if not _is_number(fill):

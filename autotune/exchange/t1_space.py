@@ -33,7 +33,7 @@ class Space:
             if type(value) is int and 1 <= value <= LARGEST_SIZE:
                 self.sizes[f"SIZE_{axis}"] = value
             else:
-                self._lose(f"ProblemSize {axis}: {value!r:.40} is no whole number of at least 1")
+                self._lose(f"ProblemSize {axis}: {value!r:.40} is not a whole number of at least 1")
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters with their values and defaults. Raises UsageError for what can be none."""
@@ -94,11 +94,11 @@ class Space:
             try:
                 values = listed_values(text, where)
             except AutotuneError as error:
-                raise UsageError(line(f"{text!r:.80} is no list of values: {error.what}"), where=where) from None
+                raise UsageError(line(f"{text!r:.80} is not a list of values: {error.what}"), where=where) from None
             except (ArithmeticError, ValueError, TypeError) as error:
-                raise UsageError(line(f"{text!r:.80} is no list of values: {error}"), where=where) from None
+                raise UsageError(line(f"{text!r:.80} is not a list of values: {error}"), where=where) from None
         else:
-            raise UsageError(f"{text!r:.40} is no list of values", where=f"{where}.Values")
+            raise UsageError(f"{text!r:.40} is not a list of values", where=f"{where}.Values")
         for value in map(_plain, values):
             if fault := value_fault(value) or word_fault(value):
                 raise UsageError(line(fault), where=f"{where}.Values")

@@ -80,7 +80,7 @@ def _take(found: Document, told: Mapping[str, Any], unit: float | None, where: s
         outcome = Outcome.WRONG_RESULT
     time_ns = None if outcome.failed else _time_ns(told, unit, where)
     if time_ns is None and outcome is Outcome.OK:
-        found.left_out["without a time that a kernel can have taken"] += 1
+        found.left_out["without a possible time"] += 1
         return
     rest = unknown(told, ["configuration"])
     found.entries.append(Entry(configuration, outcome, time_ns, moment(told.get("timestamp")), rest))
@@ -88,7 +88,7 @@ def _take(found: Document, told: Mapping[str, Any], unit: float | None, where: s
 
 def _is_wrong(correctness: object, where: str) -> bool:
     if not isinstance(correctness, int | float):
-        raise UsageError(f"is no number: {correctness!r:.40}", where=where)
+        raise UsageError(f"is not a number: {correctness!r:.40}", where=where)
     return correctness < 1
 
 

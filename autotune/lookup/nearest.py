@@ -176,7 +176,7 @@ class _Nearest:
             stored = json.loads(told.configuration)
             reason = misfit(self.asked.values, stored)
         except (ValueError, RecursionError):
-            reason = "it is no JSON"
+            reason = "it is not JSON"
         if reason:
             self.asked.left_out.append(reason)
             return None

@@ -49,7 +49,7 @@ class _Watch:
             self._known.add(real)
         elif flags & (os.O_WRONLY | os.O_RDWR) != os.O_WRONLY and not self._may_read(real):
             self.refused = self.refused or real
-            raise PermissionError(f"{real} is no part of the study")
+            raise PermissionError(f"{real} is not a part of the study")
 
     def _may_read(self, real: str) -> bool:
         path = Path(real)

@@ -141,7 +141,7 @@ def lock_folder() -> Path:
     if named:
         if not os.path.isdir(named):
             hint = "name a folder" if os.path.lexists(named) else f"mkdir -p {shlex.quote(named)}"
-            raise SetupError("is no folder", where=f"AUTOTUNE_LOCKS={named}", hint=hint)
+            raise SetupError("is not a folder", where=f"AUTOTUNE_LOCKS={named}", hint=hint)
         return Path(named)
     shared = next((folder for folder in LOCK_FOLDERS if _is_shared(folder)), None)
     if shared is not None:
@@ -191,7 +191,7 @@ def _open_shared(path: Path) -> int:
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
         os.close(descriptor)
-        raise SetupError("is no lock file", where=where, hint=hint)
+        raise SetupError("is not a lock file", where=where, hint=hint)
     return descriptor
 
 

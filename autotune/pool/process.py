@@ -76,7 +76,7 @@ class WorkerOverran(WorkerError):
         super().__init__("; ".join((said, *hints)))
 
 
-_OUTSIDE = "where it uses places outside its buffers, mend their shape, the data that says which places, or its launch"
+_OUTSIDE = "if it accesses memory outside its buffers, fix their shape, the data that holds places, or its launch"
 
 
 def not_started(role: str, error: WorkerDied | WorkerOverran) -> AutotuneError:
@@ -86,7 +86,7 @@ def not_started(role: str, error: WorkerDied | WorkerOverran) -> AutotuneError:
         return WorkerError(f"the reference does not come to an end: {error}", hint=hint)
     if isinstance(error, WorkerDied) and error.phase in _RUNNING and error.signal in FAULTS:
         return StudyError(f"its kernel ended the worker: {error}", where="reference", hint=_OUTSIDE)
-    hint = lacks_processes() or f"what is stored remains; {_again(error)}"
+    hint = lacks_processes() or f"stored trials are kept; {_again(error)}"
     return WorkerError(f"the {role} worker cannot start: {error}", hint=hint)
 
 
@@ -202,7 +202,7 @@ class WorkerProcess:
                 raise self._died() from None
             log.debug("worker %d: %.300r", self.pid, message)
             if not is_answer(self._asked, message, may_ask=self._may_ask):
-                raise self._died("it says what makes no sense")
+                raise self._died("its messages make no sense")
             if not isinstance(message, Phase):
                 self.phase = "start" if message is None else IDLE
                 with suppress(FileNotFoundError):  # who is closing does not wait for each worker
@@ -312,7 +312,7 @@ def unready(role: str, answer: Report) -> AutotuneError:
         return WorkerError(f"the {role} worker cannot start: {answer.reason}", detail=answer.build_log)
     if answer.outcome is Outcome.CRASH:
         return StudyError(f"its kernel ended the worker: {answer.reason}", where="reference", hint=_OUTSIDE)
-    hint = 'mend its kernel or launch, or give another reference: numpy = { OUTPUT = "..." }'
+    hint = 'fix its kernel or launch, or give another reference: numpy = { OUTPUT = "..." }'
     if undeclared(answer.build_log):
         hint = "its kernel is built with the choices and those of [defines] that no parameter decides: name it there"
     return StudyError(answer.reason, where="reference", hint=hint, detail=answer.build_log)

@@ -126,7 +126,9 @@ def require_product(study: Study) -> None:
     """Raise UsageError where a study is no matrix product by its sizes."""
     if not set(EXTENTS) <= set(study.sizes):
         raise UsageError(
-            f"{study.name} is no matrix product (sizes M, N and K)", where="--baselines", hint="leave --baselines out"
+            f"{study.name} is not a matrix product (sizes M, N and K)",
+            where="--baselines",
+            hint="leave --baselines out",
         )
 
 

@@ -38,7 +38,7 @@ def check(asked: Mapping[str, Any]) -> dict[str, Any]:
             "valid_configurations": valid,
             "default": problem.default,
             "notes": [
-                *(f"nothing asks which value the parameter {name} has" for name in study.unused),
+                *(f"nothing uses the parameter {name}" for name in study.unused),
                 *effects(problem),
                 *(f"the default {name}={a} is not valid here: {b} stands in" for name, (a, b) in problem.moved.items()),
             ],

@@ -48,7 +48,7 @@ def connect(url: str, token: str | None = None, *, cache: bool = True) -> Server
     for name, given in (("url", url), ("token", "" if token is None else token)):
         if not isinstance(given, str):
             hint = 'write autotune.connect("https://HOST")'
-            raise UsageError(f"{type(given).__name__} is no text", where=name, hint=hint)
+            raise UsageError(f"{type(given).__name__} is not text", where=name, hint=hint)
     try:
         return Server(url, token, cache=cache)
     except UsageError as error:
@@ -110,7 +110,7 @@ class Server:
         try:
             newest = min(operator.index(limit), MOST_TRIALS)
         except TypeError:
-            what = f"{type(limit).__name__} is no whole number"
+            what = f"{type(limit).__name__} is not a whole number"
             raise UsageError(what, where="limit", hint="write limit=30") from None
         asked = [("limit", str(newest)), ("failed", str(failed).lower())]
         asked += question_of(study)[:1] if study else []
@@ -149,7 +149,7 @@ class Server:
         body = {name: value for name, value in asked.items() if value is not None and not _is_empty(value)}
         body |= upload_of(Path(study)) if is_path(study) else {"study": str(study)}
         if once is not None and not (isinstance(once, str) and once.isascii() and once.isprintable()):
-            raise UsageError("is no key of plain characters", where="once", hint="leave it out for a new one")
+            raise UsageError("is not a key of plain characters", where="once", hint="leave it out for a new one")
         headers = {"Idempotency-Key": once or uuid.uuid4().hex}
         try:
             return self._http.json("POST", "/v1/searches", body, headers)
@@ -177,7 +177,7 @@ class Server:
         for name, given in (("size", size), ("choices", choices), ("budget", more.get("budget"))):
             _require(name, given, Mapping)
         if on_progress is not None and not callable(on_progress):
-            raise UsageError(f"{type(on_progress).__name__} is no function", where="on_progress", hint="write print")
+            raise UsageError(f"{type(on_progress).__name__} is not a function", where="on_progress", hint="write print")
         budget = {name: value for name, value in (("trials", trials), ("seconds", seconds)) if value is not None}
         budget |= more.pop("budget", None) or {}
         asked = {"device": device, "size": dict(size or {}), "choices": dict(choices or {}), "budget": budget, **more}
@@ -258,7 +258,7 @@ def _is_empty(value: object) -> bool:
 def _require(name: str, given: object, kind: Any) -> None:
     """Raise UsageError for what names no values."""
     if given is not None and (isinstance(given, str) or not isinstance(given, kind)):
-        what = f"{type(given).__name__} is no mapping of names to values"
+        what = f"{type(given).__name__} is not a mapping of names to values"
         raise UsageError(what, where=name, hint=f'write {name}={{"NAME": VALUE}}')
 
 

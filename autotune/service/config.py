@@ -75,11 +75,11 @@ def require_safe(config: Config, has_tokens: bool) -> None:
     """Raise UsageError for a server that others could reach without saying who they are, or in clear text."""
     if config.root and not _ROOT.fullmatch(config.root):
         hint = "write it as in an address, from its first slash: /tune"
-        raise UsageError(f"{config.root!r:.60} is no path", where="--root-path", hint=hint)
+        raise UsageError(f"{config.root!r:.60} is not a path", where="--root-path", hint=hint)
     for name in config.names:
         if not _NAME.fullmatch(name):
             hint = "write what stands between :// and the port: tune.example.org"
-            raise UsageError(f"{name!r:.60} is no name of a machine", where="--host-name", hint=hint)
+            raise UsageError(f"{name!r:.60} is not a host name", where="--host-name", hint=hint)
     if (config.certificate is None) != (config.key is None):
         raise UsageError("a certificate and its key go together", where="--tls-cert, --tls-key", hint="give both")
     if config.certificate is not None and config.key is not None:

@@ -37,7 +37,7 @@ def _raw(status: str, error: str, hint: str, headers: str = "") -> bytes:
 
 _FULL = _raw("503 Service Unavailable", "all connections are at work", "ask again in a while", "Retry-After: 5\r\n")
 
-_NO_HTTP = _raw("400 Bad Request", "this is no HTTP/1.1, or its headers are too long", "send less, or another way")
+_NO_HTTP = _raw("400 Bad Request", "this is not HTTP/1.1, or its headers are too long", "send less, or another way")
 
 
 def most_connections() -> int:

@@ -183,7 +183,7 @@ class Guard:
 
 
 def _require_text(scope: Scope) -> None:
-    """Raise Refused for an address with a NUL: nothing is called so, and PostgreSQL fails at asking for it."""
+    """Raise Refused for an address with a NUL: nothing has this name, and PostgreSQL fails at asking for it."""
     if "\0" in scope["path"] or b"%00" in scope["query_string"]:
         raise Refused(400, "the address holds a NUL character", hint="leave %00 out")
 

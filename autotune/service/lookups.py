@@ -141,7 +141,7 @@ class Lookups:
         best, said = best_of(asked, text, self._machine.find, LABEL)
         if uploaded is not None and kernel_hash is None and study_hash is None:
             whose = sent_text(uploaded.asked_by, uploaded.created, uploaded.search)
-            said.insert(0, f"note: {study} is no study of the server; this is for {whose}")
+            said.insert(0, f"note: {study} is not a study of the server; this is for {whose}")
         return best, said
 
 

@@ -27,7 +27,7 @@ def question_of(study: str | Path) -> list[tuple[str, str]]:
 def is_path(study: str | Path) -> bool:
     """Whether a study is named by its file. Raises UsageError for what is neither a name nor a path."""
     if not isinstance(study, str | Path):
-        raise UsageError(f"{type(study).__name__} is no name of a study, nor a path", where="study")
+        raise UsageError(f"{type(study).__name__} is neither the name of a study nor a path", where="study")
     return isinstance(study, Path) or "/" in study or study.endswith(".toml")
 
 
@@ -78,10 +78,10 @@ def _text(path: Path, *, code: bool = False) -> str:
     except UnicodeDecodeError as error:
         before, byte = error.object[: error.start], error.object[error.start]
         if b"\0" in error.object:
-            raise UsageError("is no text", where=str(path), hint="a server takes text alone") from None
+            raise UsageError("is not text", where=str(path), hint="a server takes text alone") from None
         convert = typed(["iconv", "-f", "latin1", "-t", "utf-8", str(path)])
         raise UsageError(
-            f"byte 0x{byte:02x} is no UTF-8, and a server takes text alone",
+            f"byte 0x{byte:02x} is not UTF-8, and a server takes text alone",
             where=f"{path}:{before.count(10) + 1}",
             hint=f"if it is Latin-1, what `{convert}` prints is UTF-8",
         ) from None

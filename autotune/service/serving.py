@@ -121,7 +121,7 @@ def _require_address(config: Config) -> None:
     except (OSError, OverflowError, UnicodeError) as error:
         said = getattr(error, "strerror", None) or error
         hint = "give an address of this machine, such as 127.0.0.1"
-        raise UsageError(f"is no address: {said}", where=f"--host {config.host}", hint=hint) from None
+        raise UsageError(f"is not an address: {said}", where=f"--host {config.host}", hint=hint) from None
 
 
 def _bound(config: Config) -> socket.socket:

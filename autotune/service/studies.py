@@ -88,7 +88,7 @@ class Studies:
         And where it was uploaded, by whom. Raises Refused (404) for none, StudyError where it cannot be read.
         """
         if not re.fullmatch(STUDY_NAME, name) or name.endswith(".toml"):
-            raise Refused(422, f"{name!r:.80} is no name of a study", where="study")
+            raise Refused(422, f"{name!r:.80} is not a name of a study", where="study")
         own = self.own(name)
         if own is not None and _is(own, kernel_hash, study_hash):
             return own, None

@@ -128,13 +128,15 @@ class Transport:
             or not self.url.isprintable()  # what is split is without its line ends
         ):
             raise UsageError(
-                f"{url!r:.100} is no server", where="--server", hint="write https://HOST or http://127.0.0.1:8080"
+                f"{url!r:.100} is not a server", where="--server", hint="write https://HOST or http://127.0.0.1:8080"
             )
         self._secure = parts.scheme == "https"
         self._given = "AUTOTUNE_TOKEN" if token is None else "token"
         self.token = token if token is not None else os.environ.get("AUTOTUNE_TOKEN") or None
         if self.token is not None and not (self.token.isascii() and self.token.isprintable()):
-            raise UsageError("holds what no token does", where=self._given, hint="autotune token add makes one")
+            raise UsageError(
+                "holds characters that no token has", where=self._given, hint="autotune token add makes one"
+            )
         if self.token is not None and not self._secure and not is_loopback(self._host):
             raise UsageError("the token would travel in clear text", where=self.url, hint="call it by https://")
 
@@ -207,7 +209,7 @@ class Transport:
             return
         told = _problem(reply.body)
         if told is None:
-            told = {"what": f"answers {reply.status}", "hint": "is this a server of autotune?"}
+            told = {"what": f"answers {reply.status}", "hint": "is it an autotune server?"}
             if reply.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:  # which has one for itself, in JSON
                 told["hint"] = "a proxy before it takes no more: client_max_body_size of nginx"
         if reply.status == 401:
@@ -266,15 +268,15 @@ def parsed(data: str | bytes, where: str, kind: type[_Kind]) -> _Kind:
     try:
         found = json.loads(data)
     except (ValueError, RecursionError):
-        raise ServerAway("answers what is no JSON", where=where, hint="is this a server of autotune?") from None
+        raise ServerAway("its answer is not JSON", where=where, hint="is it an autotune server?") from None
     if not isinstance(found, kind):
         raise _strange(where)
     return found
 
 
 def _strange(where: str) -> ServerAway:
-    hint = "is this a server of autotune, of this version?"
-    return ServerAway("answers what no server of autotune does", where=where, hint=hint)
+    hint = "is it an autotune server of this version?"
+    return ServerAway("its answer is invalid", where=where, hint=hint)
 
 
 def is_loopback(host: str) -> bool:

@@ -39,8 +39,8 @@ def believed(where: str) -> Iterator[None]:
         yield
     except UNSOUND as error:
         said = f"no {error}" if isinstance(error, KeyError) else str(error)
-        what = f"answers what cannot be believed: {line(said)[:200]}"
-        raise UsageError(what, where=where, hint="is this a server of autotune, of this version?") from None
+        what = f"its answer is invalid: {line(said)[:200]}"
+        raise UsageError(what, where=where, hint="is it an autotune server of this version?") from None
 
 
 def search_id(told: Mapping[str, Any], where: str) -> str:
@@ -111,13 +111,13 @@ def _values(told: Mapping[str, Any]) -> dict[str, Any]:
 def _size(told: Mapping[str, Any]) -> dict[str, int]:
     for name, value in told.items():
         if (fault := name_fault(name)) or type(value) is not int or not 1 <= value <= LARGEST_SIZE:
-            raise ValueError(f"{name!r:.60} {fault or 'is no size'}")
+            raise ValueError(f"{name!r:.60} {fault or 'is not a size'}")
     return dict(told)
 
 
 def _number(told: object) -> float:
     if isinstance(told, bool) or not isinstance(told, int | float) or not math.isfinite(told) or told < 0:
-        raise ValueError(f"{told!r:.60} is no time")
+        raise ValueError(f"{told!r:.60} is not a time")
     return told
 
 
@@ -127,7 +127,7 @@ def _launch(**told: Any) -> Launched:
 
 def _option(told: object) -> str:
     if not isinstance(told, str) or not told.isprintable() or len(told) > 4096:
-        raise ValueError(f"{told!r:.60} is no build option")
+        raise ValueError(f"{told!r:.60} is not a build option")
     if told.startswith("-D"):
         name, _, value = told[2:].partition("=")
         if fault := macro_fault(name) or value_fault(value):
@@ -137,5 +137,5 @@ def _option(told: object) -> str:
 
 def _matching(told: object, pattern: str) -> str:
     if not isinstance(told, str) or not re.fullmatch(pattern, told):
-        raise ValueError(f"{told!r:.60} is no name")
+        raise ValueError(f"{told!r:.60} is not a name")
     return told

@@ -47,14 +47,14 @@ def require_small(upload: Mapping[str, Any], limits: Limits) -> None:
         parts = name.removeprefix(beside).split("/")
         if len(parts) > _MOST_LEVELS or not all(_NAME.fullmatch(part) for part in parts) or name == STUDY_FILE:
             hint = f"write letters, digits, _ . + - and at most 3 folders before; .. in {BESIDE} alone, and no / first"
-            raise Refused(422, f"{name!r:.120} is no name of a file", where="upload.files", hint=hint)
+            raise Refused(422, f"{name!r:.120} is not a file name", where="upload.files", hint=hint)
         folders = {beside + "/".join(parts[:place]) for place in range(1, len(parts))}
         if name in seen or folders & files.keys():
             raise Refused(422, f"{name!r:.120} is a file and a folder", where="upload.files")
         seen |= {name, *folders}
     for text in (upload["study"], *files.values()):
         if "\0" in text or re.search("[\ud800-\udfff]", text):
-            raise Refused(422, "holds what no text file does", where="upload", hint="send UTF-8 without NUL")
+            raise Refused(422, "holds bytes that no text file has", where="upload", hint="send UTF-8 without NUL")
 
 
 def unpack(upload: Mapping[str, Any], folder: Path) -> Path:

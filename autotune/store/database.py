@@ -215,7 +215,7 @@ def _require_ours(connection: sqlite3.Connection, where: str) -> None:
     try:
         is_our_file(connection.execute(SCHEMA), where)
     except UnicodeDecodeError:  # SQLite says what it cannot read, and Python cannot read that
-        raise damaged_database(where, "its schema is no text") from None
+        raise damaged_database(where, "its schema is not text") from None
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:
@@ -265,7 +265,7 @@ def _server_url(location: Location) -> URL:
     try:
         url = make_url(text)
     except (ArgumentError, ValueError):
-        raise StoreError("is no URL of a database", where=by, hint="write postgresql://user@host/name") from None
+        raise StoreError("is not a URL of a database", where=by, hint="write postgresql://user@host/name") from None
     if url.get_backend_name() != "postgresql":
         raise StoreError(
             f"no database of the kind {url.get_backend_name()!r} can be used",

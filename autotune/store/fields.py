@@ -33,12 +33,12 @@ def _moment(told: str) -> datetime:
     try:
         return in_utc(datetime.fromisoformat(told))
     except OverflowError:
-        raise ValueError("is beyond the years that can be told") from None
+        raise ValueError("is beyond the years that can be stored") from None
 
 
 def _samples(values: list[int]) -> list[int]:
     if median(values) == 0:
-        raise ValueError("no kernel runs in no time")
+        raise ValueError("a time must be above 0")
     return values
 
 
@@ -66,7 +66,7 @@ def _made_fault(entry: object) -> str:
         and isinstance(entry["work"], dict)
         and _are(list(entry["work"].values()), str)
     )
-    return "" if sound else "holds what no build has"
+    return "" if sound else "holds values that no build has"
 
 
 def _is_launch(entry: object) -> bool:
@@ -89,7 +89,7 @@ def origin_fault(entry: object) -> str:
     if not isinstance(entry, dict) or set(entry) != {"format", "file", "entry"}:
         return "is not format, file and entry"
     if not _are(list(entry.values()), str) or not re.fullmatch(r"[a-z0-9-]{1,40}", entry["format"]):
-        return "holds what no file gives"
+        return "holds values that no file gives"
     return f"is longer than {MOST_ENTRY} characters" if len(entry["entry"]) > MOST_ENTRY else ""
 
 

@@ -118,11 +118,11 @@ def locate(database: str | Location | None) -> Location:
         return Location(default_path(), chosen=False)
     by = "--db" if database else "AUTOTUNE_DB"
     if "\0" in named:
-        raise StoreError("holds a NUL character, as no path does", where=by, hint="give it the path of a file")
+        raise StoreError("holds a NUL character", where=by, hint="give it the path of a file")
     try:
         os.fsencode(named)
     except UnicodeEncodeError:  # half of a pair of surrogates, which no name of a file is decoded to
-        raise StoreError(f"{named!r:.60} is no path", where=by, hint="give it the path of a file") from None
+        raise StoreError(f"{named!r:.60} is not a path", where=by, hint="give it the path of a file") from None
     if named == ":memory:" or named in ("sqlite://", "sqlite:///:memory:"):
         raise StoreError("a database in memory keeps nothing", where=named, hint="give --db the path of a file")
     if named == "sqlite:///":
@@ -234,7 +234,7 @@ def require_database_file(location: Location) -> None:
     if os.path.isdir(path):
         raise StoreError("is a directory", where=path, hint="give --db the path of a file in it")
     if os.path.exists(path) and not os.path.isfile(path):  # a device, a pipe: to open it may wait for ever
-        raise StoreError("is no file", where=path, hint="give --db the path of one")
+        raise StoreError("is not a file", where=path, hint="give --db the path of one")
     if os.path.exists(path) and not os.access(path, os.R_OK):
         raise StoreError("cannot be read: Permission denied", where=path)
 
@@ -248,7 +248,7 @@ def nearest(folder: str) -> str:
 
 def no_directory(path: str) -> StoreError:
     """Return the error of a path on which a file stands in the place of a folder."""
-    return StoreError(f"{nearest(paths.dirname(path) or '.')} is no directory", where=path, hint=_ANOTHER)
+    return StoreError(f"{nearest(paths.dirname(path) or '.')} is not a directory", where=path, hint=_ANOTHER)
 
 
 SCHEMA = """

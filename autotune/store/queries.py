@@ -23,7 +23,7 @@ from autotune.store.schema import devices, problems, retimings, search_devices, 
 PROCESS = "process"
 """The key in the environment of a search that names its process (presence.py)."""
 
-_LOST = "its search ended without a word"
+_LOST = "its search died"
 
 _READS_ONLY = ("42501", "25006")
 """What PostgreSQL says to a role without the right to write, and in a transaction or on a server that only reads."""

@@ -245,7 +245,7 @@ class Result:
         """Why the study's default configuration has no trial; empty where it has one."""
         if self.default is not None:
             return ""
-        return f"it had not come to run when the search ended ({self.reason})"
+        return f"it had not run when the search ended ({self.reason})"
 
     @property
     def against_default(self) -> str:
@@ -262,12 +262,12 @@ class Result:
         if default.configuration == best.configuration:
             return f"the best is {called}" + ("" if chosen else ", which are its first values")
         if not chosen:
-            return f"{time} with the first values ({values}): its author chose none, so no baseline"
+            return f"{time} with the first values ({values}): the study chooses no default, so there is no baseline"
         if default.outcome is Outcome.STOPPED:
             return f"{time}: {default.reason}, as it was then; not timed in turns with the best"
         named = f"{called} ({values})"
         if (found := self.gain) is None:
-            return f"{time}: not timed in turns with the best, which may be faster or not than {named}"
+            return f"{time}: not timed in turns with the best, which may or may not be faster than {named}"
         ratio, low, high = found
         interval = f"{self.confidence} % interval {low:.2f} to {high:.2f}"
         return f"{time}: the best is {ratio:.2f} x as fast as {named}; {interval}, timed in turns"

@@ -92,7 +92,9 @@ def parse_size(text: str, study: Study) -> dict[str, int]:
     if len(numbers) == len(text.split("x")) and len(numbers) in (1, len(study.sizes)) and min(numbers) > 0:
         return dict(zip(study.sizes, numbers * (len(study.sizes) // len(numbers)), strict=True))
     names = "x".join(study.sizes)
-    raise UsageError(f"{text!r} is no size of {study.name}", where="--sizes", hint=f"write 1024, or {names} in numbers")
+    raise UsageError(
+        f"{text!r} is not a size of {study.name}", where="--sizes", hint=f"write 1024, or {names} in numbers"
+    )
 
 
 def _product(size: Size) -> float:

@@ -70,7 +70,7 @@ def whole(node: Node, names: Mapping[str, str], prefix: str) -> str:
     if node.is_constant:
         value = int(node.value) if isinstance(node.value, bool | int) else None
         if value is None or node.value != value:
-            raise NoCError(f"{node.value!r:.40}, which is no whole number")
+            raise NoCError(f"{node.value!r:.40}, which is not a whole number")
         return f"{value}LL" if value >= 0 else f"({value}LL)"
     if node.sign == "name":
         if node.value not in names:

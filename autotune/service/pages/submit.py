@@ -201,7 +201,7 @@ def _whole(text: str, where: str, least: int = 1) -> int | None:
     if not text:
         return None
     if not text.isdecimal() or len(text) > 12 or int(text) < least:
-        raise UsageError(f"{text!r:.40} is no whole number of at least {least}", where=where)
+        raise UsageError(f"{text!r:.40} is not a whole number of at least {least}", where=where)
     return int(text)
 
 
@@ -209,7 +209,7 @@ def _sizes(text: str) -> dict[str, int]:
     found: dict[str, int] = {}
     for name, value in _pairs(text).items():
         if not isinstance(value, int):
-            raise UsageError(f"{name}={value} is no size", where="size", hint="write M=1024,N=512")
+            raise UsageError(f"{name}={value} is not a size", where="size", hint="write M=1024,N=512")
         found[name] = value
     return found
 

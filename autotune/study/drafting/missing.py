@@ -163,7 +163,7 @@ _CONVERTS = re.compile(r"CONVERT_(?:\w+_)?(U?(?:CHAR|SHORT|INT|LONG)|HALF|FLOAT|
 
 def _number(name: str) -> str:
     """What a macro of that name might be that nothing in the text says more of: of work-items along an axis a few, a
-    type where it is called so, else 1.
+    type where it has this name, else 1.
     """
     if _OF_TYPES.fullmatch(name):
         return _type(name)

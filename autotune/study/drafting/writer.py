@@ -244,7 +244,7 @@ class _Writer:
         shape, access = self._shapes.get(one.name), self._uses.access(one)
         dimensions = re.fullmatch(r"image([123])d_t", one.type_name)
         if dimensions is None:
-            self._gap(f'{one.name} = {{ type = "{GAP}" }}', f"{one.type_name} is no kind of argument here")
+            self._gap(f'{one.name} = {{ type = "{GAP}" }}', f"{one.type_name} is not a kind of argument here")
             return
         if access != "in":
             self._outputs.append(one)
