@@ -215,8 +215,7 @@ typedef struct {{ const {p}_entry *entry; {p}_match match; }} {p}_selection;
         yield self._build_options()
 
     def _valid(self) -> str:
-        """Return the function that says whether a variant may run. Conditions common to all variants are written once.
-        """
+        """Return the function that says whether a variant may run. Conditions common to all are written once."""
         first, *others = (one.valid for one in self.variants)
         common = [condition for condition in first if all(condition in other for other in others)]
 
