@@ -1,4 +1,4 @@
-"""The API below /v1: each route says what it takes and gives, and hands on to views/ or submit.py."""
+"""The API below /v1: each route says what it takes and gives, and calls views/ or submit.py."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def search(service: Opened, caller: Reader, id: SearchId) -> Annotated[Json, Sho
 async def stop(service: Opened, caller: Submitter, id: SearchId) -> Annotated[Json, Shows(answered.Search)]:
     """Stop a search of yours in order: what it has found stays, and its finalists are not timed again.
 
-    One that somebody else asked for takes the role `admin`.
+    To stop a search that somebody else asked for takes the role `admin`.
     """
     return await submitting.stop(service, caller, id)
 
@@ -161,7 +161,7 @@ LastEvent = Annotated[str | None, Header(max_length=100)]
 
 
 def _watchable(service: Opened, caller: Reader, id: SearchId, last_event_id: LastEvent = None) -> None:
-    """Raise Refused (404) for no search, NothingNew for one whose end the asker has seen."""
+    """Raise Refused (404) for an unknown search, NothingNew if it has ended and the client has seen its end."""
     told = views.search(service, id)
     if views.has_ended(told) and service.feeds.has_seen(id, last_event_id):
         raise NothingNew
@@ -182,8 +182,8 @@ async def events(
 ) -> AsyncIterator[ServerSentEvent]:
     """Events of a search: `snapshot`, `state` and `end` hold what /v1/searches/{id} gives; `progress` each trial.
 
-    Goes on after the `Last-Event-ID`. Where that is of before a restart of the server, a `snapshot` comes first.
-    They end when the token expires or is revoked.
+    Continues after the `Last-Event-ID`. If that is from before a restart of the server, a `snapshot` comes first. The
+    events end when the token expires or is revoked.
     """
     stream = service.feeds.follow(id, last_event_id, lambda: views.search(service, id), views.has_ended)
     async for event in stream:
@@ -257,7 +257,7 @@ class Lines(StreamingResponse):
 @router.get("/export", responses=READ, response_class=Lines, tags=["results"])
 def export(service: Opened, caller: Reader) -> Lines:
     """Every stored trial as one line of JSON each, as `autotune export` writes them."""
-    first = service.store.export_page(0)  # what is wrong is told before the answer has begun
+    first = service.store.export_page(0)  # so that an error is raised before the answer has begun
 
     def pages() -> Iterator[str]:
         lines, last = first

@@ -1,4 +1,4 @@
-"""What is told of what is stored: bests, trials, comparisons."""
+"""The answers about stored results: bests, trials, comparisons."""
 
 from __future__ import annotations
 

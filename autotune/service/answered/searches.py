@@ -1,4 +1,4 @@
-"""What is told of searches."""
+"""The answers about searches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told of the server itself: its devices, its tokens."""
+"""The answers about the server itself: its devices, its tokens."""
 
 from __future__ import annotations
 

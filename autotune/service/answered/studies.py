@@ -1,4 +1,4 @@
-"""What is told of studies."""
+"""The answers about studies."""
 
 from __future__ import annotations
 
