@@ -31,7 +31,7 @@ def import_study(
       autotune import-study convolution_milo.json
       autotune import-study gemm.json studies/gemm.toml
     """
-    if os.path.exists(file) and not os.path.isfile(file):  # to open a pipe waits for who writes to it
+    if os.path.exists(file) and not os.path.isfile(file):  # opening a pipe would wait for its writer
         raise UsageError("is no file", where=str(file), hint="name one, or - for stdin")
     with opened_bytes(file) as stream:
         found = read_t1(stream.read(MOST_BYTES_T1 + 1), str(file))

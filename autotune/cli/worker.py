@@ -33,4 +33,4 @@ def worker(
     if address.is_open:
         warn(f"{address} is not encrypted: whoever reaches its port runs programs here; docs/cluster.md has the cure")
     cluster.serve(address, chosen, say)
-    raise KeyboardInterrupt  # it was asked to end, by whichever signal
+    raise KeyboardInterrupt  # it was asked to end, by any of the signals
