@@ -174,7 +174,7 @@ def _announce(models: Sequence[Sequence[Part]], budget: Budget) -> None:
     places = ", ".join(f"{model[0].device.name} ({model[0].device.fingerprint})" for model in models)
     announce(f"{what} on {several}{places}{within}")
     for part in parts:
-        with nullcontext() if len(parts) == 1 else suppress(AutotuneError):  # of several, each reports its own later
+        with nullcontext() if len(parts) == 1 else suppress(AutotuneError):  # with several, its search raises this
             warn_of_idle(part.problems[0])
 
 
