@@ -1,5 +1,4 @@
-"""SIGKILL for every part of a cluster while a trial runs: each ended trial is stored once, and the search ends right.
-"""
+"""SIGKILL for every part of a cluster while a trial runs: each ended trial is stored once, and searches end right."""
 
 from __future__ import annotations
 
