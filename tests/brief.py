@@ -23,16 +23,19 @@ BUILDS = "AUTOTUNE_TEST_BUILDS"
 
 
 def share_builds(change: Callable[[object, str, object], None], kept: Path) -> None:
-    """Have workers keep what they build: most build the same few kernels, such as the one by which a worker shows that
-    its machine works.
+    """Have workers keep what they build.
+
+    Most build the same few kernels, such as the one by which a worker shows that its machine works.
     """
     change(keeper, "new_salt", lambda: 1)
     change(folder, "environment", lambda device, _, worker: environment(device, kept, worker=worker))
 
 
 def shorten_finales(change: Callable[[object, str, object], None]) -> None:
-    """Have finalists timed for half a second. On a machine that is busy with other tests the fastest often stays in
-    doubt, and they would use all the time that a search gives them.
+    """Have finalists timed for half a second.
+
+    On a machine that is busy with other tests the fastest often stays in doubt, and they would use all the time that a
+    search gives them.
     """
     change(loop, "RETIME_S", 0.5)
 

@@ -49,9 +49,7 @@ settings.load_profile("patient")
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Exclude what is collected from Python's garbage collection, now and during the tests, because it stays to the
-    end.
-    """
+    """Exclude what is collected from Python's garbage collection, because it stays to the end."""
     gc.disable()
     try:
         return (yield)
@@ -61,10 +59,10 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests that use the server's fixture as `server`; modules that need a device mark themselves. Sort slow files
-    first.
+    """Mark tests that use the server's fixture as `server`, and sort slow files first.
 
-    All tests of a file run in one worker: files that take minutes begin first, so that none is left alone at the end.
+    Modules that need a device mark themselves. All tests of a file run in one worker: files that take minutes begin
+    first, so that none is left alone at the end.
     """
     ranks: dict[Path, int] = {}
     for item in items:
@@ -115,9 +113,7 @@ def one_command_line() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def written_once() -> Iterator[None]:
-    """Share compiled statements: SQLAlchemy writes each statement anew for each opened database, slower than SQLite
-    runs it.
-    """
+    """Share compiled statements: SQLAlchemy writes each anew for each opened database, slower than SQLite runs it."""
     first = create_engine("sqlite://", poolclass=NullPool)
     first.connect().close()  # so that its dialect knows the database's version
 

@@ -1,5 +1,4 @@
-"""Machines of a cluster, simulated on this one: a scheduler and workers as processes, each in its own network if
-possible.
+"""Machines of a cluster, simulated on this one: a scheduler and workers as processes.
 
 `Machines(folder)` puts each into a network namespace, joined by a bridge that leads nowhere else. Without the right to
 make namespaces, all share the loopback interface. Their devices are NumPy's, and every machine has its own locks.
@@ -161,9 +160,7 @@ class Machines:
 
     @staticmethod
     def children(process: subprocess.Popen[str]) -> set[str]:
-        """The numbers of the processes that a process has started: for a worker, its Dask worker, which the nanny
-        replaces.
-        """
+        """The numbers of the processes that a process has started: a worker's Dask worker, which the nanny replaces."""
         tasks = Path(f"/proc/{process.pid}/task")
         return {number for path in tasks.glob("*/children") for number in path.read_text().split()}
 

@@ -33,9 +33,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def _named(folder: Path) -> dict[str, str]:
-    """The variables that name the processor for a C program if PoCL's compiler has no name for it; needs gcc and
-    CL/cl.h.
-    """
+    """The variables that name the processor if PoCL's compiler has no name for it; needs gcc and CL/cl.h."""
     version = next(one for one in pyopencl.get_platforms() if "Portable" in one.name).get_devices()[0].version
     if not version.strip().endswith("-generic"):
         return {}

@@ -63,9 +63,7 @@ def put(
 
 
 def put_in(path: Path, trials: Sequence[Trial], **options: object) -> None:
-    """Store trials in the database at a path, as `put` does. A new database with the same trials as an earlier one is
-    copied.
-    """
+    """Store trials in the database at a path, as `put` does. Equal new databases are copied from the first one."""
     wanted = None if path.exists() else pickle.dumps((trials, options))
     if wanted in _FILES:
         path.write_bytes(_FILES[wanted])

@@ -1,6 +1,4 @@
-"""The file that a command writes: replaced completely or not at all; a link stays one; no file that was read is
-replaced.
-"""
+"""The file that a command writes: replaced completely or not at all; links stay; no file that was read is replaced."""
 
 from __future__ import annotations
 

@@ -23,9 +23,7 @@ from autotune.text import say_error
 
 
 class Commands(TyperGroup):
-    """Turns errors into one line on stderr and their exit code: errors of this package, and those that `refusals`
-    knows.
-    """
+    """Turns errors, of this package or known to `refusals`, into one line on stderr and their exit code."""
 
     def make_context(self, info_name: Any, args: list[str], *others: Any, **kwargs: Any) -> Any:
         """Read the words before the command."""

@@ -35,11 +35,10 @@ def writing(file: Path | None, database: str | None = None, read: Iterable[str] 
 
 @contextmanager
 def replacing(file: Path, database: str | None = None, read: Iterable[str] = ()) -> Iterator[Path]:
-    """Yield the path to write to. It becomes the file's content if this context ends without an error; else the file
-    stays.
+    """Yield the path to write to; it becomes the file's content if this context ends without an error.
 
-    Devices, pipes and the like are written directly. Raises UsageError if a file cannot be written, and as
-    `require_spare` does.
+    Otherwise the file stays. Devices, pipes and the like are written directly. Raises UsageError if a file cannot be
+    written, and as `require_spare` does.
     """
     require_spare(file, database, read)
     try:

@@ -123,8 +123,9 @@ def load_study(name: str) -> Study:
 
 
 def assignments(texts: Sequence[str] | None, option: str) -> dict[str, list[str]]:
-    """Return the values of each name of `A=1,2,B=3` texts. A word without `=` is one more value of the name before it;
-    a name that comes again gets more values.
+    """Return the values of each name of `A=1,2,B=3` texts.
+
+    A word without `=` is one more value of the name before it. A name that comes again gets more values.
     """
     found: dict[str, list[str]] = {}
     for text in texts or ():
@@ -267,9 +268,7 @@ def command(
 
 
 def kept(typed: Mapping[str, Sequence[str] | str | bool | None], defaults: Mapping[str, str] | None = None) -> str:
-    """The options that this command was given and the next one needs too, ` --fix WG=64`, without those at their
-    defaults.
-    """
+    """The options, ` --fix WG=64`, that the next command needs as this one did, without those at their defaults."""
     given = list[str]()
     for option, value in typed.items():
         if value is True:

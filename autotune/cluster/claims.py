@@ -116,9 +116,7 @@ class Claims:
         self._claim_more()
 
     def refuse(self, found: Found, error: AutotuneError) -> None:
-        """Leave out a device whose machine is at fault. A fault of the study is the same everywhere: it ends the
-        search.
-        """
+        """Leave out a device whose machine is at fault; end the search if the study is, which is so on each device."""
         if found.worker in self.members:
             self._dismiss(found.worker)
         self._busy.pop(found.worker, None)

@@ -124,8 +124,9 @@ class ClusterEvaluator(Evaluator):
         raise Stopped
 
     def withdraw(self, leave: int = 0, *, building: bool = False) -> Sequence[Configuration]:
-        """Take back what no device has begun, except the oldest `leave`; a worker that does not answer has begun
-        nothing.
+        """Take back what no device has begun, except the oldest `leave`.
+
+        A worker that does not answer has begun nothing.
         """
         taken: list[Configuration] = self._in_loop(self._fleet.flights.withdraw(leave, building))
         return taken

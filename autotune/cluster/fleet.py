@@ -107,9 +107,7 @@ class Fleet:
             await asyncio.sleep(_POLL_S)
 
     async def _attend(self, client: Any) -> None:
-        """Follow which devices there are until the connection is lost, which may raise one of `lost`. Raises
-        AutotuneError.
-        """
+        """Follow which devices there are until the connection is lost. Raises AutotuneError or one of `lost`."""
         alone_since = time.monotonic()
         while client.status == "running":
             found = read(await asyncio.wait_for(client.scheduler.identity(n_workers=-1), _LOOK_S))

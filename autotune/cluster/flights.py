@@ -42,9 +42,7 @@ Deliver = Callable[[Trial | AutotuneError], None]
 
 @dataclass(eq=False)
 class Flight:
-    """A request that was sent: a trial, or finalists. `future` is Dask's, `waiting` the wait for it, as long as each
-    exists.
-    """
+    """A request that was sent: a trial, or finalists. `future` is Dask's, `waiting` the wait for it, if there."""
 
     configuration: Configuration
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
@@ -108,8 +106,9 @@ class Flights:
                 self._finale.call_back()
 
     async def withdraw(self, leave: int, building: bool) -> list[Configuration]:
-        """Take back what no device has begun, except the oldest `leave`; a worker that does not answer has begun
-        nothing.
+        """Take back what no device has begun, except the oldest `leave`.
+
+        A worker that does not answer has begun nothing.
         """
         keep = list(self._flights)[:leave]
         request = pickle.dumps({"search": self._claims.search, "keep": keep, "building": building})

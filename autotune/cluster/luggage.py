@@ -137,9 +137,7 @@ class Depot:
         return content
 
     def lay(self, items: Iterable[Item], folder: Path) -> None:
-        """Put files where a study finds them. Raises SetupError if that is impossible, or if a file is not what was
-        packed.
-        """
+        """Put files where a study finds them. Raises SetupError if that fails, or if a file is not what was packed."""
         for item in items:
             path, place = _inside(folder, item.path), self._place(item.digest)
             with _reading(place):

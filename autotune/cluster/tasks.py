@@ -1,5 +1,4 @@
-"""The functions that Dask runs on its workers: each passes a packed request to the device's post, and returns its
-answer.
+"""The functions that Dask runs on its workers: each passes a packed request to the device's post.
 
 The scheduler reads which function is meant, so this file imports next to nothing; requests and answers stay packed
 there. All run in the worker's event loop and wait there for the device.

@@ -77,9 +77,7 @@ def _none_fits(left_out: Counter[str]) -> UsageError:
 
 
 def _renamed(document: Document, parameters: Mapping[str, Sequence[Value]], rename: Mapping[str, str]) -> list[Entry]:
-    """Return the entries under the study's names. Raises UsageError for a name that the file or the study does not
-    have.
-    """
+    """Return the entries under the study's names. Raises UsageError for a name that is not in the file or the study."""
     known = _names(document.entries)
     for theirs, ours in rename.items():
         if theirs not in known:
@@ -103,9 +101,7 @@ def _names(entries: Sequence[Entry]) -> list[str]:
 
 
 def _kept(entries: Sequence[Entry], fix: Mapping[str, Sequence[str]]) -> tuple[list[Entry], dict[str, str]]:
-    """Return the entries with the values that are kept, and the one value of each parameter that the file does not
-    have.
-    """
+    """Return the entries with the values to keep, and the one value of each parameter that the file does not have."""
     known = _names(entries)
     kept = list(entries)
     absent: dict[str, str] = {}
@@ -170,9 +166,7 @@ def _configuration(
 
 
 def meant(told: Any, values: Sequence[Value]) -> Value | None:
-    """Return the value of a list that a file means: the equal one (true is 1, 2.0 is 2), else the one with the same
-    text.
-    """
+    """Return the value of a list that a file means: the equal one (true is 1, 2.0 is 2), else the one of equal text."""
     equal = [value for value in values if value == told] or [value for value in values if str(value) == str(told)]
     return equal[0] if equal else None
 

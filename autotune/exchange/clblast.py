@@ -79,9 +79,7 @@ PRECISIONS = {"half": "16", "float": "32", "double": "64", "float2": "3232", "do
 
 
 def write(recordings: Sequence[Recording], out: IO[str]) -> Counter[str]:
-    """Write the one problem's verified trials as a tuner of CLBlast does; the format has no failures and no text
-    values.
-    """
+    """Write the one problem's verified trials as a tuner of CLBlast does; it has no failures and no text values."""
     (recording,) = recordings
     trials, left_out = settled(recording)
     passed = [trial for trial in trials if trial.outcome is Outcome.OK]

@@ -119,9 +119,7 @@ def values(configuration: object, where: str) -> dict[str, Any]:
 
 
 def nanoseconds(value: object, unit_ns: float, where: str) -> int | None:
-    """Return a time in whole nanoseconds; None for a time that no kernel takes. Raises UsageError for what is not a
-    number.
-    """
+    """Return a time in whole nanoseconds; None for one that no kernel takes. Raises UsageError if it is no number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise UsageError(f"is no time: {value!r:.40}", where=where)
     try:

@@ -109,9 +109,7 @@ def one(recordings: Sequence[Recording], format: str) -> Recording:
 
 
 def _asked(key: ProblemKey, with_choices: bool) -> str:
-    """Return the options that ask for a problem. They give all of its choices or none: a missing one means its first
-    value.
-    """
+    """Return the options that ask for a problem: all of its choices or none, as a missing one means its first value."""
     words = ["-d", key.device, "--size", text.pairs(key.size, ",")]
     for choice in key.choices.items() if with_choices else ():
         words += ["--choice", text.pairs(dict([choice]))]

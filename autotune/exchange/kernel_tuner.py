@@ -132,8 +132,9 @@ def write(recordings: Sequence[Recording], out: IO[str]) -> Counter[str]:
 def _theirs(
     trials: Sequence[Trial], ours: Mapping[str, object]
 ) -> tuple[dict[str, Any], dict[tuple[str, Value], Value]]:
-    """Return the parameters that only imported files have, with one value throughout. Also return, by name and value,
-    how those files wrote the study's values, if in another way.
+    """Return the parameters that only imported files have, with one value throughout.
+
+    Also return, by name and value, how those files wrote the study's values, if in another way.
     """
     told = [found[1] if (found := verbatim(trial, FORMAT)) is not None else {} for trial in trials]
     fixed = [{name: value for name, value in entry.items() if name not in ours} for entry in told]

@@ -84,10 +84,10 @@ def _untold(trial: Trial) -> str:
 
 
 def verbatim(trial: Trial, format: str) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """Return what an imported trial's file of this format said of it, and its parameters that the study does not have
-    or that the file writes in another way, such as `true` for 1.
+    """Return what an imported trial's file of this format said of it, and parameters that the study cannot give.
 
-    None for a trial of another origin, or if the database holds no such text.
+    These are not in the study, or the file writes them in another way, such as `true` for 1. None for a trial of
+    another origin, or if the database holds no such text.
     """
     if trial.origin is None or trial.origin["format"] != format:
         return None

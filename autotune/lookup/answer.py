@@ -188,9 +188,7 @@ def facts_in(records: Records, fingerprint: str) -> dict[str, Any]:
 
 
 def _exact(asked: Question, whole: bool) -> Best | None:
-    """Answer if the fastest of exactly this problem was searched under these rules and its options are stored, else
-    None.
-    """
+    """Answer if the fastest of exactly this problem was searched under these rules, with its options; else None."""
     problem = asked.records.problem(asked.key)
     if problem is None:
         return None
@@ -295,9 +293,7 @@ def found(
     ranking: Ranking,
     place: int = 0,
 ) -> Best:
-    """Return the ranked time at `place` as an answer; it is stored for the problem `key`, which has the number
-    `problem`.
-    """
+    """Return the ranked time at `place` as an answer; it is stored for the problem `key`, of number `problem`."""
     ranked = ranking.entries[place:]
     entry, notes = ranked[0], []
     if digest(configuration) != entry.configuration:

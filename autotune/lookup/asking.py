@@ -59,9 +59,7 @@ class Meant(NamedTuple):
 
 
 def parse(words: Sequence[str]) -> Asked | None:
-    """Return what the words ask, or None for anything unusual (help, unknown options, a clash), which Typer then
-    explains.
-    """
+    """Return what the words ask, or None for what Typer must explain: help, unknown options, a clash."""
     given: dict[str, list[str]] = {name: [] for name in (*_OPTIONS.values(), "study", "json")}
     rest = iter(words)
     if not all(map(str.strip, words)):
@@ -167,9 +165,7 @@ def _is_index(selector: str) -> bool:
 
 
 def _meant(selector: str, records: Records, ask: Ask | None) -> Meant:
-    """Return the stored device model that a text names, else the model that it describes, else a device of this
-    machine.
-    """
+    """Return the stored device model that a text names, else the one that it describes, else this machine's."""
     part = selector.strip().lower()
     if not part:  # a script's variable may be unset; the empty text is part of every name
         raise DeviceError(f"no device {selector!r}", hint="name one, or leave it out for the best one here")

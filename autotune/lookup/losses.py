@@ -22,8 +22,9 @@ UNKNOWN = 5_000
 
 
 class Known(NamedTuple):
-    """A stored size and times by the digest of a configuration: its own fastest, best first, then the other sizes'
-    bests.
+    """A stored size and times by the digest of a configuration.
+
+    The times are those of its own fastest, best first, then those of the other sizes' bests.
     """
 
     number: int

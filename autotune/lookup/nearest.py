@@ -60,9 +60,7 @@ class _Nearest:
         self.whole = whole
 
     def answer(self) -> Best:
-        """Answer from exactly the problem asked for, with any driver; else from the nearest problem; else with the
-        default.
-        """
+        """Answer from exactly the problem asked for, with any driver; else from the nearest; else with the default."""
         number = self.asked.records.problem(self.key)
         exact = None if number is None else self._answer(_Candidate(number, self.key, Match.EXACT))
         if exact is not None:
@@ -75,8 +73,7 @@ class _Nearest:
         return best
 
     def _by_loss(self, candidates: list[_Candidate]) -> tuple[list[_Candidate], tuple[str, ...]]:
-        """Return the candidates, those of this device and text in the order of what their bests are expected to lose
-        here.
+        """Return the candidates, those of this device and text by what their bests are expected to lose here.
 
         Also return the note on what that order lost at the stored sizes, each left out in turn.
         """

@@ -34,8 +34,9 @@ class Alike(NamedTuple):
 
 
 class Ranking(NamedTuple):
-    """What is stored for one problem: its fastest configurations, best first. If not `whole`, more configurations
-    follow. `newest` is the newest generation.
+    """What is stored for one problem: its fastest configurations, best first.
+
+    If not `whole`, more configurations follow. `newest` is the newest generation.
     """
 
     entries: list[Event]
@@ -49,8 +50,9 @@ class Ranking(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What is stored of one ranked time. `taken` is an instant; `configuration`, `made` and `environment` are JSON
-    text.
+    """What is stored of one ranked time.
+
+    `taken` is an instant; `configuration`, `made` and `environment` are JSON text.
     """
 
     samples_ns: list[int]

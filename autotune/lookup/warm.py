@@ -114,9 +114,7 @@ def own(found: Best) -> Best:
 
 
 def working_folder() -> str:
-    """Return the folder in which relative paths begin, or "" if it was removed, as can happen to a long-running
-    service.
-    """
+    """Return the folder in which relative paths begin, or "" if it was removed, as may happen to a service."""
     try:
         return os.getcwd()  # noqa: PTH109
     except OSError:

@@ -1,6 +1,4 @@
-"""The best per value of one parameter, per size or per device: from stored trials, plus new ones where they are too
-few.
-"""
+"""The best per value of one parameter, per size or per device: from stored trials, with new ones if too few."""
 
 from __future__ import annotations
 

@@ -152,8 +152,7 @@ def improvements(rows: Iterable[survey.Row]) -> list[survey.Row]:
 
 
 def failures(rows: Iterable[survey.Row], counts: Mapping[Outcome, int]) -> list[dict[str, Any]]:
-    """Return failures by outcome and by message, ignoring numbers in it; the most frequent first, with the latest
-    example.
+    """Return failures by outcome and message (its numbers ignored), the most frequent first, with the latest example.
 
     `count` is how many of the listed failures have the message, `of` how many failures of the outcome are listed, `all`
     how many there are.

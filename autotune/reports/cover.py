@@ -92,8 +92,7 @@ def cover(
     stop: threading.Event | None = None,
     on_size: Callable[[int, int], None] | None = None,
 ) -> Cover:
-    """Choose the configurations that lose least over the sizes of some requests: `most` of them, or as few as are
-    enough.
+    """Choose the configurations that lose least over the sizes of some requests: `most` of them, or as few as enough.
 
     If a candidate has not been measured at a size, all candidates are measured there in turns, unless `search` is
     False: then stored times count as far as they can be compared. `on_size` is called with a size's place and how many

@@ -17,11 +17,12 @@ from autotune.tuner import Request, confidence_of, imported_best, measure
 
 @dataclass(frozen=True)
 class Verified:
-    """The result of verifying a best. `configuration` was verified: that of `best`, which was looked up before, or the
-    one of `imported`, which another tool found for exactly this problem.
+    """The result of verifying a best.
 
-    `slowdown` is the share by which it is slower than the default (below 0: faster) and `interval` its interval, from
-    pairs of samples taken at the same moments; None if one of the two did not pass.
+    `configuration` was verified: that of `best`, which was looked up before, or the one of `imported`, which another
+    tool found for exactly this problem. `slowdown` is the share by which it is slower than the default (below 0:
+    faster) and `interval` its interval, from pairs of samples taken at the same moments; None if one of the two did not
+    pass.
     """
 
     problem: Problem

@@ -106,9 +106,7 @@ class Server:
     def history(
         self, study: str | None = None, *, limit: int = 30, failed: bool = False, device: str | None = None
     ) -> list[dict[str, Any]]:
-        """Return the newest trials, 1,000 at most, as `autotune history --json` does. For a path, the study's name
-        counts.
-        """
+        """Return the newest trials, 1,000 at most, as `autotune history --json`. A path asks by its study's name."""
         try:
             newest = min(operator.index(limit), MOST_TRIALS)
         except TypeError:
@@ -199,9 +197,7 @@ class Server:
         return self._http.json("DELETE", f"/v1/searches/{segment(search)}")
 
     def wait(self, search: str, on_progress: Callable[[Progress], None] | None = None) -> dict[str, Any]:
-        """Return a search when it has ended; meanwhile call `on_progress` with each trial. Outlasts a restart of the
-        server.
-        """
+        """Return a search when it has ended; meanwhile call `on_progress` with each trial. Survives a restart there."""
         for kind, told in self.events(search):
             if kind == "progress" and on_progress is not None:
                 on_progress(told)

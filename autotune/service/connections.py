@@ -152,9 +152,7 @@ class Connection(H11Protocol):
 
 
 class Listener(uvicorn.Server):
-    """A server that accepts connections itself: asyncio accepts without a limit, and allows a minute for each TLS
-    handshake.
-    """
+    """A server that accepts connections itself: asyncio has no limit, and allows a minute for each TLS handshake."""
 
     _agreeing: dict[asyncio.Task[None], socket.socket | None]
     """The TLS handshakes in progress, the oldest first; with the socket until the handshake begins."""

@@ -103,8 +103,7 @@ class Feeds:
     async def follow(
         self, search: str, last: str | None, snapshot: Callable[[], Any], has_ended: Callable[[Any], bool]
     ) -> AsyncIterator[Event]:
-        """Yield the events of a search after the one named `last`, until the search or the server ends or a snapshot
-        fails.
+        """Yield the events of a search after the one named `last`, until it or the server ends or a snapshot fails.
 
         `snapshot` returns what the search is now, `has_ended` whether that is final.
         """

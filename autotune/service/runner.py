@@ -235,9 +235,7 @@ class Runner:
         return await self._ending(submission, answer, code, said)
 
     async def _stop_for_others(self, search: str, process: asyncio.subprocess.Process) -> None:
-        """Ask a process to end once its search is to be stopped: requests at another server are seen only in the
-        database.
-        """
+        """Ask a process to end once its search is to be stopped: requests at other servers are only in the database."""
         while not await self._is_stopping(search):
             await asyncio.sleep(LOOK_S)
         signal(process)
@@ -296,8 +294,7 @@ class Runner:
         }
 
     async def _tell(self, search: str, kind: str) -> None:
-        """Send an event to everyone who watches a search. While the database is away, they see the change at the next
-        beat.
+        """Send an event to everyone who watches a search; while the database is away, the next beat shows the change.
 
         One at a time, so that events keep their order. In a thread, because describing a search may read its study, and
         a database may hang.

@@ -72,9 +72,7 @@ def _plain(path: Path) -> Path:
 
 
 def _text(path: Path, *, code: bool = False) -> str:
-    """Return a file as it is sent; in a kernel and its includes, bytes that are not UTF-8 are sent as `\\xa9`, as read
-    here.
-    """
+    """Return a file as it is sent; in a kernel and its includes, bytes that are not UTF-8 become `\\xa9`, as here."""
     try:
         return path.read_bytes().decode("utf-8-sig", "backslashreplace" if code else "strict")
     except UnicodeDecodeError as error:

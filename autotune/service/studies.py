@@ -107,8 +107,7 @@ class Studies:
         raise Refused(404, f"no study named {name!r}", where="study", hint=hint)
 
     def upload(self, name: str, asked_by: str) -> Uploaded | None:
-        """Return the study that somebody means by a name: what they searched last under it, else what anybody searched
-        last.
+        """Return the study that somebody means by a name: what they searched last under it, else what anybody did.
 
         None if there is none, or if the server has its own.
         """

@@ -90,9 +90,7 @@ async def default_of(service: Service, key: ProblemKey, device: DeviceInfo) -> C
 
 
 async def _examined(service: Service, what: str, asked: views.Json, device: DeviceInfo | None = None) -> views.Json:
-    """Return what a piece of work says of a study. It has a process of its own, because it may take any time and
-    memory.
-    """
+    """Return what a piece of work says of a study; its own process limits the time and memory that it takes."""
     limits = service.config.limits
     told = asked | {
         "facts": None if device is None else asdict(device),
@@ -134,8 +132,7 @@ def _runner(service: Service) -> Runner:
 
 
 async def _outline(service: Service, asked: Submit) -> tuple[str, dict[str, int]]:
-    """Return the name of the study and the sizes that it states. Raises AutotuneError if it cannot be asked for like
-    this.
+    """Return the name of the study and the sizes that it states. Raises AutotuneError if the request does not fit.
 
     A study of the server's own is read in this process, which keeps it.
     """

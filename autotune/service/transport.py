@@ -170,9 +170,7 @@ class Transport:
         return reply
 
     def stream(self, path: str, last: str) -> Iterator[tuple[str, str, dict[str, Any] | None]]:
-        """Yield the events of a stream after the `last`: id, kind, data. Without data: the server only says that it is
-        there.
-        """
+        """Yield the events of a stream after the `last`: id, kind, data (None if the server only says it is there)."""
         headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last} if last else {})
         connection = self._connection(TIMEOUT_S)
         try:

@@ -109,8 +109,10 @@ class Bench:
 
 
 class Found(NamedTuple):
-    """The pick's loss, the seconds, whether it is reported that others used its cores, and whether its true ratio to
-    the default lies in the reported interval.
+    """The result of a finale.
+
+    `loss` of the pick, the seconds, whether it is `said` that others used its cores, and whether its true ratio to the
+    default lies `inside` the reported interval.
     """
 
     loss: float

@@ -61,9 +61,7 @@ class Search:
         self.rules = Rules()
 
     def run(self) -> tuple[int, bool, bool]:
-        """Return the pick, whether its interval holds its true time, and whether it is reported faster than the
-        default.
-        """
+        """Return the pick, whether its interval holds its true time, and whether it is said to beat the default."""
         for index in range(len(self.times)):
             self.device.now += GAP_S
             timed = self._time(index)

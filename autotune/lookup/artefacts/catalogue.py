@@ -85,9 +85,7 @@ class Catalogue:
         return (*self.entries, *self.defaults)
 
     def keeping(self, places: Container[int]) -> Catalogue:
-        """Return the catalogue with only the items of `all` at these places; each then has only the losses at the kept
-        sizes.
-        """
+        """Return the catalogue with only the items of `all` at these places, and only the losses at the kept sizes."""
         entries = list[Entry]()
         for place, entry in enumerate(self.entries):
             own = (at for at, other in enumerate(self.entries) if other.device == entry.device)
@@ -128,8 +126,7 @@ def collect(
     database: str | None = None,
     named: str = "",
 ) -> Catalogue:
-    """Return the bests that are stored of a study exactly as it is now; `devices` (fingerprints) and `sizes` select
-    some.
+    """Return the bests that are stored of a study exactly as it is now, of some `devices` (fingerprints) and `sizes`.
 
     `named` is what the user calls the study, for the command that searches what is missing. Raises UsageError if
     nothing is stored of what was asked for; StoreError; StudyError.

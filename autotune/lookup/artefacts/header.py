@@ -226,8 +226,7 @@ typedef struct {{ const {p}_entry *entry; {p}_match match; }} {p}_selection;
         return self._switch("int {p}_valid_", "", found, "0", first=needs)
 
     def _arguments(self) -> dict[str, str]:
-        """Return the kinds of all arguments, also of those that no variant takes: a program names the study's
-        arguments.
+        """Return the kinds of all arguments, also of those that no variant takes: a program may name any of them.
 
         Otherwise the program would not compile any more once another configuration is the best.
         """

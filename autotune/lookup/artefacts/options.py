@@ -75,9 +75,7 @@ def _literal(text: str) -> str:
 
 
 def joined(options: Iterable[str], study: str) -> str:
-    """Return build options as the one string that clBuildProgram takes. Raises StudyError for an option that it would
-    split.
-    """
+    """Return build options as the one string for clBuildProgram. Raises StudyError for one that this would split."""
     options = list(options)
     for option in options:
         if not option.isprintable() or any(mark in option for mark in "\"'\\"):

@@ -93,9 +93,7 @@ def _lesson(service: Service, problem: listing.Problem, text: StudyText | str) -
 
 
 def _stored(service: Service, problem: int) -> tuple[int, ...]:
-    """Return how many trials decide what is best of a problem, how many of their searches have ended, and the first
-    search.
-    """
+    """Return how many trials decide what is best, how many of their searches have ended, and the first search."""
     searches = listing.answering(service.store, problem)
     trials = survey.by_outcome(survey.tally(service.store, [search.number for search in searches])).total()
     return trials, sum(search.ended is not None for search in searches), *(search.number for search in searches[:1])

@@ -52,9 +52,7 @@ def fields(
 
 @router.post("/submit")
 async def submit(request: Request, service: Opened) -> Response:
-    """Check the filled-in form, or queue the search; a caller who may not do so (any more) gets the form back as filled
-    in.
-    """
+    """Check the filled-in form, or queue the search; a caller without (or no longer with) the role gets it back."""
     require_role(caller_of(request), "read")
     given = {
         name: value for name, value in (await request.form(max_fields=_MOST_FIELDS)).items() if isinstance(value, str)

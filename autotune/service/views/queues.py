@@ -28,9 +28,7 @@ class Queues:
         return found
 
     def state(self, one: Submission) -> tuple[str, str]:
-        """The state and the reason for it; what a killed server left has the state that the next server of its name
-        will find.
-        """
+        """The state and the reason for it; for what a killed server left, the state that its next start will find."""
         if one.state not in OPEN or self._is_at_work(one.server):
             return one.state, one.reason
         if one.state == STOPPING:
