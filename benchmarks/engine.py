@@ -9,9 +9,9 @@
 and a program that runs Kernel Tuner over the same ones, each a new process with empty build caches. Both verify every
 configuration; the wall time is that of the whole process. Both picks are then timed again, interleaved, in one process.
 `compilers` builds as many random configurations with pyopencl alone, in processes that do nothing else and are ready
-before: no search that builds each of them can be faster. If PYTHONDONTWRITEBYTECODE is set, unset it and run `python -m
-compileall` over the packages, because pip leaves them compiled: compiling them in each process takes longer than a
-short search.
+before: no search that builds each of them can be faster.
+If PYTHONDONTWRITEBYTECODE is set, unset it and run `python -m compileall` over the packages, because pip leaves them
+compiled: compiling them in each process takes longer than a short search.
 """
 
 from __future__ import annotations

@@ -6,11 +6,12 @@
     python benchmarks/fleet.py memory [--trials 100000] [--save]
     python benchmarks/fleet.py kills [--count 50] [--parts worker,device,...] [--save]
 
-`gpus`: on a machine with two GPUs, in turns: one, both in one process, and a cluster worker each on loopback. `cost`:
-one worker on loopback beside the same search without a cluster, in turns, with trials of about 20 ms. `simulate`: the
-real driver (proposals, database, evaluator) with devices that only answer, from a recorded space. `memory`: the
-evaluator alone over many simulated trials. `kills`: SIGKILL while a trial is running, again and again; asserts that
-nothing is lost, or recorded twice. `--save` writes benchmarks/results/fleet-*.json.
+`gpus`: on a machine with two GPUs, in turns: one, both in one process, and a cluster worker each on loopback.
+`cost`: one worker on loopback beside the same search without a cluster, in turns, with trials of about 20 ms.
+`simulate`: the real driver (proposals, database, evaluator) with devices that only answer, from a recorded space.
+`memory`: the evaluator alone over many simulated trials.
+`kills`: SIGKILL while a trial is running, again and again; asserts that nothing is lost, or recorded twice.
+`--save` writes benchmarks/results/fleet-*.json.
 """
 
 import sys

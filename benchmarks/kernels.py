@@ -8,10 +8,11 @@
 Limits come first: multiply-add, read and copy, by kernels of this benchmark. Then each study is searched once per seed,
 as `autotune search` does, from an empty database. The winners are timed again in turns with their peers and the limit,
 all queued in batches. Peers are cuBLAS through PyTorch in fp32 without TF32, CLBlast, NumPy's BLAS; one that is not
-installed is left out, with a message. Rows go to stdout as they come, and to the files after each. Ratios are medians
-over the rounds (2: twice as fast). A share is that of the limit, as first measured or, if it did better there, as
-measured beside the contenders. Results over seeds are shown as median and range, and for each target how many seeds
-reach it. `--clblast-tuning DIR` takes the files that `clblast_tuner_xgemm` wrote into a folder when run on this device.
+installed is left out, with a message. Rows go to stdout as they come, and to the files after each.
+Ratios are medians over the rounds (2: twice as fast). A share is that of the limit, as first measured or, if it did
+better there, as measured beside the contenders. Results over seeds are shown as median and range, and for each target
+how many seeds reach it. `--clblast-tuning DIR` takes the files that `clblast_tuner_xgemm` wrote into a folder when run
+on this device.
 `--accuracy` multiplies random, badly scaled and cancelling matrices of many depths by every method of `sgemm`, and
 shows in tables how much larger the errors are than cuBLAS's.
 

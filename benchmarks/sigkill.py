@@ -12,8 +12,8 @@ some crash their worker.
                  among the finalists: exit 130, or 0 if it had ended
 
 After each: no process of it lives two seconds later, the database passes SQLite's integrity check, and every trial that
-was announced as finished is stored; otherwise it stops there. A last search is left to end by itself. `--save` writes
-benchmarks/results/sigkill.json.
+was announced as finished is stored; otherwise it stops there. A last search is left to end by itself.
+`--save` writes benchmarks/results/sigkill.json.
 """
 
 from __future__ import annotations

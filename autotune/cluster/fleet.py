@@ -39,8 +39,8 @@ class Fleet:
     """Uses the devices of a model in a cluster for one search: `claims` are those it holds, `flights` what they run.
 
     `connect` returns a client of the scheduler; `deliver` gets trials, or the error that ends the search; `say` lines
-    for the user; `changed` the wanted number of trials in flight. At most `most` devices are claimed. Everything but
-    the constructor runs in one event loop.
+    for the user; `changed` the wanted number of trials in flight. At most `most` devices are claimed.
+    Everything but the constructor runs in one event loop.
     """
 
     def __init__(

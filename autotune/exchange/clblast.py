@@ -2,8 +2,9 @@
 
 It holds only results that passed, and every value is a whole number; everything said of the device is text. The tuners
 of CLBlast and CLTune write a time with three digits. CLBlast's `scripts/database`, which gathers the files, reads the
-keys that are written here. Source: `PrintTimingsToFileAsJSON` in CLBlast's `src/tuning/tuning.cpp` (version 1.6);
-`PrintJSON` in CLTune's `src/cltune.cc` (version 2.7).
+keys that are written here.
+Source: `PrintTimingsToFileAsJSON` in CLBlast's `src/tuning/tuning.cpp` (version 1.6); `PrintJSON` in CLTune's
+`src/cltune.cc` (version 2.7).
 """
 
 from __future__ import annotations

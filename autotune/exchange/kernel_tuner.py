@@ -1,8 +1,8 @@
 """Kernel Tuner's cache: a JSON object whose `cache` holds one entry per configuration, times in milliseconds.
 
 The tool appends to the file as it runs, and may leave it open: without its last two braces, or within an entry. A
-failure is a word in `time`. The `time` of a success is the mean of its `times`, and the tool ranks by it. Source:
-https://kerneltuner.github.io/kernel_tuner/stable/cache_files.html and `kernel_tuner/util.py` (version 1.5).
+failure is a word in `time`. The `time` of a success is the mean of its `times`, and the tool ranks by it.
+Source: https://kerneltuner.github.io/kernel_tuner/stable/cache_files.html and `kernel_tuner/util.py` (version 1.5).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The log of pyATF: its history of configurations, each with a cost or none. It names neither device nor kernel.
 
 pyATF's own cost functions, for OpenCL and CUDA, give nanoseconds. The cost of a user's function is read as nanoseconds
-too, since the file does not give its unit; only the order of the costs matters. Source: `to_json` in pyATF's
-`tuning_data.py` (version 0.0.13).
+too, since the file does not give its unit; only the order of the costs matters.
+Source: `to_json` in pyATF's `tuning_data.py` (version 0.0.13).
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ from autotune.exchange.recording import Recording
 class Writer(NamedTuple):
     """A format that is written: `write` returns what it could not express, counted by reason.
 
-    `write` takes an open text file or, if `database`, the path of a file that does not exist yet. `single`: it holds
-    one problem, of one device, size and choice.
+    `write` takes an open text file or, if `database`, the path of a file that does not exist yet.
+    `single`: it holds one problem, of one device, size and choice.
     """
 
     write: Callable[[Sequence[Recording], Any], Counter[str]]

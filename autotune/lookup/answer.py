@@ -57,11 +57,13 @@ class Best(NamedTuple):
 
     `device`, `size` and `choices` are those asked for; `measured_on`, `measured_size`, `driver` and `measured` (an ISO
     instant) describe the measurement. Times are nanoseconds per run: the median of `runs` samples and its interval,
-    which holds in `ranking.confidence(runs)` per cent of cases. `ties` counts the other configurations that cannot be
-    told from it. `trials` counts the finished trials that it is the best of: those of its problem from its generation
-    on. That generation began with the last `--fresh` after which a configuration has passed. `options` are the build
-    options: a `-D` for each choice, parameter and computed define, then the study's flags. `flops` (operations per run)
-    and `launches` (each kernel launch of a run, in order) are filled if they are stored or were asked for.
+    which holds in `ranking.confidence(runs)` per cent of cases.
+    `ties` counts the other configurations that cannot be told from it. `trials` counts the finished trials that it is
+    the best of: those of its problem from its generation on. That generation began with the last `--fresh` after which
+    a configuration has passed.
+    `options` are the build options: a `-D` for each choice, parameter and computed define, then the study's flags.
+    `flops` (operations per run) and `launches` (each kernel launch of a run, in order) are filled if they are stored or
+    were asked for.
     """
 
     study: str

@@ -62,7 +62,8 @@ def compare(
 
     If fewer than `trials` configurations of a cell are stored, `search` tries the missing ones, unless it is None.
     `fix` keeps only the given values of other parameters. By device, devices that are not here but have stored results
-    of the same study come at the end. Raises UsageError for a `by` that nothing can be compared by.
+    of the same study come at the end.
+    Raises UsageError for a `by` that nothing can be compared by.
     """
     require_subject(study, by)
     cells: list[Cell] = []

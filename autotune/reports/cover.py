@@ -95,10 +95,10 @@ def cover(
     """Choose the configurations that lose least over the sizes of some requests: `most` of them, or as few as enough.
 
     If a candidate has not been measured at a size, all candidates are measured there in turns, unless `search` is
-    False: then stored times count as far as they can be compared. `on_size` is called with a size's place and how many
-    configurations are measured there. `searching` gives the command that searches one of the problems as the user asked
-    for it, for hints. Raises AutotuneError if a size has no best, or if none of the chosen is known to serve it;
-    Stopped.
+    False: then stored times count as far as they can be compared.
+    `on_size` is called with a size's place and how many configurations are measured there. `searching` gives the
+    command that searches one of the problems as the user asked for it, for hints. Raises AutotuneError if a size has no
+    best, or if none of the chosen is known to serve it; Stopped.
     """
     problems = [request.problem for request in requests]
     with Store.to_read(requests[0].database) as store:
@@ -142,9 +142,9 @@ def chosen_of(
 def choose(losses: Losses, count: int) -> Chosen:
     """Return the set of `count` candidates with the least mean loss; of equal sets, the one with the least worst loss.
 
-    If not every size can be served, it is one of the sets that serve the most sizes. Each size takes the candidate of
-    the set that loses least there. Exact if there are few sets, else the best of a greedy choice improved by single
-    exchanges (k-medoids: Kaufman and Rousseeuw 1990, PAM).
+    If not every size can be served, it is one of the sets that serve the most sizes.
+    Each size takes the candidate of the set that loses least there. Exact if there are few sets, else the best of a
+    greedy choice improved by single exchanges (k-medoids: Kaufman and Rousseeuw 1990, PAM).
     """
     total, cost = len(losses), partial(_cost, losses)
     if math.comb(total, count) <= MOST_SETS:

@@ -38,8 +38,8 @@ def sides(
 
     A cell has `value` (by size or device its name), `size`, `device`, `problem` (its number), `trials`, `reason` and
     `best`, in the form of `learned.summary`; if `best` is None, `reason` says why. By default: the largest of the
-    stored sizes; the choices that were stored last; the device that was searched last. `order` has the names of a size
-    in the study's order, if that is known.
+    stored sizes; the choices that were stored last; the device that was searched last.
+    `order` has the names of a size in the study's order, if that is known.
     """
     stored = [
         problem._replace(key=problem.key._replace(size=in_order(problem.key.size, order)))

@@ -25,8 +25,8 @@ from autotune.service.state import Service
 def create_app(config: Config, failed: Callable[[AutotuneError], None] | None = None) -> FastAPI:
     """Return the application of a server; it opens the database when it starts and ends what runs when it closes.
 
-    `failed` is called with the error that keeps it from starting; without it, the error is raised. The API is below
-    /v1, its document at /v1/openapi.json, the pages (`pages.router`) at /.
+    `failed` is called with the error that keeps it from starting; without it, the error is raised.
+    The API is below /v1, its document at /v1/openapi.json, the pages (`pages.router`) at /.
     """
 
     @asynccontextmanager

@@ -29,8 +29,8 @@ _Asked = TypeVar("_Asked", bound=Check)
 async def submit(service: Service, caller: Caller, asked: Submit, once: str | None) -> views.Json:
     """Queue a search; return what `views.search` says of it. Raises AutotuneError.
 
-    The process of the search builds the space, so an error of the space appears there. `once` is an idempotency key: a
-    repeated request of this caller returns the first one's search.
+    The process of the search builds the space, so an error of the space appears there.
+    `once` is an idempotency key: a repeated request of this caller returns the first one's search.
     """
     runner = _runner(service)
     device = await service.device(asked.device)

@@ -4,9 +4,9 @@
 
 The table has all configurations, timed in turns before and after all searches; a slowdown of a round that all of them
 share is removed. While the searches run, as many processes as there are cores compute for .3 to 3 s and rest for as
-long. A pick's loss is relative to the fastest configuration that its search tried. Beside it are the picks that the
-mean and the least of each trial's first seven runs would have made. Trials are within 5 % by the time that they were
-compared by; the best's time is divided by that in the table.
+long. A pick's loss is relative to the fastest configuration that its search tried.
+Beside it are the picks that the mean and the least of each trial's first seven runs would have made. Trials are within
+5 % by the time that they were compared by; the best's time is divided by that in the table.
 """
 
 from __future__ import annotations
