@@ -38,7 +38,7 @@ def kind(fingerprint: str) -> str:
 
 
 def compute_units(fingerprint: str) -> int:
-    """Return the compute units in a fingerprint; 0 where it names none."""
+    """Return the compute units in a fingerprint, or 0 if it names none."""
     found = re.search(r"(\d+)cu(-\d+g)?$", fingerprint)
     return int(found[1]) if found else 0
 

@@ -51,7 +51,7 @@ async def me(caller: Reader) -> Annotated[dict[str, str | None], Shows(answered.
 
 @router.get("/home", responses=READ, tags=["server"])
 def home(service: Opened, caller: Reader) -> Annotated[Json, Shows(answered.Home)]:
-    """Devices, what runs, what is queued in which order, the problems searched last with their bests."""
+    """Devices, running searches, queued searches in order, and the problems searched last with their bests."""
     return views.home(service)
 
 
@@ -75,9 +75,9 @@ def best(
 ) -> Annotated[Json, Shows(answered.Best)]:
     """The best stored configuration for a device and size, and how it matches the question.
 
-    `size=M=1024,N=512` (a plain number sets every size), `choice=T=float`; both may stand several times. The hashes
-    ask for a study of exactly that text. The headers `Autotune-Match` and `Autotune-Notes` (a list, as JSON) say what
-    the answer falls short of; it may be kept for the `max-age` of its `Cache-Control`.
+    `size=M=1024,N=512` (a plain number sets every size), `choice=T=float`; both may be repeated. The hashes ask for a
+    study with exactly that text. The headers `Autotune-Match` and `Autotune-Notes` (a list, as JSON) say how the answer
+    falls short; it may be kept for the `max-age` of its `Cache-Control`.
     """
     raise AssertionError("app.py has lookups.py answer this")
 
@@ -104,7 +104,7 @@ def study(service: Opened, caller: Reader, name: StudyName) -> Annotated[Json, S
 def searches(
     service: Opened, caller: Reader, study: Word = None, device: Word = None, before: Before = None, limit: Limit = 50
 ) -> Annotated[Json, Shows(answered.Searches)]:
-    """What is queued or runs, and what was, newest first, each once; `next` is `before` of the page after."""
+    """Queued, running and ended searches, newest first, each once; `next` is the `before` of the next page."""
     return views.searches(service, study=study, device=device, before=before, limit=limit)
 
 
@@ -118,7 +118,7 @@ async def submit(
     response: Response,
     idempotency_key: Annotated[str | None, Header(min_length=1, max_length=200)] = None,
 ) -> Annotated[Json, Shows(answered.Search)]:
-    """Queue a search: of a study by name, or of one that comes along with its files. 202 and its `id`.
+    """Queue a search of a study by name, or of one that is sent along with its files. Answers 202 and its `id`.
 
     With an `Idempotency-Key`, the same request sent again is the same search.
     """
@@ -206,7 +206,7 @@ def trials(
     before: Before = None,
     limit: Limit = 50,
 ) -> Annotated[Json, Shows(answered.Trials)]:
-    """Stored trials, newest first, by filters; `next` is `before` of the page after."""
+    """Stored trials, newest first, by filters; `next` is the `before` of the next page."""
     return views.trials(
         service, study=study, device=device, outcomes=outcome, search=search, before=before, limit=limit
     )
@@ -278,7 +278,7 @@ async def check(service: Opened, caller: Submitter, asked: Check) -> Annotated[J
 async def import_(
     service: Opened, caller: Writer, request: Request
 ) -> Annotated[dict[str, int], Shows(answered.Imported)]:
-    """Add the trials of exported lines (the body); those that are here already are not added again. All or none."""
+    """Add the trials of exported lines (the body), all or none; trials that are here already are not added again."""
     return await take_in(service, request)
 
 
@@ -290,7 +290,7 @@ def tokens(service: Opened, caller: Admin) -> list[Annotated[Json, Shows(answere
 
 @router.post("/tokens", status_code=201, responses=documented(415), tags=["tokens"])
 def add_token(service: Opened, caller: Admin, asked: NewToken) -> Annotated[dict[str, str], Shows(answered.AddedToken)]:
-    """Make a token. It is told this once."""
+    """Make a token. It is shown only this once."""
     lasts = None if asked.days is None else lifetime(asked.days * 86400, "days")
     return {"name": asked.name, "token": service.store.add_token(asked.name, asked.role, lasts)}
 
