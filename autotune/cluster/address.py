@@ -133,7 +133,7 @@ def keep_quiet() -> None:
 
 
 def security(address: Address, role: str = "client") -> Any:
-    """Return Dask's settings for TLS. Raises SetupError if those of a role are missing or cannot be read."""
+    """Return Dask's settings for TLS. Raises SetupError if a role's are needed but missing, or cannot be read."""
     from distributed.security import Security
 
     _require_no_phrase(role)

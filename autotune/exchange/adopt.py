@@ -166,7 +166,7 @@ def _configuration(
 
 
 def meant(told: Any, values: Sequence[Value]) -> Value | None:
-    """Return the value of a list that a file means: the equal one (true is 1, 2.0 is 2), else the one of equal text."""
+    """Return the value of a list that a file means: an equal one (true is 1, 2.0 is 2), else one with the same text."""
     equal = [value for value in values if value == told] or [value for value in values if str(value) == str(told)]
     return equal[0] if equal else None
 

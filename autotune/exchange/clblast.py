@@ -30,7 +30,7 @@ class Tuner:
     marked = False  # whether it has keys that only CLBlast writes
 
     def recognises(self, document: Mapping[str, Any]) -> bool:
-        """Whether its results have parameters, and CLBlast's keys exactly if `marked`."""
+        """Whether its results have parameters, and it has CLBlast's keys if, and only if, `marked`."""
         results = document.get("results")
         if not isinstance(results, list) or "device" not in document:
             return False

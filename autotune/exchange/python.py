@@ -27,7 +27,7 @@ class Spelt(ast.NodeTransformer):
         self._sizes, self._values = list(sizes), values
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
-        """Replace it by the name of the size."""
+        """Replace a subscript of the problem's size by the name of the size."""
         named = isinstance(node.value, ast.Name) and node.value.id.lower() in ("problemsize", "problem_size")
         place = node.slice.value if isinstance(node.slice, ast.Constant) else None
         if named and isinstance(place, int) and 0 <= place < len(self._sizes):

@@ -171,8 +171,8 @@ class Server:
     ) -> dict[str, Any]:
         """Have a study searched and return the search when it has ended: `state`, `reason`, `result` and the rest.
 
-        `on_progress` is called with each trial. If it failed, raises AutotuneError of the kind that `autotune.search`
-        would raise. Ctrl-C ends only the waiting here; the search goes on.
+        `on_progress` is called with each trial. If the search failed, raises AutotuneError of the kind that
+        `autotune.search` would raise. Ctrl-C ends only the waiting here; the search goes on.
         """
         for name, given in (("size", size), ("choices", choices), ("budget", more.get("budget"))):
             _require(name, given, Mapping)

@@ -108,7 +108,7 @@ class Connection(H11Protocol):
         return False
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is not HTTP; whatever works on the request before learns that the client waits no more."""
+        """Refuse what is not HTTP; a request that is being answered learns that its client no longer waits."""
         if self.cycle is not None:
             self.cycle.disconnected = True
             self.cycle.message_event.set()

@@ -55,8 +55,8 @@ _ESCAPED = 6
 """The most bytes of JSON for one byte of text: \\u00e9 stands for two bytes of text, \\u0041 for one."""
 
 _MOST_OF_READERS = 2**16
-"""Bytes of a request from a caller for whom nothing is stored or run, such as a form to sign in. Without it, more would
-be read and parsed as JSON before a route refuses.
+"""The most bytes of a request from a caller for whom nothing is stored or run, such as a form to sign in. Without this
+limit, more would be read and parsed as JSON before a route refuses.
 """
 
 _LOCAL = frozenset({"localhost", "127.0.0.1", "[::1]"})

@@ -140,7 +140,7 @@ def search(service: Opened, caller: Reader, id: SearchId) -> Annotated[Json, Sho
 async def stop(service: Opened, caller: Submitter, id: SearchId) -> Annotated[Json, Shows(answered.Search)]:
     """Stop a search of yours in order: what it has found stays, and its finalists are not timed again.
 
-    To stop a search that somebody else asked for takes the role `admin`.
+    Stopping a search that somebody else asked for needs the role `admin`.
     """
     return await submitting.stop(service, caller, id)
 
