@@ -1,4 +1,4 @@
-"""What a container or a job has of its machine, as control groups of either version tell it."""
+"""The part of its machine that a container or a job may use, as control groups of either version say."""
 
 from __future__ import annotations
 

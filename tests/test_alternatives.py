@@ -1,4 +1,4 @@
-"""What `autotune new` makes of a file with several kernels that do the same."""
+"""How `autotune new` treats a file with several kernels that do the same."""
 
 from __future__ import annotations
 

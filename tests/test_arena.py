@@ -1,4 +1,4 @@
-"""What guards around buffers are for, on a real device: to change where a kernel writes beyond an end."""
+"""The guards around buffers, on a real device: they change where a kernel writes beyond an end."""
 
 from __future__ import annotations
 

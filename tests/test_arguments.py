@@ -1,4 +1,4 @@
-"""The arguments of kernels: what each kind declares, holds and makes, and the types they have."""
+"""The arguments of kernels: what each kind declares, holds and makes, and their types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bests of a study for programs: what is collected, the table, where buffers lie that change places."""
+"""The bests of a study for programs: what is collected, the table, and which buffers are swapped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each backend keeps the contract; one that is installed beside this package runs whole searches as it is."""
+"""Each backend fulfils the contract; one that is installed beside this package runs whole searches unchanged."""
 
 from __future__ import annotations
 

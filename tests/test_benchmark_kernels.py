@@ -1,4 +1,4 @@
-"""The benchmark of the kernels: its limit kernels compute what they claim, its table says what was measured."""
+"""The benchmark of the kernels: its limit kernels compute what they claim, its table shows what was measured."""
 
 from __future__ import annotations
 

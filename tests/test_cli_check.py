@@ -1,4 +1,4 @@
-"""`check` as the author of a study types it."""
+"""`check`, as the author of a study types it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`compare` as a user types it."""
+"""`compare`, as a user types it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command refuses: one line that says what, where and what to type next, and its exit code."""
+"""Refusals of commands: one line that says what, where and what to type next, and the exit code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`search --sizes`, `cover` and `verify` as a user types them."""
+"""`search --sizes`, `cover` and `verify`, as a user types them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The client of a server: what it believes, what it keeps, what it does while the server is away."""
+"""The client of a server: which answers it accepts, which it keeps, what it does while the server is away."""
 
 from __future__ import annotations
 

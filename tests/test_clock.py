@@ -1,4 +1,4 @@
-"""The clocks: which one a plan gets, and what the queue's says, on the device that is here."""
+"""The clocks: which one a plan gets, and what the queue's clock says, on the device here."""
 
 from __future__ import annotations
 

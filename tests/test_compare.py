@@ -1,4 +1,4 @@
-"""Best per value: equal trials, what is stored counts, what is not possible says why."""
+"""Best per value: equal trials, stored ones count, and a reason for what is not possible."""
 
 from __future__ import annotations
 

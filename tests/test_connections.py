@@ -1,4 +1,4 @@
-"""Who keeps a server waiting: connections without a request, requests that do not end, and too many of either."""
+"""Clients that keep a server waiting: connections without a request, requests that do not end, too many of either."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What other programs take of the cores: the scheduler's accounts, and what becomes of times taken meanwhile."""
+"""Other programs on the cores: the scheduler's accounts, and what happens to times measured meanwhile."""
 
 from __future__ import annotations
 

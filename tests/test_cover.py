@@ -1,4 +1,4 @@
-"""Few configurations for many sizes: the set that loses least, who takes which, and the rule."""
+"""Few configurations for many sizes: the set that loses least, which size takes which, and the rule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Expressions, literals and names of a study as C has them."""
+"""Expressions, literals and names of a study, written in C."""
 
 from __future__ import annotations
 

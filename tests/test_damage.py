@@ -1,4 +1,4 @@
-"""Databases that hold anything: whatever a command is given, it answers with an exit code that the README lists."""
+"""Databases with any content: every command ends with an exit code that the README lists."""
 
 from __future__ import annotations
 

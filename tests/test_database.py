@@ -1,4 +1,4 @@
-"""Clear words for what will not do as a database, and for what is no name of one."""
+"""Clear messages for what cannot be used as a database, and for what cannot be the name of one."""
 
 from __future__ import annotations
 

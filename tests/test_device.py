@@ -1,4 +1,4 @@
-"""Finding devices, and what is amiss where there is none."""
+"""Finding devices, and what is wrong if there is none."""
 
 from __future__ import annotations
 

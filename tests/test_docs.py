@@ -1,4 +1,4 @@
-"""What the pages say is so: their Python runs, their lists are the program's, each key is there and no other."""
+"""What the pages say is true: their Python runs, their lists are the program's, each key is there and no other."""
 
 from __future__ import annotations
 

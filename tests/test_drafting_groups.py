@@ -1,4 +1,4 @@
-"""What `autotune new` reads of kernels as strangers write them: work-groups and launches."""
+"""What `autotune new` finds in kernels of strangers: work-groups and launches."""
 
 from __future__ import annotations
 

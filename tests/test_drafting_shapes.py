@@ -1,4 +1,4 @@
-"""What `autotune new` reads of kernels as strangers write them: extents, from guards, places and pointers."""
+"""What `autotune new` finds in kernels of strangers: extents, from guards, places and pointers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fault table on a real device (PoCL): whatever a kernel does costs one trial and never the search."""
+"""The fault table on a real device (PoCL): any fault of a kernel costs one trial and never the search."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A best in each format: golden files, and what reads the format reads the same values."""
+"""A best in each format: golden files, and a reader of the format reads the same values."""
 
 from __future__ import annotations
 

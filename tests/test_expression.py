@@ -1,4 +1,4 @@
-"""The expression language: what it accepts, what it means, and what intervals may say of it."""
+"""The expression language: what it accepts, what it means, and what intervals may say about it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events reach whoever watches, each once, in their order, whenever they come and go."""
+"""Events reach every watcher, each once, in their order, whenever watchers come and go."""
 
 from __future__ import annotations
 

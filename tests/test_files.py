@@ -1,4 +1,4 @@
-"""The file that a command writes: whole or as it was, a link still one, and nothing that was read is written over."""
+"""The file that a command writes: replaced completely or not at all; links stay; no file that was read is replaced."""
 
 from __future__ import annotations
 

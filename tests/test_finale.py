@@ -1,4 +1,4 @@
-"""What is named best has been timed again, and what fails then is no result."""
+"""The best has been timed again, and a configuration that fails then is not a result."""
 
 from __future__ import annotations
 

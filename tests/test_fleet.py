@@ -1,4 +1,4 @@
-"""The search's side of a cluster, with devices that only answer: who serves, who is left out, what is sent again."""
+"""The search's side of a cluster, with devices that only answer: which serve, which do not, what is sent again."""
 
 from __future__ import annotations
 

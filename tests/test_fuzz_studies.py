@@ -1,4 +1,4 @@
-"""Mutated studies: whatever stands in the file, one clear line and a documented exit code, never a traceback."""
+"""Mutated studies: any file gives one clear line and a documented exit code, never a traceback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The studies of examples/studies, right as they stand and wrong where spoilt; loops and checks on a device."""
+"""The studies of examples/studies: right as they are, wrong when spoilt; loops and checks on a device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""After `--fresh` all that tell what is best look at one generation: the newest with a verified configuration."""
+"""After `--fresh`, everything that names a best uses one generation: the newest with a verified configuration."""
 
 from __future__ import annotations
 

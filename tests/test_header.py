@@ -1,4 +1,4 @@
-"""A header of bests: what it chooses, hostile text in its place, host programs that use it."""
+"""A header of bests: what it chooses, that hostile text stays in its place, host programs that use it."""
 
 from __future__ import annotations
 

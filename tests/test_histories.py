@@ -1,4 +1,4 @@
-"""Whatever searches have done beside each other, a look-up, a comparison, a cover and an export name the same best."""
+"""After any mix of simultaneous searches, a look-up, a comparison, a cover and an export name the same best."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds a device, and what an empty launch takes, on the device that is here."""
+"""The kernel that holds a device, and the time of an empty launch, on the device here."""
 
 from __future__ import annotations
 

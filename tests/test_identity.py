@@ -1,4 +1,4 @@
-"""Names and values are checked where they enter."""
+"""Names and values are checked as they enter."""
 
 from __future__ import annotations
 

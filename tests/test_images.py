@@ -1,4 +1,4 @@
-"""Images of one and three dimensions and samplers in whole studies on a device; the gallery's blur has two."""
+"""Images of one and three dimensions and samplers in whole studies on a device; the gallery's blur is in two."""
 
 from __future__ import annotations
 

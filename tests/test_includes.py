@@ -1,4 +1,4 @@
-"""What the compiler reads is what is hashed: includes are put in, and what cannot be followed is refused."""
+"""What the compiler reads is what is hashed: includes are inserted, and what cannot be followed is refused."""
 
 from __future__ import annotations
 

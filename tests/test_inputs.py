@@ -1,4 +1,4 @@
-"""Where the contents of inputs come from: files, expressions, Python; and what is no such thing, in one line."""
+"""Where the contents of inputs come from: files, expressions, Python; and errors of one line for anything else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a compiler tells of texts, one after another: by one process, and as if each had one of its own."""
+"""A compiler inspects texts one after another: in one process, with the same results as in separate processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines of JSON: each is checked, and all of an import are stored or none."""
+"""Lines of JSON: each is checked, and an import stores all of its lines or none."""
 
 from __future__ import annotations
 

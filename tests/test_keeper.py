@@ -1,4 +1,4 @@
-"""Threads that each keep one worker process: what they do where it is killed."""
+"""Threads that each keep one worker process: what they do if it is killed."""
 
 from __future__ import annotations
 

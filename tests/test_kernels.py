@@ -1,8 +1,7 @@
 """Every variant of the bundled studies against NumPy in float64, at sizes that nothing divides.
 
-The plans are run by a few lines of this file, so that one build serves all sizes: a size is an argument of these
-kernels, not a define. Buffers come from the engine's arena: what a kernel reads beyond one is NaN, what it writes
-beyond one is found.
+A few lines of this file run the plans, so that one build serves all sizes: a size is an argument of these kernels, not
+a define. Buffers come from the engine's arena: beyond a buffer a kernel reads NaN, and writes there are detected.
 """
 
 from __future__ import annotations

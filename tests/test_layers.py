@@ -1,4 +1,4 @@
-"""The house keeps its order: imports point up the list of docs/architecture.md; heavy libraries have one home."""
+"""The rooms keep their order: imports point up the list of docs/architecture.md; heavy libraries have one home."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a problem's trials teach, as data: by one rule with the ranking, whole and sampled."""
+"""What a problem's trials teach, as data: by the same rule as the ranking, whole and sampled."""
 
 from __future__ import annotations
 

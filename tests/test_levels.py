@@ -1,4 +1,4 @@
-"""What sessions differ by: whether their middle is known, and samples that tell it."""
+"""How sessions differ: whether their middle is known, and samples that show it."""
 
 from __future__ import annotations
 

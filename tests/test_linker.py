@@ -1,4 +1,4 @@
-"""Linking PoCL's kernels with GCC's `ld`, and with the stand-in where a machine has none."""
+"""Linking PoCL's kernels with GCC's `ld`, and with its replacement if a machine has none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A looked-up best: the right one, how it matches, and never a stale one without a word."""
+"""A looked-up best: the right one, how it matches, and never a stale one without a note."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Databases of every version since the first open, and end up the same as a new one."""
+"""Databases of every version since the first can be opened, and become the same as a new one."""
 
 from __future__ import annotations
 

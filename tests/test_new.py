@@ -1,4 +1,4 @@
-"""`autotune new`: what it writes, and that filling in the gaps it names makes a study that passes."""
+"""`autotune new`: what it writes, and that a study passes once the gaps that it names are filled in."""
 
 from __future__ import annotations
 

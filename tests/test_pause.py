@@ -1,4 +1,4 @@
-"""Builders are halted while a trial is on the clock, and no limit runs meanwhile."""
+"""Builders are stopped while a trial is timed, and no time limit runs meanwhile."""
 
 from __future__ import annotations
 

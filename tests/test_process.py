@@ -1,4 +1,4 @@
-"""What commands do with a stdout that is full, closed, left or ASCII only, and with a stderr that is: no traceback."""
+"""Commands with a stdout that is full, closed, no longer read or ASCII only, and such a stderr: no traceback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The processor that PoCL compiles for where its compiler has no name for the one it runs on."""
+"""The processor that PoCL compiles for if its compiler does not know the one that it runs on."""
 
 from __future__ import annotations
 

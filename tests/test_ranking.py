@@ -1,4 +1,4 @@
-"""Medians and intervals; the one rule that names the best; a search and a look-up that go by it name the same."""
+"""Medians and intervals; the one rule that names the best; a search and a look-up that use it name the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Build logs: where messages point that go by no `#line`."""
+"""Build logs: where messages point if they do not follow a `#line`."""
 
 from __future__ import annotations
 

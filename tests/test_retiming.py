@@ -1,4 +1,4 @@
-"""Finalists: what this search has not built is built by all who build, before a device's worker times them."""
+"""Finalists: all builders build what this search has not built, before a device's worker times them."""
 
 from __future__ import annotations
 

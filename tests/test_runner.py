@@ -1,4 +1,4 @@
-"""Whatever the database does meanwhile, a search that runs has a process, and one that has none does not run."""
+"""Whatever the database does, a search that runs has a process, and a search without one does not run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract that every sampler of the registry keeps."""
+"""The contract that every sampler in the registry fulfils."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts of the own sampler: features, Gaussian process, acquisition, transfer, expected gain."""
+"""The parts of autotune's own sampler: features, Gaussian process, acquisition, transfer, expected gain."""
 
 from __future__ import annotations
 

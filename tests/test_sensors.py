@@ -1,4 +1,4 @@
-"""NVIDIA's sensors: what is read of a made-up library, and what becomes of times taken on a throttled device."""
+"""NVIDIA's sensors: what is read from a made-up library, and what happens to times measured on a throttled device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One run of a study: loops unrolled, buffers that change places followed, what counts with a loop; computed names."""
+"""One run of a study: loops unrolled, swapped buffers followed, values that change in a loop; computed names."""
 
 from __future__ import annotations
 

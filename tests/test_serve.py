@@ -1,4 +1,4 @@
-"""The server as it is started: a search on this machine, killed in between and gone on with."""
+"""The server as it is started: a search on this machine, killed in between and continued."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may do what with a server, and by which name it is called."""
+"""What each role may do with a server, and by which names the server may be called."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The API keeps to its document: schemathesis asks every route as everybody, with what is there and what is not."""
+"""The API keeps to its document: schemathesis asks every route in every role, for what is there and what is not."""
 
 from __future__ import annotations
 

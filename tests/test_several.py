@@ -1,4 +1,4 @@
-"""Several sizes in one go: the budget is shared, each size hears of the others, nothing found is lost."""
+"""Several sizes in one search: the budget is shared, each size learns from the others, nothing found is lost."""
 
 from __future__ import annotations
 

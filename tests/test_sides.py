@@ -1,4 +1,4 @@
-"""Comparisons of what is stored: by size, by device, by a parameter's values."""
+"""Comparisons of stored results: by size, by device, by a parameter's values."""
 
 from __future__ import annotations
 

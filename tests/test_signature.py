@@ -1,4 +1,4 @@
-"""What the compiler tells of a kernel's arguments, against what a plan gives."""
+"""The compiler's description of a kernel's arguments, compared with what a plan gives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The space of valid configurations, against brute force, and at sizes where brute force ends."""
+"""The space of valid configurations, compared with brute force, and at sizes too large for brute force."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The summary that look-ups read says what the slow rule says of all trials, whatever happened to them."""
+"""The summary that look-ups read equals what the slow rule says of all trials, after any history."""
 
 from __future__ import annotations
 

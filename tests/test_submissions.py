@@ -1,4 +1,4 @@
-"""A server's queue and its tokens, as they are stored: SQLite here, PostgreSQL where it is installed."""
+"""A server's queue and its tokens in the database: SQLite here, PostgreSQL if it is installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines that are sent to a server which is told to end: whoever sent them is told what has become of them."""
+"""Lines sent to a server that is told to end: the sender learns whether they were stored."""
 
 from __future__ import annotations
 

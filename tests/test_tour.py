@@ -1,4 +1,4 @@
-"""Finalists on several sessions of the device that is here: what each worker does, and what is kept of it."""
+"""Finalists on several sessions of the device here: what each worker does, and which results are kept."""
 
 from __future__ import annotations
 

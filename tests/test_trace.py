@@ -1,4 +1,4 @@
-"""A trial, and a look-up, pass through few files: bounds that only fall (`benchmarks/trace.py --list` names them)."""
+"""A trial, and a look-up, pass through few files: limits that are only lowered (`benchmarks/trace.py --list`)."""
 
 from __future__ import annotations
 

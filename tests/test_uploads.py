@@ -1,4 +1,4 @@
-"""What others upload executes nothing and reads no file of the server; what is right is taken."""
+"""Uploads execute nothing and read no file of the server; correct ones are accepted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Right or wrong on the device: types, padding, tolerance, guards, inputs; and one plan's way through a bench."""
+"""Right or wrong on the device: types, padding, tolerance, guards, inputs; and a plan's path through a bench."""
 
 from __future__ import annotations
 

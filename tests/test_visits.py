@@ -1,4 +1,4 @@
-"""Finalists visited by other workers, which are simulated here: who counts, who waits, and when it is enough."""
+"""Finalists on other, simulated workers: which results count, which workers wait, and when it is enough."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A question asked again: from memory, and never stale."""
+"""A question asked again: answered from memory, and never stale."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cluster's worker: a scheduler that is away is waited for, a process that does not start is not."""
+"""A cluster's worker: it waits for a scheduler that is away, but not for a process that does not start."""
 
 from __future__ import annotations
 

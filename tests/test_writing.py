@@ -1,4 +1,4 @@
-"""Studies as TOML: what is written reads back as the same, and what no file holds is refused with its place."""
+"""Studies as TOML: what is written reads back as the same, and what no file can hold is refused with its place."""
 
 from __future__ import annotations
 

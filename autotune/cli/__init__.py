@@ -1,6 +1,6 @@
 """The command line: parsing and printing, one file per command. `run` is the entry, `app` has all commands.
 
-A command's file, and what it imports, is loaded when that command is typed; to list the commands none is.
+A command's file, and what it imports, is loaded only when that command is typed, not to list the commands.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from autotune.text import say_error
 
 
 class Commands(TyperGroup):
-    """Turns errors into one line on stderr and their exit code: this package's, and those that `refusals` knows."""
+    """Turns errors, of this package or known to `refusals`, into one line on stderr and their exit code."""
 
     def make_context(self, info_name: Any, args: list[str], *others: Any, **kwargs: Any) -> Any:
         """Read the words before the command."""
@@ -41,7 +41,7 @@ class Commands(TyperGroup):
         """Run the command that was typed."""
         try:
             return super().invoke(ctx)
-        except OutputError:  # for those who opened stdout: nothing more can be written there
+        except OutputError:  # is handled where stdout was opened: nothing more can be written there
             raise
         except AutotuneError as error:
             say_error(error)
@@ -55,13 +55,13 @@ class Commands(TyperGroup):
 
 
 def _end(error: Exception, command: str | None = None) -> None:
-    """Tell of an error that is not of this package, and end; return where it is a fault of the program."""
+    """Report an error that is not of this package, and end; return if it is a fault of the program."""
     if (code := told(error, command)) is not None:
         raise typer.Exit(code) from None
 
 
 def told(error: Exception, command: str | None = None) -> int | None:
-    """Tell of an error that is not of this package, and return its exit code; None for a fault of the program."""
+    """Report an error that is not of this package, and return its exit code; None for a fault of the program."""
     known = plain(error, command)
     if known is None:
         return None
@@ -76,7 +76,7 @@ def _print_version(asked: bool) -> None:
 
 
 def _log() -> None:
-    """Have what search and workers say to each other printed, where AUTOTUNE_LOG names a level."""
+    """Print the messages between search and workers if AUTOTUNE_LOG names a level."""
     given = os.environ.get("AUTOTUNE_LOG", "")
     level = given.upper()
     if not level:
@@ -132,7 +132,7 @@ def run(words: Sequence[str]) -> None:
 
 
 def _listed() -> typer.Typer:
-    """All commands as they are listed, or named where one is misspelt; none of them does anything."""
+    """All commands, for the list and for corrections of a misspelt name; none of them does anything."""
     made = _without_commands()
     for name, (_, begins) in _COMMANDS.items():
         made.command(name, help=begins)(lambda: None)

@@ -1,4 +1,4 @@
-"""`autotune best`, for --help and mistakes: what is asked well takes the shorter way of `lookup.asking`."""
+"""`autotune best`, for --help and mistakes; correct questions take the shorter way of `lookup.asking`."""
 
 from __future__ import annotations
 

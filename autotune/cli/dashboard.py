@@ -34,7 +34,7 @@ def dashboard(
 
     def begun(url: str, service: Service) -> None:
         say(f"{service.store.where} is shown at {url}")
-        if not service.store.counts():  # a name that is mistyped is a new file
+        if not service.store.counts():  # a mistyped name is a new file
             say(f"no trial is stored there; {command('search', 'STUDY', database=service.store.where)} makes some")
 
     serve(Config(database, port=port, read_only=True), begun)

@@ -101,7 +101,7 @@ def _export_lines(file: Path | None, database: str | None) -> None:
 
 
 def _export_bests(asked: Asked, file: Path | None, options: Mapping[str, bool | str]) -> None:
-    """Write a study's bests in a format of ARTEFACTS, with its `options`; each `--size` is one of its own."""
+    """Write a study's bests in a format of ARTEFACTS, with its `options`; each `--size` is a separate size."""
     with watched() as read:
         study, database = load_study(asked.study), asked.database
         devices = [] if asked.device is None else [device_meant(asked.device, database).fingerprint]
@@ -150,7 +150,7 @@ def _export(asked: Asked, file: Path | None) -> None:
 
 
 def _new(file: Path | None, format: str) -> Path:
-    """Return the path of a database to be made. Raises UsageError where there is none, or something stands there."""
+    """Return the path of a database to be made. Raises UsageError without a path, or if something exists there."""
     if file is None or str(file) == "-":
         raise UsageError("is a database, not text", where=f"--format {format}", hint="give a FILE")
     if os.path.exists(file):

@@ -36,7 +36,7 @@ from autotune.text import require_known
 
 _BEGINNING = 2**16
 MOST_HEADER = 2**20
-"""Characters that a file may say beside its trials."""
+"""The most characters of a file's header, which is everything beside its trials."""
 
 
 def _known_format(name: str | None) -> str | None:
@@ -89,7 +89,7 @@ def import_trials(
                     hint="leave the options out",
                 )
             unpacked = GzipFile(fileobj=whole) if is_packed(beginning) else whole
-            # Editors and shells of Windows begin a file with a mark (BOM), which is none of it.
+            # Editors and shells of Windows begin a file with a mark (BOM), which is not content.
             _import_lines(io.TextIOWrapper(unpacked, encoding="utf-8-sig"), where, database)
             return
         name, document = read(whole, where, origin)
@@ -130,7 +130,7 @@ def import_trials(
 
 
 def _import_lines(lines: IO[str], where: str, database: str | None) -> None:
-    Store.to_read(database).close()  # one that will not do is told before the lines are read; for bad ones none is made
+    Store.to_read(database).close()  # a bad database is reported before lines are read; bad lines make no database
     count = 0
     try:
         with checked_lines(lines, where) as (waiting, found):
@@ -146,7 +146,7 @@ def _import_lines(lines: IO[str], where: str, database: str | None) -> None:
 
 
 def say_left_out(left_out: Counter[str]) -> None:
-    """Say what could not be taken over, by reason, the most frequent first."""
+    """Say what could not be imported, by reason, the most frequent first."""
     reasons = [(reason, count) for reason, count in left_out.most_common() if count]
     for reason, count in reasons[:8]:
         say(f"left out: {text.count(count, 'trial')} {reason}")
@@ -170,7 +170,7 @@ def _header(document: Document) -> str:
 
 
 class _Joined(io.RawIOBase):
-    """What was read of a stream, and its rest."""
+    """The part of a stream that was already read, followed by the rest."""
 
     def __init__(self, beginning: bytes, rest: IO[bytes]) -> None:
         self._beginning = beginning

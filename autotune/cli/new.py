@@ -55,7 +55,7 @@ def new_study(
       autotune new kernels/sgemm.cl mine.toml --entry sgemm
     """
     folders = _folders(include or [])
-    source = _source(kernel, folders)  # what cannot be read, a folder too, is told before a name is made of its name
+    source = _source(kernel, folders)  # reports an unreadable file or a folder before a name is made from it
     path = file or kernel.with_suffix(".toml")
     if path == kernel:
         what, hint = "is the kernel itself, and a study beside it has this name", "give the .cl file"
@@ -113,7 +113,7 @@ def _folders(included: list[Path]) -> list[str]:
 
 
 def _defined(given: list[str]) -> dict[str, str]:
-    """Return what macros are given, `NAME` or `NAME(a,b)`, with their texts: 1 where none is, as compilers take it."""
+    """Return the given macros, `NAME` or `NAME(a,b)`, with their texts; without a text it is 1, as for compilers."""
     found = dict[str, str]()
     for each in given:
         parts = re.fullmatch(r"([A-Za-z_]\w*(?:\([\w,]*\))?)(?:=([^\s\"'\\{}]*))?", each)
@@ -125,7 +125,7 @@ def _defined(given: list[str]) -> dict[str, str]:
 
 
 def _source(kernel: Path, folders: Sequence[str]) -> str:
-    """Return the text of a kernel with its includes. Raises StudyError, which says what to type where it is no file."""
+    """Return the text of a kernel with its includes. Raises StudyError, which for a missing file says what to type."""
     try:
         return inline(kernel, folders)
     except StudyError as error:
@@ -135,7 +135,7 @@ def _source(kernel: Path, folders: Sequence[str]) -> str:
 
 
 def _relative(kernel: Path, study: Path) -> str:
-    """Return the kernel as the study names it: beside it, or by its way from there."""
+    """Return the kernel's path as the study names it: its name if beside the study, else the relative path."""
     if kernel.parent.resolve() == study.parent.resolve():
         return kernel.name
     return os.path.relpath(kernel.resolve(), study.parent.resolve())

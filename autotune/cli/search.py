@@ -192,9 +192,9 @@ def search(
 
 
 def _nothing_passed(result: Result, named: str, run_as: str) -> AutotuneError:
-    """The error of a search without a verified configuration: where nothing builds, the kernel is wrong.
+    """The error of a search without a verified configuration: if nothing builds, the kernel is wrong.
 
-    `named` is the study as a command takes it, `run_as` the options with which one runs it.
+    `named` is the study as a command takes it, `run_as` the options needed to run one.
     """
     hint = f"autotune check {named}{run_as} builds one and shows its log"
     if result.reused and not result.trials:
@@ -212,14 +212,14 @@ def _nothing_passed(result: Result, named: str, run_as: str) -> AutotuneError:
 
 
 def _models(address: cluster.Address, selector: str | None) -> list[DeviceInfo]:
-    """The models of a cluster to search on: every one for `all`."""
+    """The models of a cluster to search on; every model for `all`."""
     if selector is not None and selector.strip().lower() == "all":
         return cluster.choose(address, selector)
     return [cluster.choose_one(address, selector)]
 
 
 def _devices(selector: str | None) -> list[DeviceInfo]:
-    """The devices to search on. Says what keeps a GPU from being used where none was asked for by name."""
+    """The devices to search on. If none was named, says what keeps a GPU from being used."""
     if selector is not None:
         return devices.find_devices(selector)
     chosen = devices.find_device(None)
@@ -230,7 +230,7 @@ def _devices(selector: str | None) -> list[DeviceInfo]:
 
 
 def _gain(text: str | None, sampler: str) -> float | None:
-    """The share in `1%` or `1`. Raises UsageError, also where the sampler has no model to estimate it with."""
+    """The share in `1%` or `1`. Raises UsageError, also if the sampler has no model to estimate it with."""
     if text is None:
         return None
     if not SAMPLERS[sampler].has_model:

@@ -73,7 +73,7 @@ def serve(
             warn(f"{address} is not encrypted: anyone who reaches its port can run programs on every worker")
         config = replace(config, on=str(address))
     else:
-        pool.lock_folder()  # a search would find out too late that AUTOTUNE_LOCKS is no folder
+        pool.lock_folder()  # checks AUTOTUNE_LOCKS now, because a search would report it too late
 
     def begun(url: str, service: Service) -> None:
         say(f"serving {service.store.where} at {url}")

@@ -1,4 +1,4 @@
-"""`autotune studies`: what can be searched here."""
+"""`autotune studies`: which studies can be searched here."""
 
 from __future__ import annotations
 

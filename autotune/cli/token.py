@@ -1,4 +1,4 @@
-"""`autotune token`: who may ask a server for what."""
+"""`autotune token`: the tokens of a server and their roles."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def revoke(
     Examples:
       autotune token revoke ann
     """
-    with ServerStore.to_read(database) as store:  # which makes no database
+    with ServerStore.to_read(database) as store:  # makes no database
         if name not in {one.name for one in store.tokens()}:
             raise UsageError(f"no token named {name!r}", where="NAME", hint="autotune token list names them")
     with ServerStore.open(database) as store:

@@ -67,7 +67,7 @@ def verify(
 
 
 def _require(found: verifying.Verified, most: float | None, hint: str) -> None:
-    """Raise AutotuneError where the best does not pass, or is slower than allowed."""
+    """Raise AutotuneError if the best does not pass, or is slower than allowed."""
     trial = found.trial
     if trial is None or trial.outcome.failed:
         why = "was not measured" if trial is None else f"{trial.outcome.value}: {trial.reason}"

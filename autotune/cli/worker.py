@@ -33,4 +33,4 @@ def worker(
     if address.is_open:
         warn(f"{address} is not encrypted: anyone who reaches its port can run programs here; see docs/cluster.md")
     cluster.serve(address, chosen, say)
-    raise KeyboardInterrupt  # it was asked to end, by whichever signal
+    raise KeyboardInterrupt  # it was asked to end, by any of the signals

@@ -1,4 +1,4 @@
-"""The best per value of one parameter, per size or per device: what is stored, plus equal trials where it lacks."""
+"""The best per value of one parameter, per size or per device: from stored trials, with new ones if too few."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from autotune.tuner import fastest, ours, recall
 BY_DEVICE, BY_SIZE = "device", "size"
 
 Search = Callable[[Problem, int], None]
-"""Spends that many new trials on a problem and stores them."""
+"""Runs that many new trials of a problem and stores them."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One value at one size on one device. `best` is None where there is none, and `reason` says why.
+    """One value at one size on one device. If `best` is None, `reason` says why.
 
-    By size or device `value` is its name. `trials` counts the configurations tried, `valid` those that could be.
+    By size or device, `value` is its name. `trials` counts the configurations tried, `valid` those that are possible.
     """
 
     value: Value
@@ -38,7 +38,7 @@ class Cell:
 
 
 def require_subject(study: Study, by: str) -> None:
-    """Raise UsageError where `by` is neither `device` nor `size` nor a parameter of the study."""
+    """Raise UsageError unless `by` is `device`, `size` or a parameter of the study."""
     known = [*study.parameters, BY_DEVICE, BY_SIZE]
     if by not in known:
         raise UsageError(
@@ -60,10 +60,10 @@ def compare(
 ) -> list[Cell]:
     """Return a cell per value, size and device, in this order: sizes, then devices, then values.
 
-    Where fewer than `trials` configurations of a cell are stored, `search` tries the missing ones; None forbids
-    it. `fix` keeps only the given values of other parameters. By device, devices that are not here but have
-    stored results of the same study stand at the end.
-    Raises UsageError for a `by` that is nothing to compare by.
+    If fewer than `trials` configurations of a cell are stored, `search` tries the missing ones, unless it is None.
+    `fix` keeps only the given values of other parameters. By device, devices that are not here but have stored results
+    of the same study come at the end.
+    Raises UsageError for a `by` that nothing can be compared by.
     """
     require_subject(study, by)
     cells: list[Cell] = []
@@ -120,7 +120,7 @@ def _cell(
 def _elsewhere(
     study: Study, size: Size, choices: Choices, devices: Sequence[DeviceInfo], store: Store
 ) -> Iterator[Cell]:
-    """Cells of devices that are not here, from what is stored of exactly this study and size."""
+    """Cells of devices that are not here, from stored trials of exactly this study and size."""
     problem = Problem(study, size, choices)
     here = {device.fingerprint for device in devices}
     for _, key in reversed(listing.problems(store, study=study.name)):
@@ -141,7 +141,7 @@ def _count(trials: Iterable[Trial]) -> int:
 
 
 def _why_none(trials: Iterable[Trial], drivers: Iterable[str] = ()) -> str:
-    """What happened to the trials of a cell in which nothing passed; `drivers` are those that any are stored of."""
+    """Why nothing passed in a cell; `drivers` are the drivers with stored trials."""
     latest = list({identity(trial.configuration): trial for trial in trials}.values())
     if not latest:
         others = ", ".join(sorted(drivers))

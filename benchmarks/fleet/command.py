@@ -1,4 +1,4 @@
-"""What is typed: the parts of the benchmark, and what of their rows is kept."""
+"""The command line: the parts of the benchmark, and which of their rows are kept."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def call(*words: str, text: str = "") -> Any:
 
 
 def judge(study: str, searches: int, trials: int, options: Sequence[str]) -> list[str]:
-    """Return the row of one study; the loops have these `options`."""
+    """Return the row of one study; `options` are for the loops."""
     path = str(HERE / f"{study}.toml")
     found, began = [], time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
@@ -79,14 +79,14 @@ def judge(study: str, searches: int, trials: int, options: Sequence[str]) -> lis
 
 
 def in_loops(path: str, configurations: Sequence[Any], options: Sequence[str]) -> list[float]:
-    """Return what a run of each takes in loops of queued runs: the mean over processes of the median over rounds."""
+    """Return the time of a run of each in loops of queued runs: the mean over processes of the median over rounds."""
     text = json.dumps(configurations)
     found = [call("benchmarks.trust.loop", path, *options, text=text) for _ in range(LOOPS)]
     return [mean(median(times) for times in of_one) for of_one in zip(*found, strict=True)]
 
 
 def _told(found: Any) -> str:
-    """What a search says of the default and of its pick, each with its interval and the samples that this is of."""
+    """What a search says of the default and of its pick, each with its interval and its number of samples."""
     said = []
     for name in ("default", "best"):
         low, high = (ns / 1e3 for ns in found[name]["interval_ns"])
@@ -112,7 +112,7 @@ def main() -> None:
     for study in options.studies:
         rows[study] = judge(study, options.searches, options.trials, in_c)
         print(" | ".join(rows[study]), flush=True)
-        if options.save:  # what is cut off leaves what was known, and the next call goes on from it
+        if options.save:  # after each study, so that the next call can continue after an interruption
             save(
                 name,
                 question=_QUESTION_IN_C if in_c else _QUESTION,
