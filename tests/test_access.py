@@ -134,7 +134,7 @@ def test_a_file_that_was_removed_from_who_only_reads_is_there_after_the_end(tmp_
 def test_a_file_that_another_process_has_written_anew_is_gone_on_with(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A server, and the search that it runs: whoever writes first writes it anew, for both."""
+    """A server, and the search that it runs: the first one to write makes the file anew, for both."""
     path = tmp_path / "a.db"
     with Store.open(str(path)) as server, Store.open(str(path)) as search:
         first = put(server, [ok({"A": 1}, 5)])
@@ -150,7 +150,7 @@ def test_a_file_that_another_process_has_written_anew_is_gone_on_with(
 
 
 def test_a_file_is_written_anew_while_other_threads_have_it_open(tmp_path: Path) -> None:
-    """A connection that is made then is one to what is there then."""
+    """A connection that is made then opens the new file."""
     path = tmp_path / "a.db"
     with Store.open(str(path)) as store, ExitStack() as at_work:
         search = put(store, [ok({"A": 1}, 5)])
@@ -266,7 +266,7 @@ def test_whether_a_process_is_at_work() -> None:
 
 
 def test_a_process_whose_name_is_no_text_is_looked_at_all_the_same() -> None:
-    """Linux cuts a name after 15 bytes, in the middle of an é where that is how long it is."""
+    """Linux cuts a name after 15 bytes, even in the middle of an é."""
     here, name = presence.this_process(), Path("/proc/self/comm")
     before = name.read_bytes()
     name.write_bytes("é".encode()[:1])
@@ -281,7 +281,7 @@ def test_a_process_whose_name_is_no_text_is_looked_at_all_the_same() -> None:
 
 
 def lose_answers(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have every transaction done, and its answer lost once."""
+    """Have every transaction succeed, but lose its answer once."""
     monkeypatch.setattr(access, "PAUSE_S", 0)
     whole = store._writing
     turn = iter([True, False] * 100)
@@ -345,7 +345,7 @@ def test_a_dropped_connection_is_made_again(
 def test_a_standby_is_waited_for_where_it_takes_over_and_else_refuses_at_once(
     postgres_url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As after a failover: for a while there is a server, and it only reads."""
+    """As after a failover: for a while there is a server that only reads."""
     import psycopg
 
     def set_writing(writes: bool) -> None:
@@ -534,7 +534,7 @@ def test_a_wrong_user_is_told_without_the_password(postgres_url: str) -> None:
 
 
 def test_what_a_disk_holds_that_failed_under_a_search_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file and all that SQLite keeps beside it are there, said to be writable, and nothing can be written."""
+    """The file and what SQLite keeps beside it are there and marked as writable, but nothing can be written."""
     failed = sqlite3.OperationalError("attempt to write a readonly database")
     failed.sqlite_errorcode = sqlite3.SQLITE_READONLY
 
@@ -570,7 +570,7 @@ def test_a_database_that_too_many_ask_is_not_called_damaged() -> None:
 
 
 def test_the_rights_of_a_role_are_those_of_the_documents(postgres_url: str) -> None:
-    """docs/service.md: who makes the tables, who stores, who only reads; what is lacking is told with what helps."""
+    """docs/service.md says which role makes the tables, stores or reads; an error says what helps."""
     import psycopg
 
     def sql(*statements: str) -> None:

@@ -32,7 +32,7 @@ CONCRETE: dict[str, Argument] = {
 
 
 class Memory:
-    """A session that notes what is asked of it."""
+    """A session that records the calls."""
 
     def allocate(self, nbytes: int) -> str:
         return f"{nbytes} bytes"

@@ -32,7 +32,7 @@ from tests.devices import device_here
 
 
 def installed(folder: Path, name: str, value: str) -> Path:
-    """A folder that looks like that of an installed package with a backend of its own."""
+    """A folder that looks like an installed package with its own backend."""
     made = folder / f"{name}_backend-1.0.dist-info"
     made.mkdir()
     (made / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}-backend\nVersion: 1.0\n")

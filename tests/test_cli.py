@@ -125,7 +125,7 @@ def test_a_first_run_that_takes_too_long_ends_with_1_and_the_option_that_allows_
 
 @pytest.mark.processor
 def test_a_reference_that_ends_the_worker_is_the_studys_error() -> None:
-    """With what the machine's memory has nothing to do: the kernel writes where nothing is."""
+    """The machine's memory is not the cause: the kernel writes to an invalid address."""
     kernel = Path("saxpy.cl")
     kernel.write_text(re.sub(r"\{", "{ *(volatile global int *)(size_t)(N + 8) = 1;", kernel.read_text(), count=1))
     change('numpy = { y = "alpha * x + y" }', "configuration = { WPT = 1, WG = 32 }")

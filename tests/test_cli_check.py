@@ -18,7 +18,7 @@ __all__ = ["own_place"]  # a fixture
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Result:
-    """What `check --json` says of a study in which nothing is amiss."""
+    """Return what `check --json` says of a study without an error."""
     folder = tmp_path_factory.mktemp("sound")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)

@@ -50,7 +50,7 @@ Answers = list[tuple[int, Mapping[str, str], Any]]
 
 
 class Fake:
-    """A server that says what it is told to, and remembers what it was asked."""
+    """A server that gives prepared answers, and records the requests."""
 
     def __init__(self, answers: Answers) -> None:
         self.answers = answers
@@ -334,7 +334,7 @@ def test_a_search_that_failed_there_ends_the_command_as_one_here(told: Any, code
 
 
 def test_a_search_that_is_not_followed_to_its_end_is_said_to_go_on() -> None:
-    """As where the token is revoked meanwhile."""
+    """For example if the token is revoked meanwhile."""
     queued = {"id": "x", "study": "blur", "device": "d"}
     with server((202, {}, queued), (401, {}, {"error": "the token was revoked", "where": "", "hint": ""})) as fake:
         found = CliRunner().invoke(app, ["search", "blur", "--server", fake.url])

@@ -27,7 +27,7 @@ def run(problem: Problem, evaluator: ReplayEvaluator, store: Store, trials: int 
 
 
 def searcher(store: Store, spent: list[tuple[int, int]], change=lambda trial: trial) -> compare.Search:
-    """A search that answers from recorded trials and notes (valid configurations, trials) of every call."""
+    """Return a search that answers from recorded trials and records (valid configurations, trials) of every call."""
 
     def search(problem: Problem, trials: int) -> None:
         spent.append((len(problem.space), trials))

@@ -31,7 +31,7 @@ HEAD = b"GET /v1/health HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 
 @contextmanager
 def served(app: Any, config: Config | None = None) -> Iterator[Callable[[], socket.socket]]:
-    """Yield what connects to an application that is served as `autotune serve` does."""
+    """Yield a function that connects to an application served as by `autotune serve`."""
     listening = socket.create_server(("127.0.0.1", 0))
     server = connections.Listener(settings(config or Config(), app))
     thread = threading.Thread(target=server.run, args=([listening],))
@@ -50,7 +50,7 @@ def connect(tmp_path: Path) -> Iterator[Callable[[], socket.socket]]:
 
 
 def answer_to(connection: socket.socket, sent: bytes) -> bytes:
-    """Return all that comes until the server ends the connection."""
+    """Return everything that arrives until the server ends the connection."""
     connection.sendall(sent)
     return b"".join(iter(lambda: connection.recv(2**16), b""))
 
@@ -170,7 +170,7 @@ def test_who_waits_longest_makes_room(connect: Callable[[], socket.socket], monk
 
 
 async def at_work(scope: Any, receive: Any, send: Any) -> None:
-    """Take a body, tell events without end, or give an answer that is large; any other at once."""
+    """Read a body, send events without end, or give a large answer; answer any other request at once."""
     if scope["type"] != "http":
         return
     while scope["method"] == "POST" and (await receive()).get("more_body"):
@@ -196,7 +196,7 @@ EVENTS, LARGE = (b"GET /" + name + b" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" for n
 def test_who_stands_still_or_follows_events_makes_room(
     monkeypatch: pytest.MonkeyPatch, first: bytes, second: bytes, brisk_s: float
 ) -> None:
-    """Or others would be refused for as long as somebody likes, who need not be known to this server."""
+    """Otherwise a stranger could keep others from being served for as long as they like."""
     monkeypatch.setattr(connections, "most_connections", lambda: 2)
     monkeypatch.setattr(connections, "_BRISK_S", brisk_s)
     halfway, paused = threading.Semaphore(0), connections.Connection.pause_writing
@@ -226,7 +226,7 @@ def test_who_stands_still_or_follows_events_makes_room(
 
 @pytest.fixture
 def tls(tmp_path: Path) -> tuple[Config, ssl.SSLContext]:
-    """What serves with a certificate, and what trusts it."""
+    """A server's context with a certificate, and a client's that trusts it."""
     if shutil.which("openssl") is None:
         pytest.skip("apt-get install openssl")
     certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"

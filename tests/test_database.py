@@ -167,13 +167,13 @@ while True:
 
 
 class Prepared:
-    """Runs scripts, each in a fork of one process, which has imported what a store and the command line take."""
+    """Runs scripts, each in a fork of one process that has imported what a store and the command line need."""
 
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
 
     def run(self, script: str, *words: str) -> subprocess.CompletedProcess[str]:
-        """Run a script, which says less than a pipe holds; in `sys.argv` it finds words from the second on."""
+        """Run a script whose output fits into a pipe; its words are in `sys.argv` from the second on."""
         (out, to_out), (err, to_err) = os.pipe(), os.pipe()
         socket.send_fds(self._channel, [json.dumps([script, *words]).encode()], [to_out, to_err])
         os.close(to_out)
@@ -236,7 +236,7 @@ Store.open(sys.argv[1])
 
 
 def as_nobody(prepared: Prepared, script: str, path: Path, protect: str) -> subprocess.CompletedProcess[str]:
-    """Run a script on a database that is protected, or whose folder is too."""
+    """Run a script on a database that is protected, perhaps with its folder."""
     path.chmod(0o444)
     path.parent.chmod({"file": 0o755, "folder": 0o555, "shared": 0o777}[protect])
     done = prepared.run(script, str(path))
@@ -453,7 +453,7 @@ def test_the_default_place_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_looking_up_gives_up_no_lock_of_an_open_store(tmp_path: Path) -> None:
-    """Else another process that closes the database takes the log of this one away."""
+    """Otherwise another process that closes the database would remove the log of this one."""
     path = str(tmp_path / "a.db")
     with Store.open(path) as store:
         number = put(store, [ok({"A": 1}, 5)])

@@ -795,7 +795,7 @@ def test_what_a_loop_makes_smaller_is_largest_where_it_begins(step: str) -> None
 
 
 def test_what_is_multiplied_again_and_again_is_read_in_no_time() -> None:
-    """It would be a name of more characters than there is memory for."""
+    """Written out, it would be a name with more characters than fit into memory."""
     body = "int a = get_global_id(0) * m; " + "a = (a + 1) * (a + n); a %= a + 7; " * 40
     _, lines = drafted(f"kernel void f(global int *x, int n, int m) {{ {body} x[a] = 1; }}")
     assert shape_of(lines, "x").endswith("TODO: its shape, row by row")
@@ -1069,7 +1069,7 @@ def test_a_size_is_at_first_no_more_than_a_fixed_array_holds() -> None:
 
 @pytest.mark.parametrize("name", ["x", "src", "in0", "keys", "data", "image", "values", "a"])
 def test_what_contents_of_an_array_index_is_the_same_each_time(name: str) -> None:
-    """Two of them in one place are told one after the other, in an order that no hash of their names decides."""
+    """Two indices in one place are looked at in an order that does not depend on hashes of names."""
     text = f"""kernel void f(global const uchar *{name}, global int *hist, const int bins, const int n)
     {{
         int i = get_global_id(0);

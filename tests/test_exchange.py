@@ -56,7 +56,7 @@ class TestWriters(WriterContract):
 
 
 def own_trials() -> list[Trial]:
-    """Two that passed, the default re-timed; one wrong, one that did not build, one that was stopped."""
+    """Two trials that passed, the default re-timed; a wrong one, one that did not build, and a stopped one."""
     moment = datetime(2026, 11, 21, 8, 4, 41, 635672, tzinfo=UTC)
 
     def trial(wpt: int, wg: int, outcome: Outcome, samples: tuple[int, ...] = (), **more: Any) -> Trial:
@@ -74,7 +74,7 @@ def own_trials() -> list[Trial]:
 
 
 def imported_trial() -> Trial:
-    """One that a cache of Kernel Tuner held, faster than all of our own."""
+    """A trial from a cache of Kernel Tuner, faster than all of our own."""
     told = {"rest": {"time": 0.5, "nvml_power": 139.161}, "parameters": {}}
     origin = {"format": "kernel-tuner", "file": "cache.json", "entry": json.dumps(told)}
     moment = datetime(2022, 12, 23, 12, 11, 26, tzinfo=UTC)
@@ -332,7 +332,7 @@ def test_a_line_cannot_pass_an_import_off_as_a_result(folder: Path) -> None:
 
 
 def test_a_published_cache_gives_its_known_optimum() -> None:
-    """The fastest of the file by its own times; source: tests/data/exchange/README.md."""
+    """The fastest by the file's own times; source: tests/data/exchange/README.md."""
     data = (DATA / "kernel-tuner-published.json").read_bytes()
     _, document = read(io.BytesIO(data), "published")
     assert (document.device, document.kernel) == ("NVIDIA RTX A4000", "vector_add")
@@ -488,7 +488,7 @@ def test_what_we_do_not_know_survives(folder: Path, format: str) -> None:
 
 
 def _say_true_and_false(table: dict[str, Any], configurations: list[dict[str, Any]]) -> None:
-    """Have a file write FAST as a script in Python does that lists `[False, True]`."""
+    """Have a file write FAST as a Python script with `[False, True]` does."""
     for one in configurations:
         one["FAST"] = bool(one["FAST"])
     if "cache" in table:
@@ -593,9 +593,9 @@ def test_wisdom_is_the_best_of_ours(recording: Recording) -> None:
 
 @pytest.fixture(autouse=True, scope="module")
 def _steps_read_once() -> Iterator[None]:
-    """Optuna reads how its tables came to be, a file for each step, again for each database: longer than it writes one.
+    """Have Optuna read the files of its migrations only once, not for each database.
 
-    What is read says nothing of the database.
+    Reading takes longer than writing a database, and does not depend on the database.
     """
     kept: list[ScriptDirectory] = []
 
@@ -611,7 +611,7 @@ def _steps_read_once() -> Iterator[None]:
 
 @contextmanager
 def opened(path: Path) -> Iterator[optuna.storages.RDBStorage]:
-    """Optuna's own storage of a database; closed, which Optuna leaves to whoever comes."""
+    """Optuna's own storage of a database; it is closed here, because Optuna leaves that to its caller."""
     storage = optuna.storages.RDBStorage(f"sqlite:///{path}")
     yield storage
     storage.remove_session()

@@ -30,7 +30,7 @@ def value(text: str, **names: Any) -> Any:
 
 
 def parsed(text: str) -> Expression | None:
-    """The expression; None where the text is refused."""
+    """Return the expression, or None if the text is refused."""
     try:
         return Expression.parse(text)
     except ExpressionError:
@@ -185,7 +185,7 @@ def test_parsing_leaves_the_warnings_of_other_threads_alone(monkeypatch: pytest.
 
 
 def test_a_hostile_text_costs_no_time() -> None:
-    """Nested chains and memberships would double the work per level if operands were computed twice."""
+    """If operands were computed twice, nested chains and memberships would double the work per level."""
     deep = "1"
     for _ in range(24):
         deep = f"(0 <= ({deep} in (0, a)) <= b < 5)"
@@ -302,7 +302,7 @@ PYTHON = {
 
 
 class TruthValues(ast.NodeTransformer):
-    """Makes Python's `and` and `or` give truth values."""
+    """Makes Python's `and` and `or` return truth values."""
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.Call:
         self.generic_visit(node)
@@ -359,7 +359,7 @@ INTERVALS = [(low, high) for low in range(-3, 4) for high in range(low, 4)]
     ],
 )
 def test_bounds_of_each_operator(shape: str) -> None:
-    """All pairs of small intervals: what is ruled out never happens; what lies outside is ruled out."""
+    """All pairs of small intervals: an excluded result never happens, and a result outside is excluded."""
     pairs = list(itertools.product(INTERVALS, INTERVALS))
     columns = np.array([(*one, *other) for one, other in pairs], dtype=np.float64).T
     sure = np.ones(len(pairs), dtype=np.bool_)

@@ -195,7 +195,7 @@ def test_a_pipe_is_not_waited_for(here: Path, command: str) -> None:
     ids=" ".join,
 )
 def test_a_path_that_cannot_be_looked_at_is_no_traceback(here: Path, words: list[str]) -> None:
-    """As of a folder that is another user's; a name too long is one for root too."""
+    """For example in another user's folder; a name that is too long cannot be looked at by root either."""
     if words[0] == "report":
         pytest.importorskip("jinja2", reason="pages need Jinja2; pip install '.[serve]'")
     found = typed(*(word.replace("NAME", "n" * 300) for word in words))

@@ -54,7 +54,7 @@ def problem() -> Problem:
 
 
 class Said(list[str]):
-    """What was said."""
+    """Collects the lines that are said."""
 
     def wait_for(self, text: str) -> str:
         wait_until(lambda: any(text in line for line in self), lambda: self)
@@ -475,7 +475,7 @@ def reading(home: Path) -> Study:
 
 
 def unpacked(study: Study, folder: Path, device: DeviceInfo) -> Problem:
-    """What arrives of a study after its own files have changed."""
+    """Return what arrives of a study after its own files have changed."""
     packed = travel.pack(Problem(study, {"N": 100}, {"T": "float"}, device), Settings())
     depot = arrived_at(folder / "depot", packed.luggage)
     for file in study.text.path.parent.iterdir():
@@ -596,7 +596,7 @@ def test_addresses(typed: str, meant: str) -> None:
 
 
 def refused(typed: str) -> str:
-    """What is said where connecting fails."""
+    """Return the error of a failed connection."""
     with pytest.raises(SetupError) as raised:
         asyncio.run(connect(Address.parse(typed), 0.5))
     return str(raised.value)

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.device
 
 
 def opened() -> Session:
-    """A session that passes for one on a device with cores of its own."""
+    """A session that is treated as one on a device with its own cores."""
     session = open_session(device_here())
     session.traits = replace(session.traits, shares_cores=False)
     return session

@@ -143,7 +143,7 @@ def test_what_cannot_be_followed_is_refused(folder: Path, kernel: str, message: 
 
 
 HELLO = 'const char hello[] = "a kernel";\nkernel void f() {}\n'
-"""Of OpenCL C 2.0."""
+"""A kernel in OpenCL C 2.0."""
 MADE = ("#define K(n) kernel void f_##n() {}\nK(x)\n", "#define ALL(x) x\nALL(kernel void f() {})\n")
 
 
@@ -160,7 +160,7 @@ def test_bytes_of_another_encoding_are_read_as_compilers_take_them(folder: Path)
 
 @pytest.mark.parametrize("blank", ["\u00a0", "\x1f", "\u2003", "\x85"])
 def test_a_backslash_before_what_only_python_calls_a_blank_joins_no_lines(folder: Path, blank: str) -> None:
-    """What follows is an `#include` to a compiler, however the line above reads here."""
+    """To a compiler the next line is an `#include`, whatever the line above looks like here."""
     assert "own" in text_of(f'// said \\{blank}\n#include "own.h"\n')
     assert '#include "own.h"' in text_of('// said \\ \t\n#include "own.h"\n')
 
@@ -312,7 +312,7 @@ def test_a_value_cannot_bring_a_file_either() -> None:
     ],
 )
 def test_a_define_is_one_word_with_a_name_and_a_value(flag: str, said: str) -> None:
-    """What a header and a shell are given apart; one of another form would be another there, or a command."""
+    """A header and a shell get name and value separately: another form would be another define, or a command."""
     for ask in (
         partial(includes.folders_of, {"options": [{"flag": flag}]}, "a.toml"),
         partial(includes.check_options, [flag.replace("{P}", "P")], "here"),

@@ -25,7 +25,7 @@ from tests.studies import study
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of a study made in Python is the one it is made in."""
+    """The folder in which a study made in Python is created, which is its own folder."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -407,6 +407,6 @@ def test_the_header_of_a_golden_file_is_looked_at(folder: Path, file: str, messa
 
 
 def test_what_results_belonged_to_they_belong_to_still() -> None:
-    """Hashes of 0.2: a change here loses what every user has stored."""
+    """Hashes of version 0.2: a change here would lose everything that users have stored."""
     key = Problem(study()).key
     assert (key.study_hash, key.kernel_hash) == ("68d11c8143d8803ae0f04ab7bb4278e7", "e8bc0a9356d3ef872a95d6054ad0d78e")

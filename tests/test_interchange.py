@@ -44,7 +44,7 @@ def _exported() -> tuple[str, ...]:
 
 
 def exported() -> list[str]:
-    """Two trials as lines: the same for all tests."""
+    """Two trials as lines, the same for all tests."""
     return [*_exported()]
 
 
@@ -145,7 +145,7 @@ def test_a_bad_line_is_named(store: Store, damage: Callable[[str], str], message
 
 @pytest.mark.parametrize("entry", ["samples_ns", "warmup_ns", "retimings"])
 def test_what_is_wrong_many_times_is_told_once(entry: str) -> None:
-    """With millions of errors one line would take minutes, and gigabytes."""
+    """With millions of errors, one line would take minutes and gigabytes."""
     line = json.loads(exported()[1]) | {entry: ["x"] * 100}
     with pytest.raises(ValidationError) as caught:
         interchange._Whole.model_validate(line)
@@ -173,7 +173,7 @@ def changed(line: str, **changes: Any) -> str:
 def test_a_line_belongs_to_the_problem_it_tells(
     store: Store, apart: bool, changes: dict[str, Any], message: str
 ) -> None:
-    """Whether the other line of its search stands in the same file or was imported before."""
+    """Whether the other line of its search is in the same file or was imported before."""
     first, second = exported()
     second = changed(first if "uuid" in changes else second, **changes)
     first = changed(first, uuid="first")
@@ -222,7 +222,7 @@ def test_more_retimings_than_a_page_come_in_once(store: Store, monkeypatch: pyte
 
 
 def test_a_merge_keeps_the_most_verified_runs_of_each_side(store: Store, tmp_path: Path) -> None:
-    """Of a trial that both hold and have timed again by themselves, whichever is told last; and in one file."""
+    """For a trial that both sides have and have timed again separately, in any order; and in one file."""
     with Store.open(str(tmp_path / "other.db")) as other, Store.open(str(tmp_path / "both.db")) as both:
         lines = exported()
         for one, runs in ((store, 300), (other, 900)):
@@ -285,7 +285,7 @@ def _line(tmp_path: Path) -> str:
 
 
 def damaged(data: st.DataObject, line: str) -> str:
-    """The line with one or two of its entries replaced, removed or added, or cut."""
+    """Return the line with one or two of its entries replaced, removed or added, or the line cut off."""
     table = json.loads(line)
     for _ in range(data.draw(st.integers(1, 2))):
         *parents, last = data.draw(st.sampled_from(places(table)))
@@ -308,7 +308,7 @@ numbers = count(1)
 
 @pytest.fixture
 def empties() -> Iterator[list[Store]]:
-    """Databases that hold nothing, if there is one: to make one takes longer than all that is asked of it."""
+    """Empty databases, made once: making one takes longer than everything else that is asked of it."""
     kept: list[Store] = []
     yield kept
     for store in kept:

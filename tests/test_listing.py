@@ -50,7 +50,7 @@ def forks() -> Iterator[Forkserver]:
 
 
 def unsized(found: Sequence[DeviceInfo]) -> list[DeviceInfo]:
-    """Devices but for their memory: a CPU's is what the machine has left."""
+    """Return devices without their memory: a CPU's is what the machine has left."""
     return [replace(device, memory=0, max_allocation=0) for device in found]
 
 
@@ -203,7 +203,7 @@ def test_a_driver_that_aborts_for_want_of_processes_is_not_at_fault(monkeypatch:
 
 
 class Stuck(subprocess.Popen[bytes]):
-    """A process that no signal ends, as one that waits for a device within the system."""
+    """A process that no signal ends, like one that waits for a device inside the kernel of the system."""
 
     def kill(self) -> None: ...
 

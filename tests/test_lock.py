@@ -30,7 +30,7 @@ def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def said(monkeypatch: pytest.MonkeyPatch) -> SimpleQueue[str]:
-    """What is said, whole: what threads write beside a reader of capsys may fall between two of its reads."""
+    """Return everything that is said: what threads write between two reads of capsys may be lost."""
     said: SimpleQueue[str] = SimpleQueue()
     monkeypatch.setattr(lock, "say", said.put)
     return said

@@ -42,7 +42,7 @@ def time_of(configuration: Configuration) -> int:
 
 
 def recorded(problem: Problem, broken: Sequence[Outcome] = ()) -> list[Trial]:
-    """A trial of every configuration; the first few fail in the ways given."""
+    """Return a trial of every configuration; the first few fail in the given ways."""
     trials = []
     for row in range(len(problem.space)):
         configuration = problem.space.configuration(row)
@@ -302,7 +302,7 @@ def test_a_search_that_goes_on_has_the_time_in_which_there_was_no_server(
 
 
 class Endless(ReplayEvaluator):
-    """Has a fourth trial that never ends, meanwhile somebody wants the search to; notes what it was asked to wait."""
+    """Its fourth trial never ends, and meanwhile the search is stopped; it records how long it was asked to wait."""
 
     def __init__(self, trials: Sequence[Trial], stop: threading.Event) -> None:
         super().__init__(trials, capacity=3)
@@ -332,7 +332,7 @@ def test_who_sets_stop_ends_a_search_while_a_trial_runs(problem: Problem, store:
 
 
 class Ended(ReplayEvaluator):
-    """Has a part of it ended by whoever stops the search."""
+    """Some of its trials end when the search is stopped."""
 
     def __init__(self, trials: Sequence[Trial], stop: threading.Event) -> None:
         super().__init__(trials)
@@ -349,7 +349,7 @@ def test_what_ends_with_a_search_that_is_stopped_is_no_error(problem: Problem, s
 
 
 class EndedMeanwhile(ReplayEvaluator):
-    """Has all trials in flight at their end by the time somebody stops the search, at its third."""
+    """All its trials in flight have ended by the time the search is stopped, at its third."""
 
     def __init__(self, trials: Sequence[Trial], stop: threading.Event) -> None:
         super().__init__(trials, capacity=3)
@@ -394,7 +394,7 @@ def test_what_no_device_has_begun_is_left_for_the_next_search(problem: Problem, 
 
 
 class Slow(ReplayEvaluator):
-    """Has nothing done in time, by a clock of its own that stands still but for the waiting."""
+    """Finishes nothing in time, by its own clock, which advances only while it waits."""
 
     now = 0.0
 
@@ -420,7 +420,7 @@ def test_the_time_is_kept_while_trials_run_and_the_first_is_waited_for(
 
 
 class Builds(Slow):
-    """Builds all its life, until it is told that nobody waits for it any more."""
+    """Builds until it is told that nobody waits for it any more."""
 
     def withdraw(self, leave: int = 0, *, building: bool = False) -> list[Configuration]:
         if building:
@@ -463,7 +463,7 @@ def test_what_has_ended_together_is_stored_before_it_is_told_and_before_what_fai
 
 
 class Dying(ReplayEvaluator):
-    """Raises an error once so many trials have ended."""
+    """Raises an error after this many trials have ended."""
 
     def __init__(self, trials: Sequence[Trial], error: BaseException, after: int) -> None:
         super().__init__(trials)
@@ -500,7 +500,7 @@ def test_a_search_that_loses_its_workers_says_what_was_found(
 
 
 class Unbuilt(ReplayEvaluator):
-    """Has the first configuration still in the making when all others are done."""
+    """Still builds the first configuration when all others are done."""
 
     def collect(self, timeout_s: float | None = None) -> Trial:
         self._submitted.rotate(-1)
@@ -536,7 +536,7 @@ def test_what_is_done_to_what_is_told_is_nothing_to_the_search(problem: Problem,
 
 
 class Better(ReplayEvaluator):
-    """Measures the finalists anew: what came second is faster, and by little."""
+    """Measures the finalists again: the second one is now faster, by a little."""
 
     def retime(
         self, configurations: Sequence[Configuration], budget_s: float = 0.0, stop: threading.Event | None = None
@@ -555,7 +555,7 @@ def test_the_winner_is_named_after_retiming_and_ties_are_told(problem: Problem, 
 
 
 class Timed(ReplayEvaluator):
-    """Notes the seconds that the finalists are given."""
+    """Records the seconds that the finalists get."""
 
     given_s = 0.0
 

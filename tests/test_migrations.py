@@ -51,7 +51,7 @@ def test_an_old_database_opens_with_everything_in_it(tmp_path: Path, version: in
 
 @pytest.mark.parametrize("version", range(1, SCHEMA_VERSION + 1))
 def test_what_an_old_database_exports_is_the_same_after_an_import(tmp_path: Path, version: int) -> None:
-    """Facts that nobody had asked of a device then are not known of it now."""
+    """Facts of a device that were not yet recorded then stay unknown."""
     shutil.copy(DATA / f"version_{version}.db", tmp_path / "old.db")
     with Store.open(str(tmp_path / "old.db")) as old, Store.open(str(tmp_path / "new.db")) as new:
         lines = list(old.export_lines())
@@ -71,7 +71,7 @@ def test_the_tables_are_what_the_migrations_made(tmp_path: Path) -> None:
 
 
 def shape(inspector: object, table: str) -> list[object]:
-    """Columns with their types, and indexes."""
+    """Return columns with their types, and indexes."""
     found = [
         (column["name"], str(column["type"]).replace("BIGINT", "INTEGER").replace("DOUBLE", "REAL"), column["nullable"])
         for column in inspector.get_columns(table)  # type: ignore[attr-defined]

@@ -76,7 +76,7 @@ MOVED = (
 
 
 def told(name: str, kind: str, shape: str, access: str, more: str = "") -> str:
-    """The line of a buffer."""
+    """Return the line of a buffer."""
     extents = ", ".join(f'"{extent}"' for extent in shape.split(", "))
     return f'{name} = {{ type = "{kind}", shape = [{extents}], access = "{access}"{more} }}'
 
@@ -126,11 +126,11 @@ FILLS: dict[str, list[str]] = {
         'numpy = { C = "A @ B" }',
     ],
 }
-"""The lines that an author puts in the place of those that begin alike, for each kernel: at most five."""
+"""The lines with which an author replaces those that begin alike, for each kernel: at most five."""
 
 
 def started(name: str, folder: Path) -> tuple[Path, str]:
-    """Let `autotune new` write a study beside a copy of a kernel; return its path and what was said."""
+    """Let `autotune new` write a study beside a copy of a kernel; return its path and the output."""
     kernel = folder / f"{name}.cl"
     own = {"csr": CSR, "jacobi": JACOBI}
     place = GALLERY if name in ("blur", "particles") else KERNELS
@@ -521,7 +521,7 @@ def test_what_an_error_of_the_text_asks_for() -> None:
     ids=lambda one: str(one)[:20],
 )  # fmt: skip
 def test_an_error_asks_for_a_name_alone_however_that_is_spelt(question: str, alone: bool) -> None:
-    """The last is of a length at which an expression that goes back and forth does not come to an end."""
+    """The last one is so long that a regular expression with backtracking would not end."""
     assert asked_by_error(f"#{question}\n#error W is needed\n#endif\n", "error: W is needed") == (["W"], alone)
 
 

@@ -23,7 +23,7 @@ def make_space(*constraints: str, **parameters: list) -> Space:
 
 @pytest.fixture(scope="module")
 def small() -> Space:
-    """Two constraints, text, and a parameter without a choice."""
+    """A space with two constraints, text, and a parameter with a single value."""
     return make_space(
         "x * y <= 64",
         "mode == 'on' or pad == 0",
@@ -41,7 +41,7 @@ def million() -> Space:
 
 
 def measure(configuration: Configuration) -> Trial:
-    """A made-up device: fails where pad is 1 and x is 16, stops what is slow."""
+    """A made-up device: fails if pad is 1 and x is 16, stops slow ones."""
     x, y = configuration["x"], configuration["y"]
     if configuration["pad"] == 1 and x == 16:
         return Trial(configuration, Outcome.LAUNCH_ERROR, "no")

@@ -62,7 +62,7 @@ def test_where_nothing_is_launched_its_reason_is_named(changes: dict[str, Any], 
 @given(turns=st.integers(1, 9), group=st.permutations(["a", "b", "c"]), many=st.integers(2, 3))
 @settings(max_examples=20)
 def test_a_name_goes_with_its_buffer(turns: int, group: list[str], many: int) -> None:
-    """As in C: pointers that are exchanged after each turn, and what `a` points at is what is compared."""
+    """As with pointers in C that are swapped after each turn: what `a` points to is compared."""
     group = group[:many]
     arguments = ["a", "b", "c"]
     found = plan({**LAUNCH, "arguments": arguments, "repeat": turns, "swap": [group]})

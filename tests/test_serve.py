@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.server, pytest.mark.device, pytest.mark.timeout(400)]
 
 @contextmanager
 def started(folder: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], str, str]]:
-    """Yield a server's process, its URL and the token of whoever started it."""
+    """Yield a server's process, its URL and the token of the person who started it."""
     command = [sys.executable, "-m", "autotune", "serve", "--port=0", f"--db={folder / 'a.db'}", *words]
     server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "AUTOTUNE_TOKEN": ""})
     assert server.stderr is not None
@@ -61,7 +61,7 @@ def autotune(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def children(pid: int) -> list[int]:
-    """Return the processes that a process has started and that are there."""
+    """Return the processes that a process has started and that still exist."""
     listed = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return [int(number) for number in listed]
 
@@ -167,7 +167,7 @@ def test_a_search_that_cannot_be_is_told_why(tmp_path: Path) -> None:
 def test_who_is_asked_to_end_twice_ends_at_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As where a database hangs, which is waited for in vain; one key pressed may send a signal twice."""
+    """For example if a database hangs and would be waited for in vain; pressing a key once may send a signal twice."""
     ended: list[int] = []
     app: Any = SimpleNamespace(state=SimpleNamespace())
     server = serving._Server(uvicorn.Config(app), app, lambda _: None)

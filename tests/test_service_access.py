@@ -68,7 +68,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
 
 @pytest.fixture(scope="module")
 def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    """A server that others reach: nobody without a token is told anything."""
+    """A server that others can reach: without a token it says nothing."""
     folder = tmp_path_factory.mktemp("proxied")
     with ServerStore.open(str(folder / "a.db")) as store:
         store.add_token("first", "admin", None)

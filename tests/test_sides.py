@@ -14,7 +14,7 @@ from tests.stored import DEVICE, KEY, ok, put
 
 
 def cells_of(*args: Any, **more: Any) -> list[dict[str, Any]]:
-    """The cells of a comparison that leaves out no size."""
+    """Return the cells of a comparison that leaves out no size."""
     cells, left_out = sides(*args, **more)
     assert left_out == 0
     return cells

@@ -59,7 +59,7 @@ trials = st.builds(
 
 
 def cleaned(trial: Trial) -> Trial:
-    """PostgreSQL holds no NUL, and we hold the same text everywhere."""
+    """PostgreSQL cannot store NUL, and we store the same text everywhere."""
     texts = {name: getattr(trial, name).replace("\0", "\N{REPLACEMENT CHARACTER}") for name in TEXTS}
     return replace(trial, **texts)
 

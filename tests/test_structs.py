@@ -34,7 +34,7 @@ def declared(kinds: list[tuple[str, str, str]], prefix: str = "m") -> list[str]:
 @pytest.mark.device
 class TestLayout:
     def test_structs_lie_as_the_compiler_lays_them_out(self, session: Session) -> None:
-        """Many structs in one build: the compiler is the slow part."""
+        """Many structs in one build, because the compiler is the slow part."""
         found: list[tuple[list[str], list[str]]] = []
 
         @settings(max_examples=12, database=None)

@@ -206,7 +206,7 @@ def test_a_parameter_that_nothing_uses_is_known() -> None:
 
 
 def digest(code: str, **names: Any) -> str:
-    """The digest of the `f` that some code defines, among these names of its module."""
+    """Return the digest of the `f` that some code defines, with these names in its module."""
     space = {"np": np, **names}
     exec(compile(dedent(code), "own.py", "exec"), space)
     found = study(reference=space["f"])

@@ -55,7 +55,7 @@ DEDISPERSION_CONDITIONS = [
 def described(
     parameters: dict[str, tuple[Any, Any]], conditions: list[str], size: Any = (4096, 4096), **kernel: Any
 ) -> dict[str, Any]:
-    """A description of the schema, as the published ones are."""
+    """Return a description by the schema, like the published ones."""
     return {
         "General": {"BenchmarkName": "described", "OutputFormat": "JSON"},
         "ConfigurationSpace": {

@@ -15,12 +15,12 @@ from tests.brief import BUILDS
 pytestmark = pytest.mark.device
 
 FILES = {"search thread": 25, "device worker": 15, "best --format json": 10}
-"""At most so many files of the package. Lower them with what you shorten."""
+"""The most files of the package on each path. Lower them when you shorten a path."""
 
 
 @pytest.mark.processor
 def test_a_trial_and_a_look_up_pass_through_few_files() -> None:
-    """The search and the worker that are traced find built what the other, or another test, has built."""
+    """The traced search and worker find their builds already made, by each other or by another test."""
     root = Path(__file__).parent.parent
     builds = environment(find_device(None), Path(os.environ[BUILDS]), worker=False)
     done = subprocess.run(

@@ -89,7 +89,7 @@ def twice() -> Study:
 
 @pytest.fixture(autouse=True)
 def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that has asked for nothing yet, with folders of its own."""
+    """A process that has not asked for anything yet, with its own folders."""
     monkeypatch.setenv("AUTOTUNE_DB", str(tmp_path / "a.db"))
     monkeypatch.setenv("AUTOTUNE_CACHE", str(tmp_path / "cache"))
     for kept in (questions._kernels, questions._studies, ready._programs):
@@ -102,7 +102,7 @@ def queue() -> cl.CommandQueue:
 
 
 _CONTEXTS: list[cl.Context] = []
-"""Those of queues: to Intel's driver a context is gone once the program lets go of it, whatever else holds it."""
+"""The contexts of queues: for Intel's driver a context is gone once the program releases it, whatever else holds it."""
 
 
 def context() -> cl.Context:
@@ -533,7 +533,7 @@ def binary(folder: Path) -> Path:
 
 @pytest.fixture
 def tells(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
-    """Makes a driver's binaries be there for the asking, or not; PoCL gives them in any case."""
+    """Have a driver offer its binaries on request, or not; PoCL always offers them."""
     original = drivers.traits
 
     def tell(tells: bool) -> None:
@@ -671,7 +671,7 @@ except autotune.AutotuneError as error:
 
 @pytest.mark.processor
 def test_where_pocl_cannot_write_what_it_builds_the_cure_is_told(tmp_path: Path) -> None:
-    """Its folder may fill up, or go, after the program has made its context."""
+    """Its folder may fill up, or be removed, after the program has made its context."""
     cache, written = tmp_path / "cache", tmp_path / "copy.toml"
     cache.mkdir()
     (tmp_path / "copy.cl").write_text("kernel void copy(global const int *x, global int *y) { *y = *x; }")
@@ -683,7 +683,7 @@ def test_where_pocl_cannot_write_what_it_builds_the_cure_is_told(tmp_path: Path)
 
 
 def found(tuned: Study, stop: threading.Event | None = None) -> Any:
-    """What stands in for `tuner.run`: waits to be stopped where it is given an event, and stores a best."""
+    """Replaces `tuner.run`: waits to be stopped if it gets an event, and stores a best."""
 
     def run(request: Request, stopped: threading.Event | None = None) -> Any:
         if stop is not None:
@@ -853,7 +853,7 @@ kernel void advance(global const float *u, global float *v, int turn, float shif
 
 
 def stepped(turns: int, **access: str) -> Study:
-    """u and v change places after each turn."""
+    """u and v are swapped after each turn."""
     return Study(
         name="steps",
         source=STEP,
@@ -930,7 +930,7 @@ kernel void mirror(read_only image2d_t x, read_only image2d_t seen, sampler_t sm
 
 
 def mirrored(**image: Any) -> Study:
-    """A study that takes and makes an image, and has another of its own, of zeros."""
+    """Return a study that takes and makes an image, and has another one of its own, of zeros."""
     if not find_device(None).images:
         pytest.skip("the device has no images")
     image = {"type": "float", "channels": "RGBA", "image": ["H", "W"], **image}
@@ -947,7 +947,7 @@ def mirrored(**image: Any) -> Study:
 
 
 def image_of(queue: cl.CommandQueue, shape: tuple[int, ...], order: str = "RGBA", **how: Any) -> cl.Image:
-    """An image as programs make it: width first."""
+    """Return an image as programs make it: width first."""
     flags = how.get("flags", cl.mem_flags.READ_WRITE)
     made = cl.ImageFormat(getattr(cl.channel_order, order), how.get("channel", cl.channel_type.FLOAT))
     return cl.create_image(how.get("context", queue.context), flags, made, shape=shape)
