@@ -143,7 +143,7 @@ def test_trials_are_a_whole_number(tmp_path: Path, trials: object) -> None:
         ({"start": ["WG"]}, "start: ['WG'] is not a list of configurations"),
         ({"start": [{1: 64}]}, "start: [{1: 64}] is not a list of configurations"),
         ({"sampler": None}, 'sampler: None is not a name of a sampler; write sampler="bayes"'),
-        ({"fresh": None}, "fresh: None is neither True nor False; write fresh=True where it is meant"),
+        ({"fresh": None}, "fresh: None is neither True nor False; write fresh=True to turn it on"),
         ({"cold": 2}, "cold: 2 is neither True nor False"),
         ({"retry_failed": "yes"}, "retry_failed: 'yes' is neither True nor False"),
         ({"allow_python": "no"}, "allow_python: 'no' is neither True nor False"),
@@ -153,13 +153,13 @@ def test_trials_are_a_whole_number(tmp_path: Path, trials: object) -> None:
         ({"on": 3}, "on: 3 is not an address of a cluster; write on="),
         ({"on_progress": 3}, "on_progress: 3 is not a function; write on_progress=print"),
         ({"budget": 3, "trials": None}, "budget: 3 is not a budget; write budget=autotune.Budget(trials=100)"),
-        ({"budget": Budget(seconds=9.0)}, "budget: says when to stop, and so do trials= and seconds=; leave trials="),
+        ({"budget": Budget(seconds=9.0)}, "budget: sets when to stop, and so do trials= and seconds=; leave trials="),
         ({"budget": Budget(trials="x"), "trials": None}, "trials: 'x' is not a whole number of at least 1"),
         ({"budget": Budget(until_stale=0), "trials": None}, "until_stale: 0 is not a whole number of at least 1"),
         ({"budget": Budget(least_gain=1), "trials": None}, "least_gain: 1 is not a share between 0 and 1"),
         (
             {"budget": Budget(least_gain=0.1), "trials": None, "sampler": "random"},
-            "least_gain: random estimates no gain; leave sampler= out",
+            "least_gain: random cannot estimate the gain; leave sampler= out",
         ),
     ],
 )
@@ -182,7 +182,7 @@ def test_a_search_that_another_begins_is_refused_where_it_would_wait_for_itself(
         if told:  # once is enough: each begins a process
             return
         with pytest.raises(
-            UsageError, match=r"is in use by the search whose on_progress begins this one: neither"
+            UsageError, match=r"is in use by the search whose on_progress starts this one: neither"
         ) as e:
             autotune.search(study(), trials=1, database=database)
         told.append(str(e.value))

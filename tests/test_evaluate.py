@@ -186,9 +186,9 @@ def run(evaluator: DeviceEvaluator, variant: str) -> Trial:
     [
         ("SYNTAX", Outcome.COMPILE_ERROR, "faults.cl:24:9: "),
         ("OPTION", Outcome.COMPILE_ERROR, "-no-such-option"),
-        ("ENDLESS", Outcome.TIMEOUT, "ran the kernel for the first time; killed; memory holds anything before"),
+        ("ENDLESS", Outcome.TIMEOUT, "ran the kernel for the first time; killed; memory holds any values before"),
         ("REQUIRED", Outcome.LAUNCH_ERROR, "faults requires a work-group of 8, the launch has 16"),
-        pytest.param("SEGFAULT", Outcome.CRASH, "(SIGSEGV); memory holds anything", marks=pytest.mark.processor),
+        pytest.param("SEGFAULT", Outcome.CRASH, "(SIGSEGV); memory holds any values", marks=pytest.mark.processor),
         ("AFTER", Outcome.WRONG_RESULT, "kernel wrote outside buffer c (canary after its end: "),
         ("BEFORE", Outcome.WRONG_RESULT, "kernel wrote outside buffer a (canary before its start: "),
         ("WRONG", Outcome.WRONG_RESULT, "1 of 512 values of c are wrong; first c[7] = 3.0, expected"),
@@ -758,7 +758,7 @@ def test_pointers_that_changed_places_are_told_where_the_kernel_dies_of_them(
         evaluator.submit(problem.default)
         trial = evaluator.collect(WAIT_S)
     assert trial.outcome is Outcome.CRASH
-    assert "gather takes x as `global const int *`, the study has it of float" in trial.reason
+    assert "gather takes x as `global const int *`, in the study it is float" in trial.reason
 
 
 def test_a_prepared_process_whose_thread_never_runs_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:

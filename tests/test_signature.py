@@ -56,7 +56,7 @@ def test_what_fits_is_let_pass(session: Session) -> None:
         ("l", ARGUMENTS["x"], "is `local int *` in the kernel and a buffer of float in the study"),
         ("i", ARGUMENTS["x"], "is `read_only image2d_t` in the kernel and a buffer of float in the study: write image"),
         ("i", Image("i", "float", (2,), (2,), order="R"), "of 1 dimensions: write image = [...] with 2"),
-        ("i", Image("i", "uchar4", (2, 2), (2, 2), "out"), 'with access = "out": let them agree'),
+        ("i", Image("i", "uchar4", (2, 2), (2, 2), "out"), 'with access = "out": make both the same'),
         ("s", ARGUMENTS["n"], "is `sampler_t` in the kernel and a scalar of int"),
         ("n", ARGUMENTS["s"], "is `int` in the kernel and a sampler in the study"),
         ("n", ARGUMENTS["one"], "is `int` in the kernel and a scalar of Point in the study"),
@@ -79,11 +79,11 @@ def test_what_does_not_fit_is_one_line(session: Session, name: str, given: objec
 
 def test_what_may_be_meant_is_a_hint(session: Session) -> None:
     hints = check_signatures(session, plan(x={"type": "int", "access": "out"}, l={"type": "float"}))
-    assert hints[0] == "f takes x as `global const float *`, the study has it of int"
+    assert hints[0] == "f takes x as `global const float *`, in the study it is int"
     assert len(hints) == 2
     three, four = (Plan("kernel void h(global float3 *v) {}", (), (Launch("h", (1,), (1,), ("v",)),),
                         {"v": Buffer("v", kind, (4,), (4,))}) for kind in ("float", "float4"))  # fmt: skip
-    assert check_signatures(session, three) == ["h takes v as `global float3 *`, the study has it of float"]
+    assert check_signatures(session, three) == ["h takes v as `global float3 *`, in the study it is float"]
     assert check_signatures(session, four) == []
     outputs = replace(plan(), outputs={"x": Tolerance()})
     assert check_signatures(session, outputs) == ["x is an output, and const in the kernel"]
@@ -108,7 +108,7 @@ def test_constant_memory_is_that_of_kernel_and_study(session: Session) -> None:
 
     with pytest.raises(
         Fault,
-        match=r"^g takes w as `constant float \*`, .*: write constant = true in \[arguments\.w\], or the condition",
+        match=r"^g takes w as `constant float \*`, .*: write constant = true in \[arguments\.w\], or a condition",
     ):
         told("gh")
     assert told("gh", constant=True) == told("g", access="scratch") == []

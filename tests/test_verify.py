@@ -114,8 +114,7 @@ def test_of_structs_that_are_overwritten_the_first_is_named_whatever_pads_them(s
 
 
 OF_NAN = (
-    "; 0 times what nobody has written is NaN, as what lies beyond an input's end: a larger allocate of that has zeros "
-    "there"
+    "; NaN may be 0 times memory that is unwritten or beyond the end of an input: a larger allocate puts zeros there"
 )
 
 
@@ -331,7 +330,7 @@ def test_a_reference_kernel_that_has_no_number_for_the_inputs_is_told_of_them(se
     source = "kernel void root(global const float *x, global float *y) { y[0] = sqrt(x[0]); }"
     x, y = Buffer("x", "float", (1,), (1,), "in"), Buffer("y", "float", (1,), (1,), "out")
     plan = Plan(source, (), (Launch("root", (1,), (1,), ("x", "y")),), {"x": x, "y": y}, {"y": Tolerance()})
-    with pytest.raises(Fault, match=r"nothing but NaN for 'y': .*: see to their low and high$"):
+    with pytest.raises(Fault, match=r"only NaN for 'y': .*: check their low and high$"):
         _outputs(session, {"x": np.float32([-1])}, Limits(), plan, Mock())
 
 
@@ -380,12 +379,12 @@ def test_of_outputs_that_are_all_alike_any_order_is_right(values: list[int], tol
 @pytest.mark.parametrize(
     ("checks", "data", "told"),
     [
-        ({"up": "min(diff(y)) >= 0"}, [3, 1, 2], "the checks hold where all of y is 0: "),
+        ({"up": "min(diff(y)) >= 0"}, [3, 1, 2], "the checks pass if all of y is 0: "),
         ({"up": "min(diff(y)) >= 0", "whole": "sum(y)"}, [3, 1, 2], ""),
-        ({"up": "min(diff(y)) >= 0", "whole": "sum(y)"}, [1, 2, 3], "the checks hold where y stays as it was: "),
+        ({"up": "min(diff(y)) >= 0", "whole": "sum(y)"}, [1, 2, 3], "the checks pass if y is left unchanged: "),
         ({"up": "diff(y)[7]"}, [1, 2, 3], ""),  # fails in itself
         ({"up": "sum(abs(z - y)) == 0", "whole": "sum(y)"}, [3, 1, 2], ""),  # zeros in z are wrong beside a right y
-        ({"up": "sum(abs(z - y)) == 0"}, [3, 1, 2], "the checks hold where all of y and z is 0: "),
+        ({"up": "sum(abs(z - y)) == 0"}, [3, 1, 2], "the checks pass if all of y and z is 0: "),
     ],
 )
 def test_outputs_that_their_checks_take_without_any_work_are_told(
@@ -426,7 +425,7 @@ def test_what_a_reference_leaves_unwritten_is_said(session: Session) -> None:
     outputs = references(session).reference(plan)
     assert unverified(plan, outputs) == (
         "the reference leaves 5 of 6 values of out unwritten, first out[0, 0]: they are not verified; "
-        'access = "inout" with data has them compared too'
+        'access = "inout" with data compares them too'
     )
 
 
@@ -515,7 +514,7 @@ def test_a_reference_that_gives_what_it_finds_in_memory_is_refused(
     if not place:
         assert set(runs.reference(plan)) == set(plan.outputs)
         return
-    told = rf'depends on what lay in memory before, first {re.escape(place)}: .*inout.*takes access = "zeroed"'
+    told = rf'depends on what was in memory before, first {re.escape(place)}: .*inout.*write access = "zeroed"'
     with pytest.raises(Fault, match=told):
         runs.reference(plan)
 
@@ -524,7 +523,7 @@ def test_an_output_that_is_inout_already_is_not_to_be_made_so(session: Session) 
     source = "kernel void k(global float *y) { int i = get_global_id(0); y[i] += y[i + 1]; }"
     out = Buffer("y", "float", (4,), (4,), "inout")
     plan = Plan(source, (), (Launch("k", (4,), (4,), ("y",)),), {"y": out}, {"y": Tolerance()})
-    with pytest.raises(Fault, match=r"first y\[3\]: it reads what .*barrier.*beyond the end"):
+    with pytest.raises(Fault, match=r"first y\[3\]: it reads unwritten .*barrier.*beyond the end"):
         references(session, {"y": np.ones(4, np.float32)}).reference(plan)
 
 
@@ -658,7 +657,7 @@ def test_sums_in_another_order_differ_by_no_more_than_results_may(
     source = "kernel void one(global float *y) { y[get_global_id(0)] = 1; }"
     out = Buffer("y", "float", (4,), (4,), "out")
     plan = Plan(source, (), (Launch("one", (4,), (4,), ("y",)),), {"y": out}, {"y": Tolerance(0.0, absolute)})
-    with pytest.raises(Fault, match="lay in memory") if refused else nullcontext():
+    with pytest.raises(Fault, match="was in memory") if refused else nullcontext():
         references(session).reference(plan)
 
 
@@ -754,7 +753,7 @@ def test_a_plan_after_a_fault_in_the_middle_of_the_first_is_right(session: Sessi
         (
             "out",
             "out",
-            "right in a second run, wrong in the one before: 1 of 1 values of out are wrong; first out[0] = 9",
+            "right in a second run, wrong in the run before: 1 of 1 values of out are wrong; first out[0] = 9",
         ),
         ("out", "a", ""),  # by an earlier kernel: no fault of this one
         ("out", "expected", ""),
@@ -858,7 +857,7 @@ def test_what_a_reference_leaves_unwritten_may_be_left_so(session: Session) -> N
     assert report.outcome is Outcome.OK, report.reason
     report = bench.run(replace(plan, source=source.replace("!= LEFT", "!= 9")), None)
     assert report.outcome is Outcome.WRONG_RESULT
-    assert f"first out[1] = 7, expected {POISON}, as nothing is written there by the reference" in report.reason
+    assert f"first out[1] = 7, expected {POISON}, as the reference writes nothing there" in report.reason
 
 
 def test_a_kernel_that_writes_once_and_never_again_is_wrong(session: Session) -> None:
@@ -906,7 +905,7 @@ def test_a_finalist_that_takes_an_earlier_runs_results_for_its_own_is_wrong(
     assert isinstance(found, Report) == keeps
     if isinstance(found, Report):
         assert found.outcome is Outcome.WRONG_RESULT
-        assert found.reason.startswith("wrong where what an earlier run left in outputs or scratch differs: it")
+        assert found.reason.startswith("wrong if outputs or scratch hold other values before a run: it")
 
 
 @pytest.mark.parametrize("value", ["x[i]", "i < 60 ? (mine[i] = x[i]) : mine[i]"])
@@ -960,7 +959,7 @@ def test_a_finalist_that_is_wrong_now_and_then_is_caught(session: Session, every
     (flaky,) = bench.retime([flaky_plan(every, wrong)], None, budget_s=60.0)
     assert isinstance(flaky, Report)
     assert flaky.outcome is Outcome.WRONG_RESULT
-    assert re.search("wrong now and then|wrong when timed again|it counts on that, or is a race", flaky.reason)
+    assert re.search("wrong now and then|wrong when timed again|it relies on them, or has a race", flaky.reason)
 
 
 def test_a_finalist_has_been_right_before_it_is_wrong_in_its_first_run_again(session: Session) -> None:
@@ -1086,7 +1085,7 @@ def test_a_sum_that_is_not_zeroed_is_wrong_after_the_timed_runs(run: Callable[[P
     report = run(sum_plan(arguments={**sum_plan().arguments, **scratch}))
     assert report.outcome is Outcome.WRONG_RESULT
     assert report.reason.endswith(
-        '; right with zeros in total before a run: if they are meant, write access = "zeroed" for total'
+        '; right only with zeros in total before a run: if intended, write access = "zeroed" for total'
     )
 
 
@@ -1095,7 +1094,7 @@ def test_a_sum_that_is_not_zeroed_is_wrong_after_the_timed_runs(run: Callable[[P
     [
         ({"y"}, False, 'access = "inout" with data = { distribution = "constant", value = 0 } for y'),
         ({"y"}, True, ""),  # zeros are no mark
-        ({"s", "y"}, False, "right with zeros in s and y before"),
+        ({"s", "y"}, False, "right only with zeros in s and y before"),
         ({"other"}, False, ""),
     ],
 )

@@ -97,7 +97,7 @@ class ScalarSlot:
         elif not isinstance(value, np.ndarray | np.void) or (value.dtype, value.shape) != (self._dtype, ()):
             what = f"{value!r:.40} is not a single record of {struct_name(self.scalar.type)}"
             dtype = f'numpy_type(kernel.arguments["{self.scalar.name}"].type)[0]'
-            hint = f"give one of NumPy's, of the dtype {dtype}, from autotune.study.types"
+            hint = f"give a NumPy record of dtype {dtype}, from autotune.study.types"
             raise UsageError(line(what), where=self.scalar.name, hint=hint)
         return cast_("bytes", made.tobytes())
 
@@ -135,7 +135,7 @@ def mistaken(name: str, problem: Problem, slots: Mapping[str, Slot], given: Mapp
     takes = f"{problem.study.name} takes {', '.join(slots)}"
     if name in given:
         if name in problem.study.sizes:
-            return UsageError(f"is a size: autotune.tuned({problem.study.name!r}, {name}=...) decides it", where=name)
+            return UsageError(f"is a size, given in autotune.tuned({problem.study.name!r}, {name}=...)", where=name)
         if name in problem.study.arguments:
             return UsageError("is set by the kernel itself", where=name, hint=takes)
         return UsageError(f"no argument named {name!r}{did_you_mean(name, slots)}", hint=takes)

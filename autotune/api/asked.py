@@ -155,7 +155,7 @@ def flag(name: str, given: object) -> bool:
 
     if not isinstance(given, bool | np.bool_):
         what = line(f"{given!r:.40} is neither True nor False")
-        raise UsageError(what, where=name, hint=f"write {name}=True where it is meant, else leave it out")
+        raise UsageError(what, where=name, hint=f"write {name}=True to turn it on, else leave it out")
     return bool(given)
 
 

@@ -72,7 +72,7 @@ def search(
     asked.of_kind("on_progress", on_progress, told, "function", "print")
     budget = _budget(budget, trials, seconds)
     if budget.least_gain is not None and not entry_of(sampler, "sampler").has_model:
-        raise UsageError(f"{sampler} estimates no gain", where="least_gain", hint="leave sampler= out")
+        raise UsageError(f"{sampler} cannot estimate the gain", where="least_gain", hint="leave sampler= out")
     run_limit, build_limit = asked.seconds("run_limit", run_limit), asked.seconds("build_limit", build_limit)
     with ExitStack() as opened:
         run: Callable[..., Result] = tuner.run
@@ -111,5 +111,5 @@ def _budget(budget: object, trials: Any, seconds: float | None) -> Budget:
         return asked.budget(Budget(trials, seconds if given else DEFAULT_SECONDS))
     if trials is not None or seconds is not None:
         hint = "leave trials= and seconds= out: autotune.Budget(trials=..., seconds=...)"
-        raise UsageError("says when to stop, and so do trials= and seconds=", where="budget", hint=hint)
+        raise UsageError("sets when to stop, and so do trials= and seconds=", where="budget", hint=hint)
     return asked.budget(budget)

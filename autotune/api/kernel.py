@@ -69,8 +69,8 @@ class TunedKernel:
 
     def __reduce__(self) -> NoReturn:
         """Refuse to be pickled or copied, with a clear error: queues and programs cannot leave their process."""
-        hint = f"call autotune.tuned({self.study.name!r}, ...) where it is used"
-        raise UsageError("a tuned kernel stays in its process", where=self.study.name, hint=hint)
+        hint = f"call autotune.tuned({self.study.name!r}, ...) in the process that uses it"
+        raise UsageError("a tuned kernel cannot be sent to another process", where=self.study.name, hint=hint)
 
     # What it is ------------------------------------------------------------------------------------------
 
@@ -198,7 +198,7 @@ class TunedKernel:
             self._searched = True
             model = self._main
             if model.info.index < 0:
-                what = f"{model.info.name} is a part of a device, which no other process can search on"
+                what = f"{model.info.name} is a part of a device, and another process cannot search on it"
                 raise DeviceError(what, where=self.study.name, hint="search on the whole device")
             settings = Settings(allow_python=allow_python or callable(self.study.reference.function))
             request = Request(
@@ -225,14 +225,14 @@ class TunedKernel:
             what = "found no configuration that passed"
             if not result.trials + result.reused:
                 cure = "" if result.reason == "interrupted" else ": give it more time"
-                what = f"ended before any trial did ({result.reason}){cure}"
+                what = f"ended before its first trial ended ({result.reason}){cure}"
             warnings.warn(f"{self!r}: the search {what}", stacklevel=_caller())
             return
         found, before = self._ready(model.info), model.ready
         if (found.extents, found.ends) != (before.extents, before.ends) and self._bound:
             # The caller's arrays fit the earlier configuration: calls would begin to fail in the middle of a program.
             warnings.warn(
-                f"{self!r}: the best that was found pads its arrays otherwise; refresh() takes it", stacklevel=_caller()
+                f"{self!r}: the best found pads its arrays in another way; refresh() uses it", stacklevel=_caller()
             )
             return
         self._swap(model, found)
@@ -260,7 +260,7 @@ class TunedKernel:
         if key not in self._models:
             if self._only and self._models:
                 raise DeviceError(
-                    f"the queue is of {info.name}, and this kernel was asked for on {self._main.info.name}",
+                    f"the queue is on {info.name}, but this kernel is for {self._main.info.name}",
                     where=self.study.name,
                     hint=f"autotune.tuned(..., device={info.fingerprint!r})",
                 )
@@ -280,8 +280,8 @@ def warn_of_default(best: Best) -> None:
     """Warn if nothing stored could answer the look-up."""
     if best.match is Match.DEFAULT:
         warnings.warn(
-            f"nothing is stored for {best.study} on {best.device} in {best.database}: it runs as by default, "
-            "not tuned; search=40 has it searched for 40 s at first use",
+            f"nothing is stored for {best.study} on {best.device} in {best.database}: it runs with its defaults, "
+            "not tuned; search=40 searches for 40 s at first use",
             stacklevel=_caller(),
         )
 

@@ -77,7 +77,7 @@ class MemorySlot:
         whole = dtype.itemsize == self._width * self._dtype.itemsize
         if fields and whole and all(field == self._dtype for field in fields):
             return (*shape, self._width)
-        hint = "np.dtype([...], align=True) lays members out as C does" if self._dtype.names else ""
+        hint = "np.dtype([...], align=True) lays out members as C does" if self._dtype.names else ""
         raise UsageError(f"holds {dtype}, the kernel takes {self.buffer.type}", where=self.buffer.name, hint=hint)
 
     @property
@@ -86,7 +86,7 @@ class MemorySlot:
         buffer = self.buffer
         said = f"{_by(buffer.allocate)} {buffer.type}"
         padded = f", {_by(buffer.shape)} of them used, the rest zeros" if buffer.allocate != buffer.shape else ""
-        four = ", each of which has the room of four" if buffer.type.endswith("3") else ""
+        four = ", each in the space of four" if buffer.type.endswith("3") else ""
         return said + padded + four
 
     def _is_none(self, value: object) -> UsageError:
@@ -97,7 +97,7 @@ class MemorySlot:
             return UsageError(f"is empty, the kernel takes {self.wants}", where=self.buffer.name)
         if getattr(value, "base_data", None) is not None:
             hint = "make the array without an SVMAllocator"
-            return UsageError("lies in shared virtual memory, which no call takes", where=self.buffer.name, hint=hint)
+            return UsageError("is in shared virtual memory, which calls cannot take", where=self.buffer.name, hint=hint)
         what = f"{type(value).__name__} is not a buffer of the device"
         return UsageError(what, where=self.buffer.name, hint="give a pyopencl array or buffer")
 
@@ -157,7 +157,7 @@ def _require_access(buffer: Buffer, only: str) -> None:
     """Raise UsageError if memory may be read or written `only`, and the kernel does the other."""
     done = {"read": "written" if buffer.writes else "", "written": "read" if buffer.reads else ""}.get(only)
     if done:
-        what = f"lies in memory that was made to be {only} only, and is {done}"
+        what = f"is in memory created to be only {only}, but is {done}"
         raise UsageError(what, where=buffer.name, hint="make it with cl.mem_flags.READ_WRITE")
 
 

@@ -115,7 +115,7 @@ def _items(values: Mapping[str, Any]) -> Hashable:
         found = tuple(sorted(values.items()))
         hash(found)
     except TypeError as error:
-        raise UsageError(f"{values!r:.60} is not names with plain values: {error}") from None
+        raise UsageError(f"{values!r:.60} is not a mapping of names to plain values: {error}") from None
     return found
 
 

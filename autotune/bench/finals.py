@@ -251,7 +251,7 @@ class Finals:
         verdict = self.bench.check_disturbed(self.bench.build(finalist.plan))
         finalist.verified += 2
         if verdict.reason:
-            what = "wrong where what an earlier run left in outputs or scratch differs: it counts on that, or is a race"
+            what = "wrong if outputs or scratch hold other values before a run: it relies on them, or has a race"
             raise Fault(Outcome.WRONG_RESULT, f"{what}: {verdict.reason}")
 
     def _affordable(self, finalist: Finalist, left_s: float) -> int:

@@ -59,7 +59,7 @@ def scratch_holds_anything(built: Built) -> list[str]:
     """Say what may be wrong with a kernel that crashes or hangs in its first run. Empty if it has no scratch."""
     names = [one.buffer.name for one in built.buffers if one.buffer.access == "scratch"]
     hold = "holds" if len(names) == 1 else "hold"
-    said = f'{" and ".join(names)} {hold} anything before a run: what has to start from zeros takes access = "zeroed"'
+    said = f'{" and ".join(names)} {hold} any values before a run: to start with zeros, write access = "zeroed"'
     return [said] if names else []
 
 

@@ -98,7 +98,7 @@ def nearest_outside(session: Session, guarded: Guarded, *, behind: bool) -> str:
     session.read(guarded.whole, found, start)
     changed = np.flatnonzero(found != _unchanged(guarded)[start:stop]) + start - guarded.start
     if not len(changed):  # another run has changed it since
-        return "no place by now"
+        return "no place any more"
     dtype, width = numpy_type(guarded.buffer.type)
     return f"{guarded.buffer.name}[{int(changed[0 if behind else -1]) // (dtype.itemsize * width)}]"
 
@@ -165,5 +165,5 @@ def told_nan(found: Any) -> str:
     """Return a clause for a reason whose first wrong value is NaN: memory times 0 may have caused it. Else empty."""
     if found.dtype.kind != "f" or not np.isnan(found):
         return ""
-    cause = "0 times what nobody has written is NaN, as what lies beyond an input's end"
-    return f"; {cause}: a larger allocate of that has zeros there"
+    cause = "NaN may be 0 times memory that is unwritten or beyond the end of an input"
+    return f"; {cause}: a larger allocate puts zeros there"

@@ -64,7 +64,7 @@ class ReferenceBench:
             self._require_own(plan, compiled, outputs, found)
         for name, buffer in outputs.items():
             if buffer.access == "out" and is_unwritten(found[name]):
-                raise Fault(Outcome.WRONG_RESULT, f"the reference writes nothing to {name}, or adds to what is there")
+                raise Fault(Outcome.WRONG_RESULT, f"the reference writes nothing to {name}, or adds to its old values")
         alone = left_alone(found, self._inputs)
         if not plan.checks and {*alone} >= outputs.keys():
             raise Fault(Outcome.WRONG_RESULT, unmoved(alone))
@@ -120,12 +120,10 @@ def _require_own(buffer: Buffer, foreign: NDArray[np.bool_], *, scratch: bool) -
     if foreign.any():
         name = buffer.name
         where = element(name, foreign, int(foreign.reshape(-1).argmax()))
-        what = f"what it gives for {name} depends on what lay in memory before, first {where}"
-        adds = f'where it adds to what {name} holds, write access = "inout" with data; else ' * (buffer.access == "out")
-        zeroed = ' (scratch that has to start from zeros takes access = "zeroed")' * scratch
-        cures = (
-            f"{adds}it reads what nobody has written{zeroed}, or what others write meanwhile (is a barrier missing?)"
-        )
+        what = f"its result for {name} depends on what was in memory before, first {where}"
+        adds = f'if it adds to what {name} holds, write access = "inout" with data; else ' * (buffer.access == "out")
+        zeroed = ' (for scratch that must start with zeros, write access = "zeroed")' * scratch
+        cures = f"{adds}it reads unwritten memory{zeroed}, or what other work-items write meanwhile (missing barrier?)"
         raise Fault(Outcome.WRONG_RESULT, f"{what}: {cures}, or beyond the end of a buffer")
 
 
@@ -140,7 +138,7 @@ def _left(buffer: Buffer, leaf: Leaf, left: NDArray[np.bool_]) -> Fault:
     wrong.
     """
     what = f"it leaves {element(buffer.name, left, int(left.argmax()), leaf.label, len(buffer.shape))} unwritten"
-    cure = 'where that is meant, write access = "inout" with data = { distribution = "constant", value = 0 }'
+    cure = 'if that is meant, write access = "inout" with data = { distribution = "constant", value = 0 }'
     return Fault(Outcome.WRONG_RESULT, f"{what}: {cure}")
 
 

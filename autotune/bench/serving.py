@@ -208,7 +208,7 @@ def _serve_visit(visitor: Visitor, asked: Visit, connection: Connection) -> None
     connection.send(Onward(visitor.visit(asked, wait_for_turn)))
 
 
-_NO_NUMBER = "it reads what nobody has written, or has no number for these inputs: see to their low and high"
+_NO_NUMBER = "it reads unwritten memory, or gives NaN for these inputs: check their low and high"
 
 
 def _outputs(

@@ -112,7 +112,7 @@ def _image_mismatch(
     if len(given.shape) != dimensions:
         return f"{both} of {len(given.shape)} dimensions", f"write image = [...] with {dimensions} in {place}"
     wrong = {"read_only": given.writes, "write_only": given.reads}.get(taken.access, False)
-    return (f'{both}, with access = "{given.access}"', "let them agree") if wrong else None
+    return (f'{both}, with access = "{given.access}"', "make both the same") if wrong else None
 
 
 def _scalar_mismatch(given: Scalar, taken: KernelArgument, both: str, place: str) -> tuple[str, str] | None:
@@ -145,7 +145,7 @@ def _hints(plan: Plan, launch: Launch, told: Sequence[KernelArgument]) -> Iterat
         ours, width = numpy_type(given.type)
         short = element.endswith("3") and width < 4  # `float3 *` over floats, of which each takes four, not three
         if is_struct(given.type) or ours != theirs or short:
-            yield f"{launch.entry} takes {name} as `{_declared(taken)}`, the study has it of {struct_name(given.type)}"
+            yield f"{launch.entry} takes {name} as `{_declared(taken)}`, in the study it is {struct_name(given.type)}"
 
 
 def _orders(plan: Plan, known: Mapping[str, Sequence[KernelArgument]]) -> Iterator[str]:
@@ -176,8 +176,8 @@ def _spaces(plan: Plan, known: Mapping[str, Sequence[KernelArgument]]) -> Iterat
         }
         place = f"[arguments.{given.name}]"
         if "constant" in spaces and given.access == "in" and not given.constant:
-            cure = f"write constant = true in {place}, or the condition where only some configurations do"
-            yield f"{spaces['constant']}, which has to fit the constant memory: {cure}"
+            cure = f"write constant = true in {place}, or a condition if only some configurations need it"
+            yield f"{spaces['constant']}, which must fit into constant memory: {cure}"
         if "global" in spaces and given.constant and not written:
             yield f"{spaces['global']}, which is not in constant memory: leave constant out in {place}"
 
@@ -220,7 +220,7 @@ def _layouts(session: Session, plan: Plan, known: Mapping[str, Sequence[KernelAr
             theirs_at, takes, has = places[2 * number], places[2 * number + 1], dtype[member].itemsize
             if ours_at != theirs_at:
                 what = f"structs.{name}: {member} is at byte {theirs_at} in the kernel, at {ours_at} in the study"
-                yield f'{what}: members go in the kernel\'s order, "packed" before them where it is'
+                yield f'{what}: list members in the kernel\'s order, after "packed" if the kernel has it'
             if takes != has:
                 yield f"structs.{name}: {member} takes {takes} bytes in the kernel, {has} in the study"
         if size != dtype.itemsize:

@@ -197,7 +197,7 @@ class Bench:
             span = self.launcher.once(built, limit_s)
             verdict = self._check(built)
             if not verdict.reason and self._was_right(left, built):
-                raise Fault(Outcome.WRONG_RESULT, f"{AT_TIMES}wrong in the one before: {wrong}")
+                raise Fault(Outcome.WRONG_RESULT, f"{AT_TIMES}wrong in the run before: {wrong}")
         if verdict.reason:
             cure = cure_by_zeros(built, partial(self._is_right_on_zeros, built, limit_s), marked=self._marked)
             raise Fault(Outcome.WRONG_RESULT, "; ".join(filter(None, (verdict.reason, cure))))

@@ -96,7 +96,7 @@ def not_numbers(plan: Plan, expected: Mapping[str, NDArray[Any]]) -> str:
             said.append(f"{count:,} of {data.size:,} values of {name}, first {element(name, data, first)}")
     if not said:
         return ""
-    return f"the reference gives NaN for {'; '.join(said)}: each NaN is right there; see to the inputs' data"
+    return f"the reference gives NaN for {'; '.join(said)}: there, NaN counts as right; check the inputs' data"
 
 
 def unverified(plan: Plan, outputs: Mapping[str, NDArray[Any]]) -> str:
@@ -106,7 +106,7 @@ def unverified(plan: Plan, outputs: Mapping[str, NDArray[Any]]) -> str:
     """
     buffers = {buffer.name: buffer for buffer in plan.buffers}
     said = [line for name in plan.outputs for line in unwritten_in(buffers[name], outputs[name])]
-    cure = 'they are not verified; access = "inout" with data has them compared too'
+    cure = 'they are not verified; access = "inout" with data compares them too'
     return f"the reference leaves {'; '.join(said)}: {cure}" if said else ""
 
 
@@ -126,7 +126,7 @@ def unmoved(names: Sequence[str]) -> str:
     """Say that a reference leaves the named outputs as they were, or return an empty string if there are none."""
     if not names:
         return ""
-    cure = "so does a kernel that writes nothing; see to the inputs, or to what decides whether it writes"
+    cure = "so does a kernel that writes nothing; check the inputs, or what decides whether it writes"
     return f"the reference leaves {' and '.join(names)} as {'it was' if len(names) == 1 else 'they were'}: {cure}"
 
 
@@ -137,10 +137,10 @@ def indistinct(outputs: Mapping[str, Tolerance], expected: Mapping[str, NDArray[
     alike = [name for name, (zero, other) in known.items() if other and not zero and expected[name].size > 1]
     said = []
     if zeros:
-        cure = "see to the inputs and the launch, or give [tolerance] less absolute"
+        cure = "check the inputs and the launch, or lower absolute in [tolerance]"
         said.append(f"zeros are right for all of {' and '.join(zeros)}, within the tolerance: {cure}")
     if alike:
-        cure = "so is a kernel that takes one for another; see to the inputs, which may be all alike"
+        cure = "a kernel that mixes up elements passes too; check whether the inputs are all alike"
         said.append(f"one number is right for all of {' and '.join(alike)}, within the tolerance: {cure}")
     return "; ".join(said)
 
@@ -174,10 +174,10 @@ def unjudged(plan: Plan, inputs: Mapping[str, NDArray[Any]], expected: Mapping[s
     before = {one.name: inputs[one.name] for one in written if one.name in inputs}
     said = []
     if holding := _holding(plan, inputs, expected, zeros):
-        said.append(f"the checks hold where all of {' and '.join(holding)} is 0: add one that does not")
+        said.append(f"the checks pass if all of {' and '.join(holding)} is 0: add one that fails then")
     held = _holding(plan, inputs, expected, zeros | before) if before else []
     if holding := [name for name in held if name in before]:
-        said.append(f"the checks hold where {' and '.join(holding)} stays as it was: see to the inputs, or add another")
+        said.append(f"the checks pass if {' and '.join(holding)} is left unchanged: check the inputs, or add a check")
     return "; ".join(said)
 
 

@@ -181,7 +181,7 @@ class Checker:
         return (
             f"{int(words[0])} of {math.prod(shape)} values of {name} are wrong{nans}; "
             f"first {first} = {found[0]!s}{as_before}, expected {expected!s}{cure}"
-            + (", as nothing is written there by the reference" if count_unwritten(np.asarray([expected]))[0] else "")
+            + (", as the reference writes nothing there" if count_unwritten(np.asarray([expected]))[0] else "")
         )
 
 

@@ -27,4 +27,4 @@ def cure_by_zeros(built: Built, is_right: Callable[[Collection[str]], bool], *, 
         return ""
     needed = [name for name in access if len(access) == 1 or not is_right(access.keys() - {name})]
     cures = [f"write {_CURES[access[name]]} for {name}" for name in needed or access]
-    return f"right with zeros in {' and '.join(needed or access)} before a run: if they are meant, {', '.join(cures)}"
+    return f"right only with zeros in {' and '.join(needed or access)} before a run: if intended, {', '.join(cures)}"
