@@ -65,11 +65,9 @@ def test_search_prints_the_best_and_the_next_command_and_goes_on(monkeypatch: py
 
 def test_what_is_fixed_is_told_of_beside_the_command_and_not_within_it() -> None:
     said = run("search", "./saxpy.toml", "--trials", "1", "--seed", "1", "--fix", "WG=32")
-    assert re.search(r"next +autotune best \./saxpy\.toml -d \S+ --format defines\n +which answers", said.stdout)
-    assert (
-        "the study's default is left out by --fix; the nearest valid one stands in: WG=32 instead of 64" in said.stderr
-    )
-    assert "the best is what stands in for the study's default" in said.stdout
+    assert re.search(r"next +autotune best \./saxpy\.toml -d \S+ --format defines\n +which considers", said.stdout)
+    assert "the study's default is left out by --fix; the nearest valid one is used: WG=32 instead of 64" in said.stderr
+    assert "the best is the valid one nearest to the study's default" in said.stdout
 
 
 @pytest.mark.doubles
@@ -140,7 +138,7 @@ def test_a_reference_that_takes_too_long_says_what_to_give_it() -> None:
     kernel.write_text(kernel.read_text().replace("{", ENDLESS, 1))
     change('numpy = { y = "alpha * x + y" }', "configuration = { WPT = 1, WG = 32 }")
     result = run("check", "./saxpy.toml", "--run-limit", "0.3s", code=4)
-    assert "the reference does not come to an end: no answer within 0.3 s" in one_error(result)
+    assert "the reference does not finish: no answer within 0.3 s" in one_error(result)
     assert one_error(result).endswith("; ask for a smaller --size, or give a run more time by --run-limit")
 
 

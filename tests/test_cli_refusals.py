@@ -102,7 +102,7 @@ BAD_WORDS = {
     "search ./saxpy.toml --sampler magic": "known: .*random",
     "search ./saxpy.toml --until-gain much": "is not a percentage",
     "search ./saxpy.toml --until-gain 0%": "is not a percentage",
-    "search ./saxpy.toml --until-gain 1% --sampler random": "random estimates no gain",
+    "search ./saxpy.toml --until-gain 1% --sampler random": "random cannot estimate the gain",
     "search ./saxpy.toml --timeout soon": "5m",
     "search ./saxpy.toml --at-most 2": "name it with --on",
     "best nosuch": "no study named",
@@ -156,7 +156,7 @@ def test_data_that_this_machine_cannot_hold_is_refused(monkeypatch: pytest.Monke
         ("searh", "no such command 'searh' (did you mean 'search', 'serve'?); autotune --help"),
         (
             "--db x.db search",
-            "no such option: --db; an option stands after its command: autotune COMMAND --db; autotune --help",
+            "no such option: --db; an option goes after its command: autotune COMMAND --db; autotune --help",
         ),
         ("compare matmul", "missing option '--by'; autotune compare --help"),
         ("token add", "missing argument 'NAME'; autotune token add --help"),
@@ -236,7 +236,9 @@ def test_who_stores_nothing_makes_no_database(words: str, stdin: str | None, cod
 
 def test_a_line_without_an_end_is_not_read_to_its_end() -> None:
     said = one_error(run("import", "/dev/zero", code=2))
-    assert said.startswith("error: /dev/zero:1: is longer than 16,777,216 characters, so no line of autotune export; ")
+    assert said.startswith(
+        "error: /dev/zero:1: is longer than 16,777,216 characters, so not a line of autotune export; "
+    )
 
 
 def test_a_fault_of_the_program_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -191,7 +191,7 @@ def test_what_is_no_kernel_is_told_in_one_line(tmp_path: Path, monkeypatch: pyte
     Path("a.toml").write_text("mine")
     result = CliRunner().invoke(app, ["new", "a.toml"])
     assert result.exit_code == 2
-    assert result.output.startswith("error: a.toml: is the kernel itself, and a study beside it has this name; give")
+    assert result.output.startswith("error: a.toml: is the kernel itself, and the study would overwrite it; give")
 
 
 @pytest.mark.device
@@ -226,7 +226,7 @@ def test_a_kernel_that_needs_definitions_says_so(tmp_path: Path) -> None:
     kernel.write_text("#define STEP 4\nkernel void f(global int *x) { x[get_global_id(0)] = STEP; }")
     result = CliRunner().invoke(app, ["new", str(kernel), str(tmp_path / "b.toml"), "-D", "STEP=8"])
     assert result.exit_code == 2
-    assert "STEP: the kernel defines it itself, whatever is given; leave it out" in " ".join(result.output.split())
+    assert "STEP: the kernel defines it itself, so -D has no effect; leave it out" in " ".join(result.output.split())
 
 
 @pytest.mark.device
@@ -252,10 +252,8 @@ def test_definitions_are_those_that_compilers_take(tmp_path: Path) -> None:
         #endif
         """)
     missing = CliRunner().invoke(app, ["new", str(kernel)])
-    assert (
-        "it calls what is not there, OPERATE and AT: include it; -I FOLDER says where files lie, or" in missing.output
-    )
-    assert "or -D OPERATE=FUNCTION what it stands for" in missing.output
+    assert "it calls OPERATE and AT, not defined there: include it; -I FOLDER names its folder, or" in missing.output
+    assert "or define it by -D OPERATE=FUNCTION" in missing.output
     given = ["OPERATE=fmax", "AT(r,i)=((r)*n+(i))", "RELU", "RESULT=2*(sum)", "NOTHING=", "SHARE=(2)*"]
     made = CliRunner().invoke(app, ["new", str(kernel), *(word for one in given for word in ("-D", one))])
     assert made.exit_code == 0, made.output
@@ -283,7 +281,7 @@ def test_definitions_are_those_that_compilers_take(tmp_path: Path) -> None:
         ("x[get_global_id(0)] = 1", "expected ';' after expression; fix the kernel there"),
         pytest.param(
             "x[0] = order;",
-            "with -D order=1; then it says: .* one of OpenCL's own headers: call it otherwise",
+            "with -D order=1; then it says: .* also used in OpenCL's own headers: rename it",
             marks=pytest.mark.processor,
         ),
         (
@@ -297,37 +295,37 @@ def test_definitions_are_those_that_compilers_take(tmp_path: Path) -> None:
         ("x[0] = 1;\n#error No precision defined.\n", "; give what the kernel asks for there with -D NAME=1"),
         (
             "\n#if MODE == 2\n#define T float\n#define OP(a) a\n#endif\nconst T y = 0; x[0] = OP(y);",
-            "its #if defines T and OP where MODE is given; give it with -D MODE=2$",
+            "its #if defines T and OP if MODE is defined; give it with -D MODE=2$",
         ),
         (
             "\n#if defined(A) && 1\n#define T float\n#elif B\n#define T int\n#endif\nconst T y = 0; x[0] = y + STEP;",
-            "where A is given; a parameter needs a default .* stand for: autotune new .* -D STEP=1 -D A=1$",
+            "if A is defined; a parameter needs a default .* stand for: autotune new .* -D STEP=1 -D A=1$",
         ),
         (
             "\n#if A\n#define T uchar\n#elif B\n#define T float\n#endif\nconst T y = 0; x[0] = y;",
-            "its #if defines T where B is given; give it with -D B=1$",
+            "its #if defines T if B is defined; give it with -D B=1$",
         ),
         (
             "}\n#if A || C\ntypedef char T;\n#elif B\ntypedef float T;\n#endif\nkernel void g(global T *x) { x[0] = 1;",
-            "its #if defines T where B is given; give it with -D B=1$",
+            "its #if defines T if B is defined; give it with -D B=1$",
         ),
         ("x[0] = 1;\n#define SHARE (64 / LANES)\n#if SHARE % ROWS\n#endif\n", r"2 names .* -D LANES=1 -D ROWS=1$"),
         (
             "x[0] = 1;\n#if WIDTH == 1\n#elif WIDTH == 2\n#else\n#error\n#endif\n",
             ": #error; .*it depends on WIDTH$",
         ),
-        ("} int op(int a); kernel void g(global int *x) { x[0] = op(1);", "it calls what is not there, op: include it"),
+        ("} int op(int a); kernel void g(global int *x) { x[0] = op(1);", "it calls op, not defined there: include it"),
         (
             "} template <class T> kernel void g(global T *x) { x[0] = 1;",
-            "; template: of C.., which OpenCL C is not",
+            "; template: this is C.., not OpenCL C",
         ),
         (
             "x[blockIdx.x * blockDim.x] = 1;",
-            "; blockIdx and blockDim: of CUDA, which OpenCL C is not; write kernel void",
+            "; blockIdx and blockDim: this is CUDA, not OpenCL C; write kernel void",
         ),
         pytest.param(
             'asm("add.s32 %0, %0, 1;" : "+r"(x[0]));',
-            "; asm: of one vendor's assembly, which OpenCL C is not; draft it",
+            "; asm: this is one vendor's assembly, not OpenCL C; draft it",
             marks=pytest.mark.processor,
         ),
         ("x[0] = memory_scope_of_no_device;", "fix it, or choose a device that has it"),
@@ -342,7 +340,7 @@ def test_definitions_are_those_that_compilers_take(tmp_path: Path) -> None:
             r"convert_int4 takes a vector of 4, and \(int4\)\(x\) makes one of a ",
             marks=pytest.mark.processor,
         ),
-        ("int w = x[0] % {{size}}; x[1] = w;", "; {{size}} is where a program puts something before it compiles this"),
+        ("int w = x[0] % {{size}}; x[1] = w;", "; {{size}} is filled in by a program before it compiles this"),
     ],
 )
 def test_each_kernel_that_does_not_compile_has_its_cure(body: str, cure: str, tmp_path: Path) -> None:
@@ -369,15 +367,15 @@ def test_all_that_a_kernel_lacks_is_told_at_once(tmp_path: Path) -> None:
     kernel.write_text(LACKING)
     said = " ".join(CliRunner().invoke(app, ["new", str(kernel)]).output.split())
     given = ["-D", "real4=float4", "-D", "uint8_t=uchar", "-D", "ROUNDS=1", "-D", "SCALE=1"]
-    assert "4 names have no meaning there and need a default (#ifndef real4, #define real4 float4, #endif)" in said
+    assert "4 names are not defined there and need a default (#ifndef real4, #define real4 float4, #endif)" in said
     assert (
-        f"give what they stand for: autotune new {kernel} {' '.join(given)}; it calls what is not there, step_of: "
+        f"give what they stand for: autotune new {kernel} {' '.join(given)}; it calls step_of, not defined there: "
         in said
     )
     kernel.write_text(f"kernel void f(global int *x) {{ x[0] = {' + '.join(f'N{n}' for n in range(70))}; }}")
     many = " ".join(CliRunner().invoke(app, ["new", str(kernel)]).output.split())
     assert re.search(
-        r"; \d\d names have no meaning there \((N\d+, ){5}\.\.\.\): include the files that define them", many
+        r"; \d\d names are not defined there \((N\d+, ){5}\.\.\.\): include the files that define them", many
     )
     kernel.write_text("inline float4 step_of(float4 x) { return x; }\n" + LACKING.replace("uint8_t", "uchar"))
     done = CliRunner().invoke(app, ["new", str(kernel), *given])

@@ -13,7 +13,7 @@ from autotune.lookup import FORMATS, asking
 HELP = f"""
 Print the best stored configuration for a device and size.
 
-Formats: {", ".join(FORMATS)}. The answer says how well it matches the question; stderr says in what it differs. If
+Formats: {", ".join(FORMATS)}. The answer says how well it matches the question; stderr says how it differs. If
 nothing stored fits, the answer is the study's default configuration.
 
 \b

@@ -43,7 +43,7 @@ def check(
         Path | None, typer.Option(metavar="FOLDER", help="Save source, options, build log and binary (PTX on NVIDIA).")
     ] = None,
     no_run: Annotated[
-        bool, typer.Option("--no-run", help="Read and check only: no device, nothing of the file's is run.")
+        bool, typer.Option("--no-run", help="Read and check only: no device, nothing in the file is run.")
     ] = False,
     run_limit: options.RunLimitOption = options.RUN_LIMIT,
     allow_python: options.PythonOption = False,

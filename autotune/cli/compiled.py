@@ -19,7 +19,7 @@ _MOST = 64
 """Up to this many names without a meaning are all listed; if there are more, a file is probably missing."""
 _FIRST = 5
 """If there are more, this many names are listed."""
-_NOT_THERE = re.compile(r"([<\"][^<>\"\n]+[>\"]) is included here and is not there")
+_NOT_THERE = re.compile(r"([<\"][^<>\"\n]+[>\"]) is included here and was not found")
 """The text that replaces an #include, behind an #if, of a file that is not there."""
 _STANDARDS = ("-cl-std=CL3.0", "-cl-std=CL2.0")
 """What asks a compiler for more than OpenCL C 1.2: program-scope variables, generic pointers, work-group functions."""
@@ -98,11 +98,11 @@ def _cure(error: WorkerError, source: str, compiler: Compiler) -> str:
         of_study = '[[options]] flag = "-IFOLDER" in a study'
         return f"copy {_listed(files)} beside the kernel, or name {their} folder: -I FOLDER of autotune new, {of_study}"
     if place := _placeholder(error.what, source):
-        return f"{place} is where a program puts something before it compiles this: write that there, in a copy"
+        return f"{place} is filled in by a program before it compiles this: fill it in, in a copy"
     for language, words in unknown(log, source).foreign.items():
-        return f"{_listed(words)}: of {language}, which OpenCL C is not; {_PORTING[language]}, in a copy"
+        return f"{_listed(words)}: this is {language}, not OpenCL C; {_PORTING[language]}, in a copy"
     names, structs, functions, samplers, brings, left = _lacking(error, source, compiler)
-    said = [f"its #if defines {_listed(those)} where {macro} is given" for macro, those in brings.items()]
+    said = [f"its #if defines {_listed(those)} if {macro} is defined" for macro, those in brings.items()]
     for one in [*structs][:1]:
         what = "a struct that is not declared" if len(structs) == 1 else "structs that are not declared"
         said.append(f"{_listed(structs)}: {what}, put typedef struct {{ ... }} {one}; or its #include before it")
@@ -111,14 +111,14 @@ def _cure(error: WorkerError, source: str, compiler: Compiler) -> str:
         said.append(f"{what}, put constant sampler_t {one} = CLK_FILTER_NEAREST; or its #include before it")
     if len(names) > _MOST:
         some = ", ".join([*names][:_FIRST])
-        said.append(f"{len(names)} names have no meaning there ({some}, ...): include the files that define them")
+        said.append(f"{len(names)} names are not defined there ({some}, ...): include the files that define them")
     elif names:
         default = _default({name: value for name, value in names.items() if name not in brings})
         one = "".join(f"it with -D {name}={value}" for name, value in names.items())
         said.append(f"{default}give {one if len(names) == 1 else f'what they stand for: {compiler.again(names)}'}")
     if functions:
-        what = f"it calls what is not there, {_listed(functions)}: include it; -I FOLDER says where files lie"
-        macro = next((f", or -D {name}=FUNCTION what it stands for" for name in functions if name.isupper()), "")
+        what = f"it calls {_listed(functions)}, not defined there: include it; -I FOLDER names its folder"
+        macro = next((f", or define it by -D {name}=FUNCTION" for name in functions if name.isupper()), "")
         said.append(what + macro)
     if left or not said:
         cure = _other_cure(left or error.what, source, compiler)
@@ -140,7 +140,7 @@ def _default(names: Mapping[str, str]) -> str:
     if not names:
         return ""
     first, value = next(iter(names.items()))
-    who = f"{len(names)} names have no meaning there and need"
+    who = f"{len(names)} names are not defined there and need"
     if len(names) == 1:
         kind = "parameter" if value.isdigit() else "function" if value.startswith("convert_") else "type"
         who = f"a {kind} needs" if value else "an attribute needs"
@@ -198,7 +198,7 @@ def _lacking(error: WorkerError, source: str, compiler: Compiler) -> _Lacking:
 def _other_cure(told: str, source: str, compiler: Compiler) -> str:
     """What to do about a message that is not about a name without a meaning."""
     if "<Spelling=<command line>" in told:
-        return "a name that -D defines is one of OpenCL's own headers: call it otherwise in the kernel"
+        return "a name that -D defines is also used in OpenCL's own headers: rename it in the kernel"
     asked, _ = asked_by_error(source, told)
     if asked or re.search(rf"#[ \t]*error[ \t]+{re.escape(told.rsplit(': ', 1)[-1])}", source):
         depends = f": it depends on {_listed(asked)}" if asked else ""

@@ -24,7 +24,7 @@ def cover(
     ] = None,
     most: Annotated[
         int | None,
-        typer.Option("-k", min=1, metavar="K", help="How many. Default: as few as lose 5 % at most."),
+        typer.Option("-k", min=1, metavar="K", help="How many. Default: the fewest that lose at most 5 %."),
     ] = None,
     device: options.DeviceOption = None,
     choice: options.ChoiceOption = None,
@@ -70,7 +70,7 @@ def cover(
         found = covering.cover(requests, most, search=not no_search, stop=stop, on_size=measuring, searching=searching)
     if found.missing:
         why = "leave out --no-search to measure them" if no_search else "they did not pass"
-        warn(f"{text.count(found.missing, 'pair')} of configuration and size not known; {why}")
+        warn(f"{text.count(found.missing, 'pair')} of configuration and size not measured; {why}")
     if as_json:
         write_json(_json(found))
     else:
@@ -107,7 +107,7 @@ def _rule(found: covering.Cover, numbers: dict[int, int]) -> str:
     if len(numbers) == 1:
         return "every size takes 1"
     if not rule.by:
-        return "a size takes what the nearest of these takes (doublings in each dimension added up)"
+        return "a size takes the configuration of the nearest of these (in doublings, summed over dimensions)"
     parts = [f"{numbers[one]} up to {bound:.4g}" for one, bound in zip(rule.order, rule.bounds, strict=False)]
     return f"by {rule.by}: {', '.join(parts)}, {numbers[rule.order[-1]]} above"
 

@@ -13,7 +13,7 @@ from autotune.text import command, installing
 
 
 def dashboard(
-    port: Annotated[int, typer.Option(min=0, max=65535, metavar="N", help="0: any that is free.")] = 8081,
+    port: Annotated[int, typer.Option(min=0, max=65535, metavar="N", help="0: any free port.")] = 8081,
     database: DatabaseOption = None,
 ) -> None:
     """Show stored results in a browser, on this machine only.

@@ -48,7 +48,7 @@ def export_trials(
     embed: Annotated[bool, typer.Option("--embed", help="Put the kernel's text into a header or a table.")] = False,
     prefix: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="What a header's names begin with. Default: the study, with what is chosen."),
+        typer.Option(metavar="NAME", help="Prefix of a header's names. Default: the study and its choices."),
     ] = None,
 ) -> None:
     """Write stored trials, or the bests for programs.
@@ -77,15 +77,15 @@ def export_trials(
         _export_lines(file, database)
         return
     if study is None:
-        raise UsageError("is of one study", where=f"--format {output}", hint="say --study STUDY")
+        raise UsageError("holds one study", where=f"--format {output}", hint="say --study STUDY")
     if prefix is not None and output != "header":
-        raise UsageError("is for header", where="--prefix", hint="leave it out")
+        raise UsageError("is only for header", where="--prefix", hint="leave it out")
     asked = Asked(study, device, tuple(size or ()), tuple(choice or ()), database, output)
     if output in ARTEFACTS:
         _export_bests(asked, file, {"embed": embed, **({} if prefix is None else {"prefix": prefix})})
         return
     if embed:
-        raise UsageError("is for header and table", where="--embed", hint="leave it out")
+        raise UsageError("is only for header and table", where="--embed", hint="leave it out")
     _export(asked, file)
 
 
@@ -116,11 +116,9 @@ def _export_bests(asked: Asked, file: Path | None, options: Mapping[str, bool | 
     for note in written.notes:
         say(note)
     if catalogue.without:
-        say(
-            f"left out: {catalogue.without} of a device and size where no verified configuration of the study is stored"
-        )
+        say(f"left out: {catalogue.without} of a device and size without a verified configuration of the study")
     if catalogue.changed:
-        say(f"left out: {catalogue.changed} of a device and size searched with another text of the study or its kernel")
+        say(f"left out: {catalogue.changed} of a device and size, as the study or its kernel has changed since")
     say(f"bests of {study.name} written: {written.bests}" + (f", to {file}" if file else ""))
 
 
@@ -144,7 +142,7 @@ def _export(asked: Asked, file: Path | None) -> None:
     else:
         with writing(file, database, read) as out:
             left_out = writer.write(recordings, out)
-    left_out["of another text of the study, or none of its configurations"] += changed
+    left_out["of another version of the study, or not valid in it"] += changed
     say_left_out(left_out)
     say(f"{text.count(count, 'trial')} of {study.name} looked at" + (f", written to {file}" if file else ""))
 

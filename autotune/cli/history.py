@@ -47,7 +47,7 @@ def history(
 
         asked = remote.server_at(server, database)
         if limit > remote.MOST_TRIALS:
-            say(f"note: a server tells the newest {remote.MOST_TRIALS:,} at most; GET /v1/export has all")
+            say(f"note: a server lists the newest {remote.MOST_TRIALS:,} at most; GET /v1/export has all")
         told = asked.history(study, limit=limit, failed=failed, device=device)
         if as_json:
             write_json(told)

@@ -60,7 +60,7 @@ def import_trials(
     ] = None,
     fix: Annotated[
         list[str] | None,
-        typer.Option("--fix", metavar="NAME=V[,V]", help="Keep these; the value where the file has none. Repeatable."),
+        typer.Option("--fix", metavar="NAME=V[,V]", help="Keep these; the value if the file has none. Repeatable."),
     ] = None,
     database: options.DatabaseOption = None,
 ) -> None:
@@ -84,7 +84,7 @@ def import_trials(
         if origin is None and study is None and not is_foreign(beginning):
             if any(given for given in (device, size, choice, rename, fix)):
                 raise UsageError(
-                    "says itself which study, device and size its trials are of",
+                    "already says which study, device and size its trials have",
                     where=where,
                     hint="leave the options out",
                 )
@@ -123,7 +123,7 @@ def import_trials(
     for note in adopted.notes:
         say(note)
     say_left_out(adopted.left_out)
-    say(f"{text.count(count, 'new trial')} imported, none of them a result before it is measured here")
+    say(f"{text.count(count, 'new trial')} imported, none of them counts before it is measured here")
     other = {} if meant_size == tuned.sizes else meant_size
     again = options.command("search", study, None, other, tuned.chosen(choices), database)
     say(f"to measure the fastest of them first: {again} -d {meant.fingerprint}")
@@ -165,7 +165,7 @@ def _header(document: Document) -> str:
     except RecursionError:
         header = ""
     if not header or len(header) > MOST_HEADER:
-        raise UsageError(f"has more than {MOST_HEADER} characters beside its trials", hint="nothing was imported")
+        raise UsageError(f"has more than {MOST_HEADER} characters besides its trials", hint="nothing was imported")
     return header
 
 

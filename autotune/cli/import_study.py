@@ -39,12 +39,12 @@ def import_study(
     if os.path.lexists(path):
         raise StudyError("exists already", where=str(path), hint="name another file")
     counted = _counted(found.tables)
-    head = text.clean(f"# From {file.name}, a T1 description. What it does not say stands as TODO.").replace("\n", "")
+    head = text.clean(f"# From {file.name}, a T1 description. What it does not say is marked TODO.").replace("\n", "")
     head += "\n# Every key: docs/studies-reference.md.\n"
     write_new(path, head + toml(found.tables, f"{path}: "))
     write(str(path))
     for lost in found.lost:
-        say(f"not carried: {lost}")
+        say(f"not converted: {lost}")
     say(counted)
 
 

@@ -38,7 +38,7 @@ def stopping(endings: Sequence[signal.Signals] = ENDINGS) -> Iterator[threading.
     try:
         yield stop
     except Stopped:
-        say("interrupted; what had ended by then is stored")
+        say("interrupted; what had finished is stored")
         raise typer.Exit(130) from None
     finally:
         for number, handler in before.items():

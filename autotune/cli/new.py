@@ -26,17 +26,15 @@ def new_study(
         Path | None, typer.Argument(metavar="STUDY", help="The file to write. Default: beside the kernel.")
     ] = None,
     entry: Annotated[
-        str | None, typer.Option("--entry", metavar="NAME", help="The kernel to launch, where the file has several.")
+        str | None, typer.Option("--entry", metavar="NAME", help="The kernel to launch, if the file has several.")
     ] = None,
     define: Annotated[
         list[str] | None,
-        typer.Option(
-            "--define", "-D", metavar="NAME[=V]", help="Compile with this, where it has no default. Repeatable."
-        ),
+        typer.Option("--define", "-D", metavar="NAME[=V]", help="Define a macro that has no default. Repeatable."),
     ] = None,
     include: Annotated[
         list[Path] | None,
-        typer.Option("--include", "-I", metavar="FOLDER", help="Look here too for what it includes. Repeatable."),
+        typer.Option("--include", "-I", metavar="FOLDER", help="Look for included files here too. Repeatable."),
     ] = None,
     device: DeviceOption = None,
 ) -> None:
@@ -58,7 +56,7 @@ def new_study(
     source = _source(kernel, folders)  # reports an unreadable file or a folder before a name is made from it
     path = file or kernel.with_suffix(".toml")
     if path == kernel:
-        what, hint = "is the kernel itself, and a study beside it has this name", "give the .cl file"
+        what, hint = "is the kernel itself, and the study would overwrite it", "give the .cl file"
         raise UsageError(what, where=str(path), hint=f"{hint}, or name the study: autotune new KERNEL.cl STUDY.toml")
     if os.path.lexists(path):
         raise StudyError("exists already", where=str(path), hint="name another file")
@@ -69,7 +67,7 @@ def new_study(
     for name in (each.partition("(")[0] for each in defined):
         if name in own:
             hint = f"leave it out, or write #ifndef {name} before that #define, and #endif after it"
-            raise UsageError(f"{name}: the kernel defines it itself, whatever is given", where="--define", hint=hint)
+            raise UsageError(f"{name}: the kernel defines it itself, so -D has no effect", where="--define", hint=hint)
     options = tuple(f"-D{name}={value}" for name, value in defined.items())
     found = {**candidates(source), **defined}
     sketch = Sketch(study_name_of(path.stem, "study"), _relative(kernel, path), source, {}, {})
@@ -80,7 +78,7 @@ def new_study(
     except AutotuneError as error:
         if device is not None:
             raise
-        say(f"no device here, so the text is read, which is a guess: {error}")
+        say(f"no device here, so the arguments are guessed from the text: {error}")
         sketch.guessed, sketch.extensions = True, re.findall(r"\bcl_khr_\w+", source)
     if not sketch.guessed:
         words = ["autotune", "new", *map(str, filter(None, (kernel, file))), *(["--entry", entry] if entry else [])]

@@ -94,7 +94,7 @@ SeedOption = Annotated[
 ]
 RunLimitOption = Annotated[
     str,
-    typer.Option(metavar="1m", help="Longest run while no best is known, and longest run of a reference in Python."),
+    typer.Option(metavar="1m", help="Time limit of a run while no best is known, and of a reference in Python."),
 ]
 RUN_LIMIT, BUILD_LIMIT = f"{FIRST_S:g}s", f"{BUILD_S:g}s"
 PythonOption = Annotated[
@@ -200,7 +200,7 @@ def warn_of_idle(problem: Problem) -> None:
         moved = ", ".join(f"{name}={value} instead of {stated}" for name, (stated, value) in problem.moved.items())
         fixed = any(stated not in problem.values[name] for name, (stated, _) in problem.moved.items())
         why = "left out by --fix" if fixed else "not valid here"
-        say(f"the study's default is {why}; the nearest valid one stands in: {moved}")
+        say(f"the study's default is {why}; the nearest valid one is used: {moved}")
 
 
 def _value(study: Study, name: str, text: str, option: str) -> Value:

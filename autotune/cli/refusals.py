@@ -80,7 +80,7 @@ def _refused(error: Any, command: str | None) -> UsageError:
         context = context.parent
     hint = " ".join(["autotune", *commands, "--help"])
     if not commands and getattr(error, "option_name", None) and not error.possibilities:
-        hint = f"an option stands after its command: autotune COMMAND {error.option_name}; {hint}"
+        hint = f"an option goes after its command: autotune COMMAND {error.option_name}; {hint}"
     option = max(getattr(getattr(error, "param", None), "opts", None) or [""], key=len)
     if option.startswith("-") and error.message:
         return UsageError(_number(error) or error.message.rstrip("."), where=option, hint=hint)

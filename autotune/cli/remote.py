@@ -48,14 +48,14 @@ def print_best(
     for note in notes:
         say(note)
     if shown == "defines" and (besides := flags(best)):
-        say(f"note: measured with these build options besides: {' '.join(besides)}")
+        say(f"note: measured with these further build options: {' '.join(besides)}")
     if best.match is not Match.EXACT:
         size, values = best.size if sizes else None, best.choices if choices else None
         command = text.command("search", study, device=device, size=size, choices=values, server=server.url)
         say(f"to measure it: {command}")
 
 
-_AT_THE_SERVER = "leave it out; it is said when the server is started: autotune serve"
+_AT_THE_SERVER = "leave it out; set it when the server is started: autotune serve"
 _INSTEAD = {
     "--sizes": "send a search for each size: --size",
     "--on": f"{_AT_THE_SERVER} --on",
@@ -137,7 +137,7 @@ def _watched(server: Server, name: str) -> tuple[Mapping[str, Any], bool]:
                 except queue.Empty:
                     continue
                 if isinstance(told, ServerAway | ServerRefuses):  # for example if the token was revoked
-                    say(f"search {name} is not stopped by that: {server.url}/searches/{name} tells what becomes of it")
+                    say(f"this does not stop search {name}: {server.url}/searches/{name} shows its state")
                 if isinstance(told, BaseException):
                     raise told
                 if told[0] == "end":
@@ -226,7 +226,7 @@ def history(server: Server, told: Sequence[Mapping[str, Any]]) -> list[StoredTri
 def _row(told: Mapping[str, Any]) -> StoredTrial:
     samples = tuple(map(int, told["samples_ns"]))
     if not all(0 <= ns < 2**63 for ns in samples):
-        raise ValueError("samples_ns holds what is not a time")
+        raise ValueError("samples_ns holds a value that is not a time")
     study, kernel, whole, device = (str(told[name]) for name in ("study", "kernel_hash", "study_hash", "device"))
     key = ProblemKey(study, kernel, whole, device, dict(told["size"]), dict(told["choices"]))
     begun, ended = (datetime.fromisoformat(told[name]) if told[name] else None for name in ("started", "finished"))

@@ -41,7 +41,7 @@ def report_searches(
     """
     if output.suffix.lower() not in (".html", ".htm"):
         raise UsageError(
-            f"a report is HTML, and {str(output)!r} is not named so", where="--output", hint="name it .html"
+            f"a report is HTML, but {str(output)!r} has another suffix", where="--output", hint="name it .html"
         )
     fingerprint = asking.device_meant(device, database).fingerprint if device is not None else None
     with Store.to_read(database) as store:

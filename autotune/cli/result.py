@@ -119,7 +119,7 @@ def enqueuing_text(told: Mapping[str, Any]) -> str:
     host_ns = told.get("enqueue_run_ns")
     if not host_ns or host_ns <= told["time_ns"]:
         return ""
-    return f"Python took {text.time(host_ns)} to enqueue a run: a program that is no faster sees that time"
+    return f"Python took {text.time(host_ns)} to enqueue a run: a program that enqueues no faster sees that time"
 
 
 def _noise(noise: float) -> str:
@@ -190,7 +190,7 @@ def next_command(result: Result, study: str, database: str | None) -> str:
 
 def printing(best: str, fixed: bool) -> str:
     """Return a command that looks a best up so that it prints `-D` options; below it what values it answers of."""
-    return f"{best} --format defines" + "\nwhich answers from all values: what --fix leaves out may be faster" * fixed
+    return f"{best} --format defines" + "\nwhich considers all values: what --fix leaves out may be faster" * fixed
 
 
 def _command(name: str, result: Result, study: str, database: str | None) -> str:

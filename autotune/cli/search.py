@@ -88,9 +88,7 @@ def search(
     build_limit: Annotated[str, typer.Option(metavar="1m", help="How long a build may take.")] = options.BUILD_LIMIT,
     allow_python: options.PythonOption = False,
     on: options.OnOption = None,
-    at_most: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="With --on: leave the devices beyond N to other searches.")
-    ] = None,
+    at_most: Annotated[int | None, typer.Option(min=1, metavar="N", help="With --on: use at most N devices.")] = None,
     database: options.DatabaseOption = None,
     server: options.ServerOption = None,
     as_json_: options.JsonOption = False,
@@ -234,7 +232,7 @@ def _gain(text: str | None, sampler: str) -> float | None:
     if text is None:
         return None
     if not SAMPLERS[sampler].has_model:
-        raise UsageError(f"{sampler} estimates no gain", where="--until-gain", hint="leave --sampler out")
+        raise UsageError(f"{sampler} cannot estimate the gain", where="--until-gain", hint="leave --sampler out")
     gain = options.percent(text, "--until-gain", "1%")
     if not 0 < gain < 1:
         raise UsageError(

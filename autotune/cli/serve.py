@@ -19,22 +19,22 @@ def serve(
     host: Annotated[str, typer.Option(metavar="ADDRESS", help="Where to listen; this machine only by default.")] = (
         "127.0.0.1"
     ),
-    port: Annotated[int, typer.Option(min=0, max=65535, metavar="N", help="0: any that is free.")] = 8080,
+    port: Annotated[int, typer.Option(min=0, max=65535, metavar="N", help="0: any free port.")] = 8080,
     certificate: Annotated[
-        Path | None, typer.Option("--tls-cert", metavar="FILE", help="Certificate, to be reached by others.")
+        Path | None, typer.Option("--tls-cert", metavar="FILE", help="TLS certificate, so that others can connect.")
     ] = None,
     key: Annotated[Path | None, typer.Option("--tls-key", metavar="FILE", help="Its key.")] = None,
     behind_proxy: Annotated[
         bool, typer.Option("--behind-proxy", help="A reverse proxy encrypts; everybody needs a token.")
     ] = False,
     root_path: Annotated[
-        str, typer.Option(metavar="PATH", help="The path below which a proxy has it, and which it takes off: /tune.")
+        str, typer.Option(metavar="PATH", help="The path that a proxy serves it under and removes: /tune.")
     ] = "",
     host_name: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="A name it may be called by. Repeatable.")
+        list[str] | None, typer.Option(metavar="NAME", help="A host name that clients may use. Repeatable.")
     ] = None,
     name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="What its queue is stored under. Default: this machine's name.")
+        str | None, typer.Option(metavar="NAME", help="Name its queue is stored by. Default: this machine's name.")
     ] = None,
     longest: Annotated[str, typer.Option(metavar="4h", help="How long a search may take.")] = "4h",
     allow_python: PythonOption = False,

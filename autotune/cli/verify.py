@@ -28,7 +28,7 @@ def verify(
     max_slowdown: Annotated[
         str | None,
         typer.Option(
-            metavar="5%", help="Exit code 1 where it is slower than the default by more, beyond the interval."
+            metavar="5%", help="Exit code 1 if the best is slower than the default by more, clear of the interval."
         ),
     ] = None,
     run_limit: options.RunLimitOption = options.RUN_LIMIT,
@@ -98,7 +98,7 @@ def _stored(found: verifying.Verified) -> str:
     best = found.best
     if found.imported is not None:
         origin = found.imported.origin or {}
-        return f"{text.time(found.imported.time_ns)}, as {origin.get('format', 'another tool')} tells"
+        return f"{text.time(found.imported.time_ns)}, as {origin.get('format', 'another tool')} reports"
     if best.time_ns is None:
         return ""
     where = f" on {best.measured_on}" if best.measured_on != best.device else ""
