@@ -111,7 +111,7 @@ def test_where_processes_are_few_the_limit_is_named_and_numpy_has_one_thread(
 ) -> None:
     where = "jobs/mine" if own == UNIFIED else "pids/jobs/mine"
     groups(own, {f"{where}/pids.max": "100\n", f"{where}/pids.current": "90\n"})
-    assert "90 of the 100 processes and threads that may be are at work" in allowance.lacks_processes()
+    assert "90 of the 100 allowed processes and threads are in use" in allowance.lacks_processes()
     assert "pids.max" in str(machine_fault("it failed", tmp_path))
     allowance.bound_threads()
     assert os.environ.pop("OPENBLAS_NUM_THREADS") == "1"

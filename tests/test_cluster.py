@@ -397,7 +397,7 @@ def test_only_who_has_the_key_is_let_in(tmp_path: Path) -> None:
         plain = machines.search(str(study), database=tmp_path / "b.db", env=dict.fromkeys(settings(key), "None"))
         _, errors = plain.communicate(timeout=100)
         assert plain.returncode == 3
-        assert errors.endswith("or no scheduler, or one with TLS (write --on tls://...)\n")
+        assert errors.endswith("is not a scheduler, or is one with TLS (write --on tls://...)\n")
 
 
 COPIES = """

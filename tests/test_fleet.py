@@ -397,7 +397,7 @@ def test_a_device_travels_as_it_is() -> None:
 def test_a_device_that_is_announced_otherwise_is_left_out(changes: object) -> None:
     facts = travel.facts_of(DEVICE)
     found = announced({**facts, **changes} if isinstance(changes, Mapping) else changes)
-    assert found.unfit.startswith("it is announced in another way: ")
+    assert found.unfit.startswith("its announcement cannot be read: ")
     assert roster.fits(found, DEVICE) == found.unfit
     assert found.place.endswith(" 0 of gpu1")
 
@@ -505,7 +505,7 @@ def test_what_came_is_kept_in_its_folder(name: str, tmp_path: Path) -> None:
     digest = put(depot, b"data")
     with pytest.raises(SetupError, match="a file of the study lies outside its folder"):
         depot.lay([Item(name, digest)], tmp_path / "study")
-    with pytest.raises(SetupError, match="no digest of a file"):
+    with pytest.raises(SetupError, match="not a digest of a file"):
         depot.put(name, 0, b"", 0)
 
 
@@ -608,7 +608,7 @@ def test_who_does_not_connect_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch
         port = mute.getsockname()[1]
         said = refused(f"tcp://127.0.0.1:{port}")
     assert said.endswith(
-        "(silence); what listens there is stopped, or no scheduler, or one with TLS (write --on tls://...)"
+        "(silence); what listens there is stopped, is not a scheduler, or is one with TLS (write --on tls://...)"
     )
     said = refused(f"tcp://127.0.0.1:{port}")
     told = f"dask scheduler --host 127.0.0.1 --port {port} --no-dashboard --dashboard-address 127.0.0.1:0"
@@ -770,7 +770,7 @@ def test_a_refusal_that_is_none_leaves_its_worker_out_all_the_same(told: object)
 
 @pytest.mark.parametrize("told", [None, "x", [1], {}, {"trial": PASSED}, {"worker": [], "trial": PASSED}])
 def test_an_answer_that_is_nobody_s_is_no_answer(told: object) -> None:
-    with pytest.raises(WorkerError, match="a worker answers what none of autotune does; install the same"):
+    with pytest.raises(WorkerError, match="a worker's answer does not come from autotune; install the same"):
         failures.signed(told)
 
 
@@ -809,7 +809,7 @@ def test_what_devices_spent_is_added_up(problem: Problem, said: Said, monkeypatc
 @pytest.mark.parametrize(
     ("told", "line"),
     [
-        (None, "a worker answers what none of autotune does"),
+        (None, "a worker's answer does not come from autotune"),
         ({"worker": "sim://0", "trial": PASSED}, "simulated: its answer is invalid: another trial"),
         ({"worker": "sim://0", "refused": 5}, "simulated: its answer is invalid: TypeError"),
         (answered(usage=[]), "simulated: its answer is invalid: AttributeError"),

@@ -138,7 +138,7 @@ def test_a_worker_that_answers_nonsense_is_gone(worker: WorkerProcess, monkeypat
     monkeypatch.setattr(Standstill, "said", "here")
     worker._connection.close()
     monkeypatch.setattr(worker, "_connection", Standstill([0.0], [0.5]))
-    with pytest.raises(WorkerDied, match="its messages make no sense"):
+    with pytest.raises(WorkerDied, match="its messages cannot be understood"):
         worker.receive(10.0)
     assert has_ended(worker.pid)
 

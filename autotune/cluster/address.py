@@ -97,7 +97,7 @@ class Address:
                 probe.connect((ip, self.port))
                 return str(probe.getsockname()[0])
         except OSError as error:
-            raise SetupError(f"no way there: {error.strerror or error}", where=str(self)) from None
+            raise SetupError(f"cannot be reached: {error.strerror or error}", where=str(self)) from None
 
 
 def require_distributed() -> None:
@@ -163,7 +163,7 @@ def _require_no_phrase(role: str) -> None:
 
     def phrase() -> str:
         hint = f"take it off: openssl pkey -in {shlex.quote(key or certificate)} -out FILE"
-        raise SetupError("has a pass phrase, which nobody types for a cluster", where=key or certificate, hint=hint)
+        raise SetupError("has a pass phrase, which a cluster cannot type in", where=key or certificate, hint=hint)
 
     with suppress(OSError, ValueError):  # Dask's own attempt reports these
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(certificate, key or None, phrase)
@@ -253,7 +253,7 @@ def _cure(address: Address, error: Exception, root: BaseException) -> str:
     if isinstance(error, OSError) and not isinstance(error, TimeoutError | CommClosedError):
         return f"start one there: {_command(address)}"
     other = "with TLS (write --on tls://...)" if address.protocol == "tcp" else "without (start it with --protocol tls)"
-    return f"what listens there is stopped, or no scheduler, or one {other}"
+    return f"what listens there is stopped, is not a scheduler, or is one {other}"
 
 
 def _command(address: Address) -> str:

@@ -110,7 +110,7 @@ class Claims:
         """Release devices that have left, and claim devices that may serve and do not yet."""
         for worker in [worker for worker in self.members if worker not in found]:
             gone = self._dismiss(worker)
-            self._say(f"{gone.found.place} has left; {count(len(self.members), 'device')} left")
+            self._say(f"{gone.found.place} is gone; {count(len(self.members), 'device')} left")
         self._found = found
         self._busy = {worker: busy for worker, busy in self._busy.items() if worker in found}
         self._claim_more()

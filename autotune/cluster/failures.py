@@ -34,7 +34,7 @@ def heard(answer: Mapping[str, Any], place: str) -> AutotuneError:
 def signed(answer: Any) -> Mapping[str, Any]:
     """Return a worker's answer. Raises WorkerError if it does not name its worker: then it is not one of ours."""
     if not isinstance(answer, Mapping) or not isinstance(answer.get("worker"), str):
-        raise WorkerError("a worker answers what none of autotune does", hint="install the same on every machine")
+        raise WorkerError("a worker's answer does not come from autotune", hint="install the same on every machine")
     return answer
 
 
@@ -80,12 +80,12 @@ def believed_trial(told: Any, configuration: Configuration) -> Trial:
     Raises WorkerError, StoreError or one of UNSOUND if it is no such trial.
     """
     if not isinstance(told, Trial) or identity(told.configuration) != identity(configuration):
-        raise WorkerError("another trial than it was asked for")
+        raise WorkerError("a trial other than the one asked for")
     found = store.entered(told)
     if not found.outcome.ended:
         raise WorkerError("a trial that has not ended")
     if found.outcome is Outcome.OK and not (found.measurement and found.measurement.samples_ns):
-        raise WorkerError("no time of a trial that passed")
+        raise WorkerError("a trial that passed, without a time")
     return replace(found, configuration=configuration, device_index=None, origin=None)
 
 
@@ -93,14 +93,14 @@ def believed_usage(told: Any, _: Any) -> dict[str, float]:
     """Return a worker's seconds of each step. Raises as `believed_trial`."""
     found = {str(step): float(seconds) for step, seconds in told.items()}
     if not all(0 <= seconds < math.inf for seconds in found.values()):
-        raise WorkerError("seconds that nothing takes")
+        raise WorkerError("an impossible number of seconds")
     return found
 
 
 def believed_times(told: Any, configurations: Sequence[Configuration]) -> list[Measurement | Trial | None]:
     """Return a worker's result for each of the finalists. Raises as `believed_trial`."""
     if not isinstance(told, list | tuple) or len(told) != len(configurations):
-        raise WorkerError("other finalists' times than it was asked for")
+        raise WorkerError("times of other finalists than those asked for")
     return [_retimed(one, configuration) for one, configuration in zip(told, configurations, strict=True)]
 
 

@@ -170,7 +170,7 @@ class Depot:
 
     def _place(self, digest: str) -> Path:
         if len(digest) != 64 or not set(digest) <= set("0123456789abcdef"):
-            raise SetupError(f"no digest of a file: {digest!r:.80}")
+            raise SetupError(f"not a digest of a file: {digest!r:.80}")
         return self._folder / digest
 
     def _require(self, digest: str, content: bytes | Path) -> None:

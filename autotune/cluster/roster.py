@@ -52,7 +52,7 @@ def read(identity: Mapping[str, Any]) -> dict[str, Found]:
         except StoreError as error:  # of another version, so only its name is shown
             name = device.get("name", "device") if isinstance(device, Mapping) else "device"
             known = replace(GENERIC_DEVICE, name=str(name), index=0)
-            wrong = wrong or f"it is announced in another way: {error}"
+            wrong = wrong or f"its announcement cannot be read: {error}"
         found[worker] = Found(worker, str(facts.get("host", "")), known, wrong)
     return found
 
@@ -122,9 +122,9 @@ def choose_one(address: Address, selector: str | None, stop: threading.Event | N
     """Return the one model that a selector names, as `choose`. Also raises DeviceError if several answer."""
     chosen = choose(address, selector, stop)
     if len(chosen) > 1:
-        hint = "times of different devices do not compare; choose one with -d: "
+        hint = "times of different devices cannot be compared; choose one with -d: "
         known = ", ".join(model.fingerprint for model in chosen)
-        raise DeviceError(f"{len(chosen)} models of the cluster answer {selector!r}", hint=hint + known)
+        raise DeviceError(f"{len(chosen)} models of the cluster match {selector!r}", hint=hint + known)
     return chosen[0]
 
 

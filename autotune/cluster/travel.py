@@ -106,7 +106,7 @@ def unpack(problem: str, depot: Depot, folder: Path) -> tuple[Problem, Settings]
     try:
         found, settings, files = pickle.loads(depot.read(problem))
         if not isinstance(found, Problem) or not isinstance(settings, Settings):
-            raise TypeError("it is none")
+            raise TypeError("it is not a problem")
     except AutotuneError:
         raise
     except Exception as error:

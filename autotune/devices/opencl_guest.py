@@ -119,7 +119,7 @@ class OpenCLGuest(OpenCLSession):
             buffer: Any = cl.Buffer.from_int_ptr((memory if around is None else around).int_ptr)
             return buffer.get_sub_region(begin, nbytes)
         except cl.Error:
-            what = f"begins {offset} bytes into its buffer, where this device lets no argument begin"
+            what = f"begins {offset} bytes into its buffer, an offset that this device does not allow"
             raise BackendError(what) from None
 
     def sequence(self, steps: Sequence[Step], zeroed: Sequence[tuple[Memory, int]], *, chained: bool) -> Run:
@@ -191,7 +191,7 @@ class OpenCLGuest(OpenCLSession):
 def _unfit(wait_for: Sequence[object] | None, error: Exception) -> BackendError:
     """Return the error if pyopencl rejects an argument: all of them except `wait_for` were checked before."""
     fits = all(isinstance(event, cl.Event) for event in wait_for or ())
-    return BackendError(line(str(error)) if fits else "wait_for holds what is not an event of OpenCL's")
+    return BackendError(line(str(error)) if fits else "wait_for holds a value that is not an OpenCL event")
 
 
 class _Arguments:

@@ -226,7 +226,7 @@ def signature(kernel: cl.Kernel) -> list[KernelArgument]:
         kind = _of_elements(str(kernel.get_arg_info(position, ask.TYPE_NAME)).strip("\0"))
         name = str(kernel.get_arg_info(position, ask.NAME)).strip("\0")
         if not kind or not name:
-            raise BackendError("the driver tells nothing of a kernel's arguments")
+            raise BackendError("the driver reports nothing about a kernel's arguments")
         found.append(
             KernelArgument(name, kind, _ADDRESSES[address], _ACCESSES.get(access, ""), bool(qualifiers & _CONST))
         )

@@ -160,7 +160,7 @@ def _devices_of(backend: Backend) -> Sequence[DeviceInfo]:
     try:
         return backend.devices()
     except Exception as error:
-        say(f"autotune: the backend {backend.name} cannot tell its devices: {type(error).__name__}: {error}")
+        say(f"autotune: the backend {backend.name} cannot list its devices: {type(error).__name__}: {error}")
         return []
 
 
@@ -180,7 +180,7 @@ def choose(devices: Sequence[DeviceInfo], selector: str | None) -> DeviceInfo:
     found = _matching(devices, selector.strip())
     models = {device.fingerprint for device in found}
     if len(found) > 1 and len(models) > 1 and not all(is_pocl(device) for device in found):
-        raise DeviceError(f"{len(found)} devices answer {selector!r}", hint=_choose(found))
+        raise DeviceError(f"{len(found)} devices match {selector!r}", hint=_choose(found))
     return _best(found)
 
 

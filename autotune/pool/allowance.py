@@ -79,7 +79,7 @@ def lacks_processes() -> str:
     used, most = min(_processes(), key=lambda found: found[1] - found[0], default=(0, math.inf))
     if most - used > few:
         return ""
-    return f"{used} of the {most} processes and threads that may be are at work: {MORE_PROCESSES}"
+    return f"{used} of the {most} allowed processes and threads are in use: {MORE_PROCESSES}"
 
 
 def _processes() -> Iterator[tuple[int, int]]:

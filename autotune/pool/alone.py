@@ -90,8 +90,8 @@ def main(request: Path) -> NoReturn:
     except ValueError as error:
         answer = {"error": [f"the function returned no numbers: {error}", f"{path.name}:{asked['name']}", ""]}
     if watch.refused:
-        what = f"the function reads {watch.refused}, whose changes cannot be noticed"
-        answer = {"error": [what, path.name, "put the file beside it, and name it there in an import or a text"]}
+        what = f"the function reads {watch.refused}, and changes of it cannot be noticed"
+        answer = {"error": [what, path.name, "put the file beside it, and name it there in an import or a string"]}
     (place / "answer.json").write_text(json.dumps(answer), encoding="utf-8")
     sys.stdout.flush()
     os._exit(0)  # threads that the author's code left behind do not matter

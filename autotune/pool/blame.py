@@ -69,7 +69,7 @@ def unwritable(folder: Path) -> str:
 
 def machine_fault(reason: str, folder: Path, detail: str = "") -> SetupError:
     """Return the error of a machine on which a kernel known to be good fails: the reason, and the cure."""
-    hint = "; ".join(_cures(folder)) or "`clinfo` and `dmesg` may tell more; reinstalling the driver often helps"
+    hint = "; ".join(_cures(folder)) or "`clinfo` and `dmesg` may say more; reinstalling the driver often helps"
     return SetupError(f"a kernel known to be good fails on this machine: {reason}", hint=hint, detail=detail)
 
 

@@ -124,7 +124,7 @@ class Listing(threading.Thread):
             from autotune import devices
 
             scarce = lacks_processes()  # then a driver may abort without being at fault
-            hint = scarce or "; ".join(devices.faulty()) or "`clinfo` may tell which; reinstall or remove that driver"
+            hint = scarce or "; ".join(devices.faulty()) or "`clinfo` may show which; reinstall or remove that driver"
             raise SetupError(self._failed, hint=hint)
         return found
 

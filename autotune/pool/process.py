@@ -76,14 +76,14 @@ class WorkerOverran(WorkerError):
         super().__init__("; ".join((said, *hints)))
 
 
-_OUTSIDE = "if it accesses memory outside its buffers, fix their shape, the data that holds places, or its launch"
+_OUTSIDE = "if it accesses memory outside its buffers, fix their shape, the data that holds indices, or its launch"
 
 
 def not_started(role: str, error: WorkerDied | WorkerOverran) -> AutotuneError:
     """Return the error of a worker that ends before its first trial: until then it runs only the reference's kernel."""
     if isinstance(error, WorkerOverran) and error.phase == "run":
         hint = "ask for a smaller --size, or give a run more time by --run-limit"
-        return WorkerError(f"the reference does not come to an end: {error}", hint=hint)
+        return WorkerError(f"the reference does not finish: {error}", hint=hint)
     if isinstance(error, WorkerDied) and error.phase in _RUNNING and error.signal in FAULTS:
         return StudyError(f"its kernel ended the worker: {error}", where="reference", hint=_OUTSIDE)
     hint = lacks_processes() or f"stored trials are kept; {_again(error)}"
@@ -95,7 +95,7 @@ def _again(error: WorkerDied | WorkerOverran) -> str:
         return "type the same again once the machine has less to do"
     if error.signal == signal.SIGKILL:
         return "type the same again once the machine has memory to spare"
-    return "with AUTOTUNE_KEEP=1 before the command, the worker's folder is kept, what it and its driver said in it"
+    return "with AUTOTUNE_KEEP=1 before the command, the worker's folder is kept, with its log and its driver's"
 
 
 GivesUp = Callable[[str, float], bool]
@@ -203,7 +203,7 @@ class WorkerProcess:
                 raise self._died() from None
             log.debug("worker %d: %.300r", self.pid, message)
             if not is_answer(self._asked, message, may_ask=self._may_ask):
-                raise self._died("its messages make no sense")
+                raise self._died("its messages cannot be understood")
             if not isinstance(message, Phase):
                 self.phase = "start" if message is None else IDLE
                 with suppress(FileNotFoundError):  # when closing, the folder may be removed before
@@ -315,5 +315,5 @@ def unready(role: str, answer: Report) -> AutotuneError:
         return StudyError(f"its kernel ended the worker: {answer.reason}", where="reference", hint=_OUTSIDE)
     hint = 'fix its kernel or launch, or give another reference: numpy = { OUTPUT = "..." }'
     if undeclared(answer.build_log):
-        hint = "its kernel is built with the choices and those of [defines] that no parameter decides: name it there"
+        hint = "its kernel is built with the choices and those [defines] that need no parameter: name it there"
     return StudyError(answer.reason, where="reference", hint=hint, detail=answer.build_log)
