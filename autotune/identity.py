@@ -146,7 +146,7 @@ def name_fault(name: object) -> str:
     if not isinstance(name, str) or not _IDENTIFIER.fullmatch(name):
         return "is not a C identifier of at most 64 characters"
     if name in _ACTED_ON or name.startswith(_ACTED_ON_FROM):
-        return "is a name that shells or loaders act on"
+        return "is a name with a meaning to shells or loaders"
     return ""
 
 
@@ -177,7 +177,7 @@ def word_fault(value: object) -> str:
     if not isinstance(value, str):
         return ""
     if any(mark in value for mark in "\"'\\"):
-        what = "has a quotation mark or a backslash, which drivers take off or keep as they please"
+        what = "has a quotation mark or a backslash, which some drivers remove"
         return f"{_shown(value)} {what}; write one word, or a number for the kernel's #if"
     if " " not in value:
         return ""
@@ -192,8 +192,8 @@ def file_name_fault(name: str) -> str:
         os.fsencode(name)
     except UnicodeEncodeError:
         if (encoding := sys.getfilesystemencoding()) != "utf-8":
-            return f"this locale has names of files in {encoding}: export PYTHONUTF8=1"
-        return "no name of a file has such a character"
+            return f"this locale encodes file names in {encoding}: export PYTHONUTF8=1"
+        return "a file name cannot have such a character"
     return ""
 
 

@@ -48,7 +48,7 @@ def test_all_devices_and_sizes_or_those_chosen(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match=f"nothing is stored of saxpy{said}"):
             collect(text(), CHOICES, database=place, **asked)
     changed = text(tolerance={"relative": 0.5})
-    with pytest.raises(UsageError, match="nothing is stored of saxpy as it is now, but of another text of it"):
+    with pytest.raises(UsageError, match="nothing is stored of saxpy as it is now, but of another version of it"):
         collect(changed, CHOICES, database=place)
     stored(Path(place), (DEVICE, 1000, at(1)), study=changed)
     found = collect(changed, CHOICES, database=place)
@@ -108,7 +108,7 @@ def test_access_is_what_a_program_gives_and_a_result_in_scratch_is_refused(tmp_p
         study = swapping(turns, ["ab"], **access)
         place = str(stored(tmp_path / f"{turns}{access['b']}.db", (DEVICE, 1024, at(2)), study=study))
         if (turns, access) == (7, {"b": "scratch"}):
-            said = "arguments.a: after as many turns as this size takes its result lies in b, which is scratch; nobody"
+            said = "arguments.a: after the number of turns for this size, its result is in b, which is scratch; it"
             with pytest.raises(StudyError, match=said):
                 collect(study, CHOICES, database=place)
             continue
@@ -122,7 +122,7 @@ def test_access_is_what_a_program_gives_and_a_result_in_scratch_is_refused(tmp_p
 def test_a_best_whose_result_ends_in_scratch_is_left_out_and_counted(tmp_path: Path) -> None:
     study = swapping("2 + N % 2", ["ab"], b="scratch")
     catalogue = collected(tmp_path / "a.db", *((DEVICE, n, at(1)) for n in (64, 65, 66, 67)), study=study)
-    note = "left out: 2 of a device and size: arguments.a: after as many turns as this size takes its result lies in b"
+    note = "left out: 2 of a device and size: arguments.a: after the number of turns for this size, its result is in b"
     for written in (document(catalogue), header(catalogue)):
         assert written.bests == 2
         assert written.notes[-1].startswith(note)
@@ -144,7 +144,7 @@ def test_an_export_is_asked_for_well(tmp_path: Path, format: str) -> None:
     run = CliRunner().invoke
     base = ["export", "--format", format, "--db", str(tmp_path / "a.db")]
     for words, said in (
-        (base, "is of one study; say --study STUDY"),
+        (base, "holds one study; say --study STUDY"),
         ([*base, "--study", "matmul"], "nothing is stored of matmul; autotune search matmul --db "),
         (
             [*base, "--study", "matmul", "--size", "64", "--choice", "T=int"],
@@ -152,7 +152,7 @@ def test_an_export_is_asked_for_well(tmp_path: Path, format: str) -> None:
         ),
         (["export", "--embed"], "the lossless format holds"),
         (["export", "--prefix", "X"], "the lossless format holds"),
-        (["export", "--format", "csv", "--study", "matmul", "--prefix", "X"], "--prefix: is for header"),
+        (["export", "--format", "csv", "--study", "matmul", "--prefix", "X"], "--prefix: is only for header"),
     ):
         done = run(app, words)
         assert done.exit_code == 2
@@ -166,5 +166,5 @@ def test_a_size_that_nothing_serves_is_counted(tmp_path: Path, monkeypatch: pyte
     stored(Path("a.db"), (DEVICE, 1000, at(1)), (DEVICE, 64, at(3)), study=find_study("./saxpy.toml"))
     done = CliRunner().invoke(app, ["export", "--format", "table", "--study", "./saxpy.toml", "--db", "a.db"])
     assert done.exit_code == 0
-    assert "left out: 1 of a device and size where no verified configuration of the study is stored" in done.stderr
+    assert "left out: 1 of a device and size without a verified configuration of the study" in done.stderr
     assert "bests of saxpy written: 1" in done.stderr

@@ -134,7 +134,7 @@ def test_what_is_not_known_serves_nobody(store: Store) -> None:
     found = cover(requests, searching=again, search=False)
     assert found.missing == 2
     assert [found.candidates[place] for place in found.chosen.takes] == [FIRST, SECOND]
-    with pytest.raises(AutotuneError, match=r"none of the chosen is known to serve N=\d+; give a larger -k"):
+    with pytest.raises(AutotuneError, match=r"none of the chosen is known to run at N=\d+; give a larger -k"):
         cover(requests, 1, searching=again, search=False)
 
 

@@ -143,7 +143,7 @@ def test_a_file_comes_in_by_its_content_alone(folder: Path) -> None:
     for format in READERS:
         done = typed("import", str(DATA / f"{format}.json"), *HERE)
         assert done.exit_code == 0, done.stderr
-        assert "imported, none of them a result before it is measured here" in done.stderr
+        assert "imported, none of them counts before it is measured here" in done.stderr
         assert "autotune search ./saxpy.toml" in done.stderr
     again = typed("import", *HERE, stdin=gzip.compress((DATA / "t4.json").read_bytes()))
     assert "0 new trials imported" in again.stderr
@@ -200,7 +200,7 @@ reference = { numpy = { y = "zeros(1000)" } }
 def test_a_study_without_sizes_is_told_of_none(folder: Path) -> None:
     (folder / "sizeless.toml").write_text(SIZELESS)
     told = typed("import", str(DATA / "kernel-tuner.json"), "--study", "./sizeless.toml", *HERE[2:]).stderr
-    assert "imported, none of them a result" in told
+    assert "imported, none of them counts" in told
     assert "\nsize " not in told
 
 
@@ -216,7 +216,7 @@ def test_what_a_cache_has_throughout_may_be_a_size_or_a_choice_of_the_study(fold
     assert "\nchoices" not in typed("import", "sized.json", *HERE, "--choice", "T=float").stderr
     (folder / "other.json").write_text(json.dumps(cache).replace("double", "half"))
     said = typed("import", "other.json", *HERE).stderr
-    assert said == "error: other.json: what it has throughout: T cannot be 'half'; say --choice\n"
+    assert said == "error: other.json: what all its trials have: T cannot be 'half'; say --choice\n"
 
 
 @pytest.mark.parametrize("told", [True, 1.0, 1, "1"])
@@ -235,7 +235,7 @@ def test_what_a_file_calls_a_choice_is_the_study_s_value(told: Any) -> None:
         ([*HERE, "--rename", "WG=WPT"], "--rename: the file has a parameter 'WPT' of its own"),
         ([*HERE, "--rename", "WG=FAST", "--rename", "FAST=FAST"], "--rename: two parameters would have one name"),
         ([*HERE, "--rename", "A=WG", "--rename", "A=WPT"], "--rename: A is given 2 values"),
-        ([*HERE, "--fix", "A=1", "--fix", "A=2"], "--fix: A is given 2 values, and the file tells none"),
+        ([*HERE, "--fix", "A=1", "--fix", "A=2"], "--fix: A is given 2 values, and the file has none"),
         ([*HERE, "--fix", "FAST=3"], "no trial in it is of the study: 26 without the values that --fix names"),
         ([*HERE, "--fix", "A=3"], "--fix: no parameter named 'A'"),
         ([*HERE, "--size", "M=3"], "--size: no size named 'M'"),
@@ -282,13 +282,13 @@ def test_parameters_of_other_names_and_values(folder: Path) -> None:
     table["results"][0]["parameters"]["WGS"] = 48
     (folder / "other.json").write_text(json.dumps(table))
     words = ["import", "other.json", *HERE, "--rename", "WGS=WG"]
-    assert "varies 'VW' (1, 2), which the study has not" in typed(*words).stderr
-    assert "does not tell FAST, which the study tunes" in typed(*words, "--fix", "VW=1").stderr
+    assert "varies 'VW' (1, 2), which the study does not have" in typed(*words).stderr
+    assert "has no FAST, which the study tunes" in typed(*words, "--fix", "VW=1").stderr
     done = typed(*words, "--fix", "VW=1", "--fix", "FAST=1")
     assert done.exit_code == 0, done.stderr
-    assert "left out: 1 trial with WG=48, no value of the study" in done.stderr
+    assert "left out: 1 trial with WG=48, not a value of the study" in done.stderr
     assert "left out: 8 trials without the values that --fix names" in done.stderr
-    assert "set aside, with one value throughout and no parameter of the study: VW=1 KREG=1" in done.stderr
+    assert "ignored, as always the same and not a parameter of the study: VW=1 KREG=1" in done.stderr
     assert "7 new trials imported" in done.stderr
 
 
@@ -302,7 +302,7 @@ def test_our_own_lines_tell_themselves_what_they_belong_to(folder: Path) -> None
     assert "8 new trials imported" in typed("import", "--db", "b.db", stdin=lines.encode()).stderr
     assert typed("export", "--db", "b.db").stdout == lines
     refused = typed("import", "-d", "0", stdin=lines.encode())
-    assert "says itself which study, device and size its trials are of" in refused.stderr
+    assert "already says which study, device and size its trials have" in refused.stderr
 
 
 def test_our_own_lines_are_read_packed_and_as_windows_writes_them(folder: Path) -> None:
@@ -504,7 +504,7 @@ def test_a_format_that_can_tell_no_trial_writes_no_file(recording: Recording, fo
         imported=[],
     )
     out = io.StringIO()
-    with pytest.raises(AutotuneError, match=r"none of its trials can be told in this format: .* no whole numbers"):
+    with pytest.raises(AutotuneError, match=r"none of its trials can be written in this format: .* not whole numbers"):
         WRITERS["clblast"].write([words], out)
     assert out.getvalue() == ""
 
@@ -540,7 +540,7 @@ def test_one_file_is_of_one_problem(folder: Path) -> None:
     assert f"nothing is stored of saxpy at N=9 on {FINGERPRINT}; autotune search ./saxpy.toml -d " in missing
     Path("saxpy.toml").write_text(Path("saxpy.toml").read_text() + "\n[tolerance]\nabsolute = 1\n")
     changed = typed("export", "--format", "csv", "--study", "./saxpy.toml").stderr
-    assert "nothing is stored of saxpy as it is now: 16 trials of another text of it or its kernel" in changed
+    assert "nothing is stored of saxpy as it is now: 16 trials of another version of it or its kernel" in changed
     assert "say --study STUDY" in typed("export", "--format", "csv").stderr
     assert "no format named 'cvs' (did you mean 'csv'?)" in typed("export", "--format", "cvs").stderr
     assert (
@@ -569,7 +569,7 @@ def test_a_changed_kernels_trials_are_counted_not_written(folder: Path) -> None:
     (folder / "saxpy.cl").write_text(SOURCE + "// changed\n")
     typed("import", str(DATA / "ktt.json"), *HERE)
     done = typed("export", "--format", "csv", "--study", "./saxpy.toml")
-    assert "left out: 8 trials of another text of the study" in done.stderr
+    assert "left out: 8 trials of another version of the study" in done.stderr
     assert len(done.stdout.splitlines()) == 8
 
 

@@ -119,7 +119,7 @@ def test_models_of_one_name_are_told(tmp_path: Path) -> None:
     small = replace(DEVICE, compute_units=60)
     place = str(stored(tmp_path / "a.db", (DEVICE, 1000, at(8)), (small, 64, at(2)), (H100, 64, at(1))))
     alike = sorted([DEVICE.fingerprint, small.fingerprint])
-    told = f"{', '.join(alike)}: all called '{DEVICE.name}': a program may take any one's best; -d chooses"
+    told = f"{', '.join(alike)}: all named '{DEVICE.name}': a program may get the best of any of them; -d chooses"
     assert header(collect(text(), CHOICES, database=place)).notes == (told,)
     assert header(collect(text(), CHOICES, devices=[H100.fingerprint, alike[0]], database=place)).notes == ()
     assert document(collect(text(), CHOICES, database=place)).notes == ()
@@ -383,7 +383,7 @@ def test_what_c_cannot_say_serves_its_own_size_alone(tmp_path: Path) -> None:
     assert "-DHALF=500.0" in exact
     assert other == ["0"]
     written = header(catalogue)
-    assert written.notes == ("1 of 1 best and the default: each for its own size alone, since C cannot say `log2`",)
+    assert written.notes == ("1 of 1 best and the default: each for its own size alone, as C cannot express `log2`",)
     assert f" *   {written.notes[0]}.\n" in written.text
     assert header(collected(tmp_path / "b.db", (DEVICE, 1000, at(2)))).notes == ()
 
@@ -396,7 +396,7 @@ def test_a_loop_is_said_to_serve_its_own_size_alone(tmp_path: Path, monkeypatch:
     words = ["export", "x.h", "--format", "header", "--study", "./saxpy.toml", "--db", "a.db"]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
-    said = "1 of 1 best and the default: each for its own size alone, since C cannot say a loop of launches"
+    said = "1 of 1 best and the default: each for its own size alone, as C cannot express a loop of launches"
     assert said in done.stderr
     assert said in Path("x.h").read_text()
     assert "alone" not in CliRunner().invoke(app, [words[0], "x.json", words[2], "table", *words[4:]]).stderr
@@ -422,7 +422,7 @@ def test_options_that_a_size_enters_are_computed(tmp_path: Path) -> None:
     both = text(options=[{"flag": "-DLEN={N}", "when": "N > 500"}])
     catalogue = collected(tmp_path / "c.db", (DEVICE, 1000, at(1)), study=both)
     (note,) = header(catalogue).notes
-    assert note.endswith("C cannot say an option that names a size, given at some sizes")
+    assert note.endswith("C cannot express an option that names a size, given at some sizes")
 
 
 @needs_compilers
@@ -473,7 +473,7 @@ def test_of_two_headers_with_the_same_names_the_second_is_refused(tmp_path: Path
 
 def test_a_prefix_that_is_no_name_is_one_line(tmp_path: Path) -> None:
     catalogue = collected(tmp_path / "a.db", (DEVICE, 1000, at(1)))
-    for prefix, said in (("", "no name in C"), ("2D", "no name in C"), ("a b", "no name in C"), ("CL_X", "of OpenCL")):
+    for prefix, said in (("", "no C name"), ("2D", "no C name"), ("a b", "no C name"), ("CL_X", "of OpenCL")):
         with pytest.raises(UsageError, match=said):
             header(catalogue, prefix=prefix)
 
@@ -508,7 +508,7 @@ def test_a_best_that_no_header_can_say_is_left_out_and_counted(tmp_path: Path) -
     catalogue = collected(tmp_path / "a.db", *((DEVICE, n, at(1)) for n in sizes), study=study)
     written = header(catalogue)
     assert (written.bests, document(catalogue).bests) == (3, 5)
-    why = "saxpy: runs more than 256 launches, which no header can say; --format table says it"
+    why = "saxpy: runs more than 256 launches, which a header cannot express; --format table can"
     assert written.notes[1:] == (f"left out: 2 of a device and size: {why}", f"left out: the study's default: {why}")
     program = f"""
 #include "saxpy_tuned.h"

@@ -14,7 +14,7 @@ from autotune.errors import StudyError
         (["A", "_x", "TILE_M", "T", "path_length", "PATHS", "x" * 64], ""),
         (["", "9N", "A=1;touch x;B", "A\n", "A-B", "é", "x" * 65, 7, None, ["A"]], "is not a C identifier"),
         (["PATH", "IFS", "ENV", "BASH_ENV", "PROMPT_COMMAND", "PS4", "LD_PRELOAD", "LD_X", "DYLD_X", "PYTHONPATH",
-          "path"], "is a name that shells or loaders act on"),
+          "path"], "is a name with a meaning to shells or loaders"),
     ],
 )  # fmt: skip
 def test_names_that_enter_and_those_that_do_not(names: list[object], fault: str) -> None:

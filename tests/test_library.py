@@ -151,7 +151,7 @@ def test_a_name_that_the_locale_has_no_bytes_for_is_told_with_the_cure(folder: P
     assert "includes.cl:2: includes '\\xfc.h', which cannot be looked for; " in include
     assert "arguments.x.data.file: no file '\\xfc.npy'; " in data
     for line in (kernel, include, data):
-        assert "this locale has names of files in ascii: export PYTHONUTF8=1" in line
+        assert "this locale encodes file names in ascii: export PYTHONUTF8=1" in line
 
 
 def test_a_name_in_no_encoding_is_none_to_compilers() -> None:

@@ -141,7 +141,7 @@ def test_another_driver(place: Path) -> None:
     put_in(place, [ok(at(1), 50)], key=key())
     found = ask(place, device=GPU)
     assert found.match is Match.EXACT
-    assert found.notes == ("measured with driver 550.1; the device was named by its model, and no driver compared",)
+    assert found.notes == ("measured with driver 550.1; the device was named by its model, so no driver was compared",)
     assert ask_here(place, "550.1") == (Match.EXACT, (), at(1))
     note = "measured with driver 550.1; this device now has 560"
     assert ask_here(place, "560") == (Match.OTHER_DRIVER, (note,), at(1))
@@ -218,7 +218,7 @@ def test_a_size_never_tuned_is_told_with_the_loss_at_those_that_were(place: Path
     for n, times in ((100, (50, 55)), (1000, (100, 130)), (8000, (900, 300))):
         put_in(place, [ok(at(wpt), time) for wpt, time in zip((1, 2), times, strict=True)], key=key(n=n))
     # 10 % are lost at 100, where 2 loses less at the others than 1; 30 % at 1000, 200 % at 8000.
-    said = "expect a loss of about 30 %: so much was lost at 3 stored sizes, each left out in turn, 200 % at worst"
+    said = "expect a loss of about 30 %: the median loss at 3 stored sizes, each left out in turn; 200 % at worst"
     assert said in ask(place, n=900).notes
     assert not [note for note in ask(place, n=1000).notes if "expect" in note]
 
@@ -228,7 +228,7 @@ def test_a_loss_counts_however_many_are_faster_there(place: Path) -> None:
     for n, fastest in ((100, (50, 55)), (1000, (100, 130)), (8000, (900, 300))):
         times = [*fastest, *(range(310, 311 + sql.FEW) if n == 8000 else ())]
         put_in(place, [ok(at(wpt), time) for wpt, time in enumerate(times, 1)], key=key(study, n=n))
-    said = "expect a loss of about 30 %: so much was lost at 3 stored sizes, each left out in turn, 200 % at worst"
+    said = "expect a loss of about 30 %: the median loss at 3 stored sizes, each left out in turn; 200 % at worst"
     assert said in ask(place, study, n=900).notes
 
 
@@ -367,7 +367,7 @@ def test_what_is_stored_is_checked_also_where_it_matches(
     spoil(place, "UPDATE trials SET configuration = ? WHERE configuration LIKE '%8%'", stored)
     found = ask(place, study)
     assert (found.match, found.configuration) == (Match.EXACT, at(4))
-    assert f"a stored configuration is left out, not being of this study: {reason}" in found.notes
+    assert f"a stored configuration is left out, as not of this study: {reason}" in found.notes
     spoil(place, "UPDATE trials SET configuration = ?", stored)
     found = ask(place, study)
     assert found.match is Match.DEFAULT

@@ -85,7 +85,7 @@ def test_nobody_who_wrote_to_the_database_runs_code_or_moves_a_cursor(place: str
     connection.commit()
     done = python("-m", "autotune", "best", "matmul", "-d", DEVICE.fingerprint, "--db", place, "--format", "shell")
     assert done.returncode == 0
-    assert "a stored configuration is left out, not being of this study: the study has no parameter" in done.stderr
+    assert "a stored configuration is left out, as not of this study: the study has no parameter" in done.stderr
     subprocess.run(["sh", "-euc", f'eval "{done.stdout}"'], check=True)
     assert not pwned.exists()
     connection.execute("UPDATE trials SET configuration = ?", (json.dumps(default_configuration(TEXT)),))
@@ -244,7 +244,7 @@ def test_defines_say_which_build_options_belong_to_them(capsys: pytest.CaptureFi
     words = [str(tmp_path / "fast.toml"), "-d", DEVICE.fingerprint, "--db", str(tmp_path / "x.db"), "--format"]
     out, said = run(capsys, *words, "defines")
     assert out == "-DA=1\n"
-    assert "note: measured with these build options besides: -cl-mad-enable" in said
+    assert "note: measured with these further build options: -cl-mad-enable" in said
 
 
 @pytest.mark.parametrize(
@@ -318,11 +318,11 @@ def test_without_any_device_the_only_stored_one_is_meant(
     _, said = run(capsys, "matmul", "--db", place, code=2)
     assert f"-d {DEVICE.fingerprint}, -d {other.fingerprint}" in said
     _, said = run(capsys, "matmul", "--db", place, "-d", "nvidia", code=2)
-    assert "2 stored devices answer 'nvidia'" in said
+    assert "2 stored devices match 'nvidia'" in said
     arc = DeviceInfo(**{name: getattr(other, name) for name in other.__slots__} | {"name": "Arc", "vendor": "Intel"})
     put_in(Path(place), [], device=arc)
     _, said = run(capsys, "matmul", "--db", place, "-d", "nvidia", code=2)
-    assert f"2 stored devices answer 'nvidia'; choose one: -d {DEVICE.fingerprint}, -d {other.fingerprint}\n" in said
+    assert f"2 stored devices match 'nvidia'; choose one: -d {DEVICE.fingerprint}, -d {other.fingerprint}\n" in said
 
 
 @pytest.mark.parametrize("given", ["", " "])

@@ -161,7 +161,7 @@ def test_a_global_size_that_is_not_there_is_not_lost() -> None:
 def test_first_values_are_no_default() -> None:
     first = {name: (values, json.loads(values)[0]) for name, (values, _) in FIVE.items()}
     found = imported(described(first, []))
-    assert any("nobody chose one" in line for line in found.lost)
+    assert any("each is the first value or missing" in line for line in found.lost)
     assert not Study(source="", **found.tables).chose_default
     assert Study(source="", **imported(described(FIVE, [])).tables).chose_default
 
@@ -206,7 +206,7 @@ def test_who_gives_a_study_is_told_what_takes_it() -> None:
         (b"\xff\xfe", "is not JSON"),
         (b"[" * 100_000, "is nested too deeply"),
         (b"[]", "is not a JSON object"),
-        (b"{}", "it is no T1 description"),
+        (b"{}", "it is not a T1 description"),
         (b" " * (2**22 + 1), "is larger than 4 MiB"),
         (b'{"ConfigurationSpace": [], "KernelSpecification": {}}', "is not a JSON object"),
         (b'{"ConfigurationSpace": {"TuningParameters": 3}, "KernelSpecification": {}}', "is not a JSON array"),

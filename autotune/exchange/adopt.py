@@ -111,7 +111,7 @@ def _kept(entries: Sequence[Entry], fix: Mapping[str, Sequence[str]]) -> tuple[l
         elif len(values) == 1:
             absent[name] = values[0]
         else:
-            raise UsageError(f"{name} is given {len(values)} values, and the file tells none", where="--fix")
+            raise UsageError(f"{name} is given {len(values)} values, and the file has none", where="--fix")
     return kept, absent
 
 
@@ -124,7 +124,7 @@ def _aside(entries: Sequence[Entry], parameters: Mapping[str, Sequence[Value]]) 
         values = list(dict.fromkeys(str(entry.configuration.get(name)) for entry in entries))
         if len(values) > 1:
             shown = ", ".join(values[:MOST_SHOWN]) + (", ..." if len(values) > MOST_SHOWN else "")
-            what = f"varies {name!r:.80} ({shown:.200}), which the study has not{did_you_mean(name, parameters)}"
+            what = f"varies {name!r:.80} ({shown:.200}), which the study does not have{did_you_mean(name, parameters)}"
             hint = f"--rename {name}=OURS gives it our name, --fix {name}={values[0]} keeps one value"
             raise UsageError(what, hint=f"{hint:.300}")
         found[name] = entries[0].configuration.get(name)
@@ -145,7 +145,7 @@ def _filled(
     open_ones = [name for name in missing if name not in wanted and len(parameters[name]) > 1]
     if open_ones and entries:
         values = " ".join(f"--fix {name}={parameters[name][0]}" for name in open_ones)
-        what = f"does not tell {', '.join(open_ones)}, which the study tunes"
+        what = f"has no {', '.join(open_ones)}, which the study tunes"
         raise UsageError(what, hint=f"--rename THEIRS=OURS if it has another name there, else say the value: {values}")
     return filled
 
@@ -160,7 +160,7 @@ def _configuration(
             return None, f"without {name}"
         value = meant(told[name], values)
         if value is None:
-            return None, f"with {name}={told[name]!s:.40}, no value of the study"
+            return None, f"with {name}={told[name]!s:.40}, not a value of the study"
         found[name] = value
     return found, ""
 
@@ -184,7 +184,7 @@ def _trial(
     return Trial(
         configuration,
         entry.outcome,
-        reason="" if not entry.outcome.failed else f"so says the file of {format}",
+        reason="" if not entry.outcome.failed else f"as the file of {format} says",
         measurement=None if entry.time_ns is None else Measurement((entry.time_ns,)),
         started=taken,
         finished=taken,
@@ -196,4 +196,4 @@ def _notes(aside: Mapping[str, Any]) -> list[str]:
     if not aside:
         return []
     shown = " ".join(f"{name}={value}" for name, value in aside.items())
-    return [f"set aside, with one value throughout and no parameter of the study: {shown:.300}"]
+    return [f"ignored, as always the same and not a parameter of the study: {shown:.300}"]

@@ -46,7 +46,7 @@ def _is_same(here: str, there: str) -> bool:
 def require_element(document: Document, own: str) -> None:
     """Raise UsageError if a file's numbers have another type than `own`, that of the study with its choices."""
     if document.element and own in PRECISIONS and own != document.element:
-        hint = "say --choice for the study's own, where it has one"
+        hint = "say --choice, if the study has another type"
         raise UsageError(f"is of {document.element}, and the study is of {own}", hint=hint)
 
 
@@ -62,7 +62,7 @@ def choices_of(document: Document, given: Sequence[str], offered: Mapping[str, S
             found = [one for one in offered[name] if value == one or is_value(str(value), one)]
             if not found:
                 what = f"{name} cannot be {value!r:.80}"
-                raise UsageError(what, where="what it has throughout", hint="say --choice")
+                raise UsageError(what, where="what all its trials have", hint="say --choice")
             chosen[name] = found[0]
     return chosen
 

@@ -84,13 +84,13 @@ def write(recordings: Sequence[Recording], out: IO[str]) -> Counter[str]:
     (recording,) = recordings
     trials, left_out = settled(recording)
     passed = [trial for trial in trials if trial.outcome is Outcome.OK]
-    left_out["failed, and no failure stands in this format"] += len(trials) - len(passed)
+    left_out["failed, which this format cannot hold"] += len(trials) - len(passed)
     whole = [trial for trial in passed if all(type(value) is int for value in trial.configuration.values())]
-    left_out["with values that are no whole numbers"] += len(passed) - len(whole)
+    left_out["with values that are not whole numbers"] += len(passed) - len(whole)
     if not whole:
         why = ", ".join(f"{count} {reason}" for reason, count in left_out.items() if count)
-        what = f"none of its trials can be told in this format: {why or 'there is none'}"
-        raise AutotuneError(what, where=recording.key.study, hint="--format csv tells them all")
+        what = f"none of its trials can be written in this format: {why or 'there is none'}"
+        raise AutotuneError(what, where=recording.key.study, hint="--format csv writes them all")
     header = recording.under(_header(recording, whole), FORMAT)
     out.write(json.dumps(header, indent=2)[: -len("\n}")] + ',\n  "results": [')
     for place, trial in enumerate(whole):

@@ -55,7 +55,7 @@ def gather(
     if not found:
         what = text.nothing_stored(study.name, text.size(size or {}), device or "")
         if left_out:
-            what += f" as it is now: {text.count(left_out, 'trial')} of another text of it or its kernel"
+            what += f" as it is now: {text.count(left_out, 'trial')} of another version of it or its kernel"
         typed = named or study.name
         search = text.command("search", typed, device=device, size=size, choices=choices, database=database)
         raise UsageError(what, hint=f"{search} makes some")

@@ -64,7 +64,7 @@ class _Values:
             case ast.Call(func=ast.Name(id="range"), args=args, keywords=[]) if 1 <= len(args) <= 3:
                 bounds = [self._one(part) for part in args]
                 if not all(type(each) is int for each in bounds):
-                    raise ValueError("a range of what are no whole numbers")
+                    raise ValueError("a range of values that are not whole numbers")
                 steps = range(*bounds)
                 if len(steps) > MOST_VALUES:
                     raise ValueError(f"more than {MOST_VALUES} values")

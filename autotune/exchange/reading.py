@@ -105,7 +105,7 @@ def _parsed(text: str) -> tuple[dict[str, Any], int]:
         try:
             return kernel_tuner.closed(text)
         except ValueError:
-            hint = f"import --study reads the JSON of {', '.join(READERS)}, no CSV; nothing was imported"
+            hint = f"import --study reads the JSON of {', '.join(READERS)}, not CSV; nothing was imported"
             raise UsageError(f"is not JSON: {error}", hint=hint) from None
     if not isinstance(found, dict):
         raise UsageError("is not a JSON object")

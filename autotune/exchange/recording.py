@@ -72,7 +72,7 @@ def settled(recording: Recording) -> tuple[list[Trial], Counter[str]]:
             wrong = before is not None and before.origin is None and before.outcome is Outcome.WRONG_RESULT
             found[name] = before if wrong and before is not None else trial
     left_out = Counter(filter(None, map(_untold, found.values())))
-    left_out["of a configuration that another one tells"] = len(recording.imported) + len(recording.own) - len(found)
+    left_out["of a configuration that another one has"] = len(recording.imported) + len(recording.own) - len(found)
     return [trial for trial in found.values() if not _untold(trial)], left_out
 
 

@@ -62,7 +62,7 @@ def read_t1(data: bytes, where: str) -> Imported:
 class _Description:
     def __init__(self, document: Mapping[str, Any]) -> None:
         if "ConfigurationSpace" not in document or "KernelSpecification" not in document:
-            what = "has no ConfigurationSpace and KernelSpecification: it is no T1 description"
+            what = "has no ConfigurationSpace and KernelSpecification: it is not a T1 description"
             raise UsageError(what, hint="autotune import takes files of results")
         self._document = document
         space = table(document["ConfigurationSpace"], "ConfigurationSpace")
@@ -120,7 +120,7 @@ class _Description:
             if re.fullmatch(r"-cl-[\w=.-]+|-D\w+(=\w+)?|-w|-Werror", option) and not option.startswith("-cl-std=C++"):
                 found.append({"flag": option})
             else:
-                self._lose(f"CompilerOptions: {option} is none of OpenCL's")
+                self._lose(f"CompilerOptions: {option} is not an option of OpenCL")
         return found
 
     def _launch(self, names: Sequence[str]) -> dict[str, Any]:
@@ -209,7 +209,7 @@ class _Description:
         if memory == "Local":
             return {"type": type_, "local": size}
         if memory != "Vector":
-            self._lose(f"arguments.{name}: MemoryType {memory}: is taken for a buffer")
+            self._lose(f"arguments.{name}: MemoryType {memory}: is treated as a buffer")
         access = _ACCESS.get(str(entry.get("AccessType")), "inout")
         found: dict[str, Any] = {"type": type_, "shape": [size], "access": access}
         data = None if access == "out" else self._data(name, entry)
@@ -224,7 +224,7 @@ class _Description:
             given = {"low": 0.0, "high": value}
             return {**given, "seed": seed} if type(seed) is int and 0 <= seed < 2**62 and seed != 1 else given
         self._lose(
-            f"arguments.{name}.data: {fill} {entry.get('DataSource', '')} is not carried: write data = {{ ... }}"
+            f"arguments.{name}.data: {fill} {entry.get('DataSource', '')} is not converted: write data = {{ ... }}"
         )
         return None
 
@@ -236,7 +236,7 @@ class _Description:
             key = "relative" if entry.get("ValidationMethod") == "SideBySideRelativeComparison" else "absolute"
             if isinstance(threshold, int | float) and _is_number(threshold) and threshold >= 0:
                 found[key] = max(threshold, found.get(key, 0))
-            self._lose(f"ReferenceArguments: {entry.get('Name', '?')} of {entry.get('FillType', '?')} is not carried")
+            self._lose(f"ReferenceArguments: {entry.get('Name', '?')} of {entry.get('FillType', '?')} is not converted")
         if not found:
             self._lose("tolerance: the file has none: relative 1e-5, absolute 1e-5 is written")
             return {"relative": 1e-5, "absolute": 1e-5}
@@ -248,10 +248,10 @@ class _Description:
             self._lose(f'SharedMemory: {self._kernel["SharedMemory"]!r:.40}: write an argument with local = "..."')
         for name in ("Device", "Misc", "SimulationInput", "Profiling"):
             if self._kernel.get(name):
-                self._lose(f"{name}: is not carried")
+                self._lose(f"{name}: is not converted")
         for name in self._document:
             if name not in ("General", "ConfigurationSpace", "KernelSpecification"):
-                self._lose(f"{name}: is not carried")
+                self._lose(f"{name}: is not converted")
 
 
 def _factor(text: str) -> str:

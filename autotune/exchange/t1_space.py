@@ -43,7 +43,7 @@ class Space:
             entry = table(entry, where)
             name = entry.get("Name")
             if not isinstance(name, str) or name_fault(name):
-                raise UsageError(line(f"{name!r:.60} can be no name of a parameter"), where=f"{where}.Name")
+                raise UsageError(line(f"{name!r:.60} cannot be the name of a parameter"), where=f"{where}.Name")
             if name in found:
                 raise UsageError(f"{name} is there twice", where=where)
             values = self._listed_values(entry.get("Values"), f"{where} ({name})")
@@ -53,12 +53,12 @@ class Space:
             if default in values and type(default) is type(values[values.index(default)]):
                 found[name]["default"] = default
             elif default is not None:
-                self._lose(f"{name}: Default {default!r:.40} is none of its values")
+                self._lose(f"{name}: Default {default!r:.40} is not one of its values")
         if not found:
             raise UsageError("has no parameter", where="TuningParameters")
         several = {name: part for name, part in found.items() if len(part["values"]) > 1}
         if all(part.get("default", part["values"][0]) == part["values"][0] for part in several.values()):
-            self._lose("Default: nobody chose one, each is the first value or none: no result is compared with it")
+            self._lose("Default: each is the first value or missing, so no result is compared with the default")
             for part in found.values():
                 part.pop("default", None)
         return found
@@ -104,7 +104,7 @@ class Space:
                 raise UsageError(line(fault), where=f"{where}.Values")
         plain = list(dict.fromkeys(map(_plain, values)))
         if len(plain) != len(values):
-            self._lose(f"{where}: values that are there twice are there once")
+            self._lose(f"{where}: repeated values are kept once")
         if not plain:
             raise UsageError("has no value", where=f"{where}.Values")
         return plain

@@ -49,7 +49,7 @@ _INSTEAD = {
     "IsNot": "use !=",
     "Attribute": "names have no parts",
     "Subscript": "a name stands by itself: `X`, not `p['X']`",
-    "Lambda": "write what stands behind its colon",
+    "Lambda": "write the part after its colon",
 }
 _C_HINT = "write `and`, `or`, `not` and `a if c else b`"
 _WORDS = {"and", "or", "not", "if", "else", "in"}
@@ -114,7 +114,7 @@ def _require_undoubted(text: str) -> None:
     for found in _QUOTED_OR_COMMENT.finditer(text):
         for escaped in _ESCAPE.findall(found[0]) if found[1] else ():
             if len(escaped) > 1 or escaped not in "\n'\"\\abfnrtvxNuU01234567":
-                raise SyntaxError(f"\\{escaped} stands for no character")
+                raise SyntaxError(f"\\{escaped} is not an escape of a character")
     if together := _RUN_TOGETHER.search(_QUOTED_OR_COMMENT.sub(" ", text)):
         raise SyntaxError(f"a word follows a number without a space, {together[0]}")
 

@@ -41,5 +41,5 @@ def best_alone(records: Records, number: int, key: ProblemKey, driver: str) -> B
     configuration = table(told.configuration)
     strange = any(name_fault(name) or value_fault(value) for name, value in configuration.items())
     if strange or "space" not in table(told.environment):
-        raise AutotuneError("the fastest was not searched and timed here, and is told only with its study")
+        raise AutotuneError("the fastest was not searched and timed here, and is shown only with its study")
     return found(Alone(key, records, "", driver, []), number, key, Match.EXACT, configuration, told, ranking)

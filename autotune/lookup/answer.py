@@ -23,7 +23,7 @@ _CLOSEST = 20
 """How many of the next in rank are looked at for ties."""
 
 
-LEFT_ASIDE = "from before a search, here or imported, started over: nothing has passed with this driver since"
+LEFT_ASIDE = "from before a search (here or imported) started over: nothing has passed since with this driver"
 """The note on an answer of an older generation than the newest."""
 
 
@@ -263,7 +263,7 @@ def launched(entry: str, extents: Sequence[int], local: Sequence[int] | None, of
         if values is not None and (
             not 1 <= len(values) <= 3 or any(type(value) is not int or value < least for value in values)
         ):
-            raise ValueError(f"{values!r:.60} are no extents")
+            raise ValueError(f"{values!r:.60} are not extents")
     return Launched(entry, tuple(extents), tuple(local) if local else None, tuple(offset) if offset else None)
 
 
@@ -301,7 +301,9 @@ def found(
     if digest(configuration) != entry.configuration:
         raise ValueError("a configuration is not the one that it is ranked as")
     if key.device == asked.key.device and not asked.driver:
-        notes.append(f"measured with driver {entry.driver}; the device was named by its model, and no driver compared")
+        notes.append(
+            f"measured with driver {entry.driver}; the device was named by its model, so no driver was compared"
+        )
     elif key.device == asked.key.device and entry.driver != asked.driver:
         notes.append(f"measured with driver {entry.driver}; this device now has {asked.driver}")
         match = Match.OTHER_DRIVER if match is Match.EXACT else match
@@ -350,4 +352,4 @@ def left_out(asked: Question | Alone) -> tuple[str, ...]:
         return ()
     count = len(asked.left_out)
     which = "a stored configuration is" if count == 1 else f"{count} stored configurations are"
-    return (f"{which} left out, not being of this study: {asked.left_out[0]}",)
+    return (f"{which} left out, as not of this study: {asked.left_out[0]}",)

@@ -133,7 +133,7 @@ def _beside(asked: Asked, text: StudyText, found: Best, *, commands: bool) -> It
         goes_on = commands and note == LEFT_ASIDE and found.match is Match.EXACT
         yield f"note: {note}" + (f"; {_search_command(asked, found)} goes on" if goes_on else "")
     if asked.format == "defines" and (besides := flags(found)):
-        yield f"note: measured with these build options besides: {' '.join(besides)}"
+        yield f"note: measured with these further build options: {' '.join(besides)}"
     if commands and found.match is not Match.EXACT:
         yield f"to measure it: {_search_command(asked, found)}"
 
@@ -176,7 +176,7 @@ def _meant(selector: str, records: Records, ask: Ask | None) -> Meant:
     if len(found) == 1:
         return Meant(found[0])
     if found:
-        raise DeviceError(f"{len(found)} stored devices answer {selector!r}", hint=_choose(found))
+        raise DeviceError(f"{len(found)} stored devices match {selector!r}", hint=_choose(found))
     if re.fullmatch(_FINGERPRINT, selector):
         return Meant(selector)
     return _asked(selector, ask)

@@ -94,7 +94,7 @@ class _Nearest:
         if len(losses) < _LEAST_LOSSES:
             return places, ()
         middle, worst = (f"{100 * max(0.0, loss):.0f} %" for loss in (median(losses), max(losses)))
-        at = f"so much was lost at {len(losses)} stored sizes, each left out in turn, {worst} at worst"
+        at = f"the median loss at {len(losses)} stored sizes, each left out in turn; {worst} at worst"
         return places, (f"expect a loss of about {middle}: {at}",)
 
     def _default(self) -> Best:

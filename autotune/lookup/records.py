@@ -164,7 +164,7 @@ class Records:
         found = self._rows(TOLD, meant | of)
         again = self._rows(TOLD_AGAIN, meant | {"retiming": retiming}) if entry.kind == RETIMED else ()
         if not found or (entry.kind == RETIMED and not again):
-            raise ValueError("a time is of no trial of its problem")
+            raise ValueError("a time belongs to no trial of its problem")
         configuration, samples, taken, made, environment, facts = found[0]
         name = ""
         if again:
@@ -233,7 +233,7 @@ def _require_kinds(columns: Sequence[str], found: Sequence[Sequence[Any]]) -> No
     for place, column in enumerate(columns):
         kinds = _COLUMNS.get(column, _TEXT)
         if not all(type(row[place]) in kinds for row in found):
-            raise ValueError(f"{column} holds what it cannot")
+            raise ValueError(f"{column} holds an invalid value")
 
 
 _NO_PROGRAM = "PRAGMA trusted_schema=OFF"

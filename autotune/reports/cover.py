@@ -135,7 +135,7 @@ def chosen_of(
     if math.isinf(chosen.worst):
         at = problems[chosen.losses.index(math.inf)]
         hint, size = "give a larger -k, or leave out --no-search", pairs(at.size, ",")
-        raise AutotuneError(f"none of the chosen is known to serve {size}", where=at.study.name, hint=hint)
+        raise AutotuneError(f"none of the chosen is known to run at {size}", where=at.study.name, hint=hint)
     return Cover(problems, candidates, times_ns, choices, chosen, rule([one.size for one in problems], chosen.takes))
 
 

@@ -91,7 +91,7 @@ def _sample(store: Store, problem: int, most: int) -> Sample:
     times = {entry.order[0]: entry for entry in ranking.entries}
     rows |= survey.trials_of(store, [number for number in times if number not in rows])
     if not times.keys() <= rows.keys() or not all(_is_time(entry.time_ns) for entry in times.values()):
-        raise ValueError("a time is of no trial, or none")
+        raise ValueError("a time belongs to no trial, or is invalid")
     passed = [row for row in found.rows if row.outcome is Outcome.OK and row.driver == driver]
     if found.stride > 1:  # the ranking has only the fastest: of each other one, the latest measurement counts
         known = {rows[number].name for number in times}

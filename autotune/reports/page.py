@@ -117,7 +117,7 @@ def _ordinal(number: int) -> str:
 
 
 def _first_line(told: str) -> str:
-    first = next(iter(told.strip().splitlines()), "") or "no reason told"
+    first = next(iter(told.strip().splitlines()), "") or "no reason given"
     return first if len(first) <= 160 else f"{first[:157]}..."
 
 

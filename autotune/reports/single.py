@@ -83,7 +83,7 @@ def _fits(problem: listing.Problem, asked: Asked, text_of: StudyText | None) -> 
     return all(choices.get(name) == value for name, value in given.items() if name in named)
 
 
-NO_STUDY = "the study is not here, so that its default configuration is not known"
+NO_STUDY = "the study is not here, so its default configuration is not known"
 """Why a default is not known if the study is missing."""
 
 

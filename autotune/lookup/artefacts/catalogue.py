@@ -108,7 +108,7 @@ def alike(catalogue: Catalogue) -> Iterator[str]:
         models.setdefault(entry.best.device_name, {})[entry.device] = None
     for name, called in models.items():
         if name and len(called) > 1:
-            yield f"{', '.join(called)}: all called {name!r}: a program may take any one's best; -d chooses"
+            yield f"{', '.join(called)}: all named {name!r}: a program may get the best of any of them; -d chooses"
 
 
 def zeroed(study: Study) -> list[str]:
@@ -147,7 +147,7 @@ def collect(
             )
             what = nothing_stored(study.name, size_text(size), device)
             if others and not keys:
-                what += " as it is now, but of another text of it or its kernel"
+                what += " as it is now, but of another version of it or its kernel"
             raise UsageError(what, where=str(location), hint=f"{search} measures it")
         entries, refused = [], list[StudyError]()
         for key in wanted:

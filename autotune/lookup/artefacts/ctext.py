@@ -132,7 +132,7 @@ def prefix_of(study: str, chosen: Mapping[str, Value]) -> str:
 def checked_prefix(prefix: str) -> str:
     """Return a prefix that a user wrote. Raises UsageError if names in C cannot begin with it."""
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", prefix):
-        raise UsageError(f"no name in C begins with {prefix!r:.60}", where="--prefix", hint="write --prefix SCALE_F64")
+        raise UsageError(f"no C name can begin with {prefix!r:.60}", where="--prefix", hint="write --prefix SCALE_F64")
     if _is_opencl(prefix):
         raise UsageError(f"names of OpenCL begin with {prefix}", where="--prefix", hint=f"write --prefix MY_{prefix}")
     return prefix

@@ -202,7 +202,7 @@ def _of_its_size(entry: Entry, names: dict[str, str], prefix: str) -> Geometry:
     if len(order) > MOST_LAUNCHES or any(launch.counted for launch in order):
         long = len(order) > MOST_LAUNCHES
         what = f"runs more than {MOST_LAUNCHES} launches" if long else "has arguments that count the turns"
-        raise StudyError(f"{what}, which no header can say", where=entry.best.study, hint="--format table says it")
+        raise StudyError(f"{what}, which a header cannot express", where=entry.best.study, hint="--format table can")
     launches = [
         LaunchText(
             one.entry, "1LL", _numbers(one.global_size),

@@ -99,7 +99,7 @@ class _Header:
         who += ["the default" for one in self.found[count:] if one.unsayable]
         if who and self.sizes:
             what = ", ".join(dict.fromkeys(one.unsayable for one in self.found if one.unsayable))
-            yield f"{' and '.join(who)}: each for its own size alone, since C cannot say {what}"
+            yield f"{' and '.join(who)}: each for its own size alone, as C cannot express {what}"
         yield from left_out(self.refused)
         yield from alike(self.catalogue)
         if self.unsaid_default is not None:

@@ -79,5 +79,5 @@ def joined(options: Iterable[str], study: str) -> str:
     options = list(options)
     for option in options:
         if not option.isprintable() or any(mark in option for mark in "\"'\\"):
-            raise StudyError(f"the option {option!r:.60} cannot stand in one string of options", where=study)
+            raise StudyError(f"the option {option!r:.60} cannot be put into one string of options", where=study)
     return " ".join(f'"{option}"' if " " in option else option for option in options)
