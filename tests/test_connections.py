@@ -90,7 +90,7 @@ def test_a_body_that_does_not_come_is_refused(
         with closing(connect()) as connection:
             told = answer_to(connection, head + b"Content-Type: application/x-www-form-urlencoded\r\n\r\nt")
         assert told.split()[1] == b"408"
-        assert b"tells what may stand there" not in told  # nothing is wrong with the address
+        assert b"lists what is allowed there" not in told  # nothing is wrong with the address
 
 
 @pytest.mark.parametrize("method", [b"POST", b"HEAD"])
@@ -346,4 +346,4 @@ def test_where_all_are_at_work_one_more_is_told_so(monkeypatch: pytest.MonkeyPat
             told = answer_to(second, b"")
         go_on.set()
     assert told.startswith(b"HTTP/1.1 503")
-    assert json.loads(told.partition(b"\r\n\r\n")[2])["error"] == "all connections are at work"
+    assert json.loads(told.partition(b"\r\n\r\n")[2])["error"] == "all connections are in use"

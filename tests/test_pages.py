@@ -372,7 +372,7 @@ def test_a_best_is_told_where_its_study_can_say_nothing_of_it(
         page, told = told_of(client, path)
         assert (told["error"], told["best"]["time_ns"], told["best"]["match"]) == ("", 5000, None)
         assert "5.000 µs" in page
-        assert told["best"]["notes"][-1].startswith("told without its study: ")
+        assert told["best"]["notes"][-1].startswith("shown without its study: ")
 
 
 def test_sizes_of_an_uploaded_study_are_in_its_order_everywhere(tmp_path: Path) -> None:
@@ -657,7 +657,7 @@ def test_a_search_at_the_default_size_says_which(signed_in: Client) -> None:
 
 def test_who_may_not_run_is_told_so_before_filling_in(client: Client) -> None:
     page = client.ask("read", "GET", "/submit", headers=HTML).text
-    assert "takes a token of the role run" in page
+    assert "needs a token with the role run" in page
     assert page.count(" disabled") >= 2
 
 
@@ -668,7 +668,7 @@ def test_a_server_that_only_shows_has_no_forms(tmp_path: Path) -> None:
         assert "/submit" not in page
         form = shown.ask(None, "GET", "/submit", headers=HTML).text
         assert "only shows what is stored" in form
-        assert "token of the role" not in form
+        assert "token with the role" not in form
 
 
 def test_the_line_of_a_key_is_found() -> None:

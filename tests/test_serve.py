@@ -110,7 +110,7 @@ def test_a_search_goes_on_after_the_server_was_killed(tmp_path: Path) -> None:
     with started(tmp_path) as (server, url, token):
         second = autotune("serve", "--port=0", f"--db={tmp_path / 'a.db'}")
         assert second.returncode == 2
-        assert "is at work on this database" in second.stderr
+        assert "is running on this database" in second.stderr
         client = Server(url, token, cache=False)
         asked = {"budget": {"trials": 8}, "sampler": "random", "seed": 1}
         once = client.submit(tmp_path / "study.toml", once="k", **asked)

@@ -314,8 +314,8 @@ def test_every_answer_carries_the_headers_of_safety(client: Client, proxied: Cli
     [
         (Config(host="0.0.0.0"), False, "autotune token add"),
         (Config(host="0.0.0.0"), True, "--tls-cert"),
-        (Config(host="::"), True, "clear text"),
-        (Config(host="tune.example.org"), True, "clear text"),
+        (Config(host="::"), True, "unencrypted"),
+        (Config(host="tune.example.org"), True, "unencrypted"),
         (Config(behind_proxy=True), False, "no token"),
         (Config(root="tune"), True, "--root-path: 'tune' is not a path; write it as in an address"),
         (

@@ -159,15 +159,15 @@ def test_an_answer_of_a_linked_database_stands_no_longer(tmp_path: Path, monkeyp
         ("study=./matmul.toml", 422, "is not a name of a study"),
         ("study=matmul.toml", 422, "is not a name of a study"),
         ("study=matmul&size=X=1", 422, "no size named"),
-        ("study=matmul&size=", 422, "nothing to ask"),
+        ("study=matmul&size=", 422, "no value to ask"),
         ("study=matmul&choice=T=half", 422, "cannot be"),
         ("study=matmul&device=nothing", 422, "no device"),
         ("study=matmul&format=exe", 422, "no format"),
         ("study=matmul&stduy=x", 422, "did you mean"),
-        ("study=matmul&kernel_hash=" + "0" * 32, 404, "another text"),
+        ("study=matmul&kernel_hash=" + "0" * 32, 404, "another version"),
         ("study", 400, "cannot be read"),
         ("study=%ff", 400, "cannot be read"),
-        ("study=matmul&device=%1b", 422, "nothing to ask"),
+        ("study=matmul&device=%1b", 422, "no value to ask"),
         ("x" * 5000, 422, "more than"),
     ],
 )
@@ -656,8 +656,8 @@ def test_what_a_server_left_that_is_not_at_work_runs_nowhere_and_can_be_stopped(
 
     assert told() == [("queued", None), ("stopped", None), ("queued", None)]
     row = client.ask(None, "GET", "/v1/searches").json()["open"][-1]
-    assert row["reason"] == "its server gone is not at work; it goes on once that is: autotune serve --name gone"
-    assert "its server gone is not at work" in client.ask(None, "GET", "/searches").text
+    assert row["reason"] == "its server gone is not running; it goes on once that is: autotune serve --name gone"
+    assert "its server gone is not running" in client.ask(None, "GET", "/searches").text
     assert client.ask(None, "GET", "/v1/home").json()["running"] == []
     held = store.hold("gone")
     held.keep()  # it is back, or was away for a moment: nothing was taken from it
@@ -818,7 +818,7 @@ def test_an_error_nobody_expected_has_the_shape_of_all(shared: Client) -> None:
         answer = shared.ask(None, "GET", path)
         assert answer.status_code == status
         assert set(answer.json()) == {"error", "where", "hint", "detail"}
-        assert answer.json()["hint"] == "GET /v1/openapi.json tells what may stand there"
+        assert answer.json()["hint"] == "GET /v1/openapi.json lists what is allowed there"
     for body in (b"{", b"[" * 5000, b"\xff"):
         answer = shared.ask("run", "POST", "/v1/searches", content=body, headers={"Content-Type": "application/json"})
         assert (answer.status_code in (400, 422), answer.json()["where"]) == (True, "body")

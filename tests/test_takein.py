@@ -95,7 +95,7 @@ def cut_off(
     ("path", "what"),
     [
         ("/v1/import", "the server is ending; nothing was imported"),
-        ("/v1/searches", "the server is ending, and what was asked may be done or not"),
+        ("/v1/searches", "the server is ending, and may or may not have done this"),
     ],
 )
 def test_who_is_cut_off_is_told_in_one_line(client: Client, path: str, what: str) -> None:

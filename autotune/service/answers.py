@@ -48,9 +48,9 @@ class NothingNew(Exception):
 
 _FULL = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the disk quota is spent", errno.EFBIG: "a file may not grow"}
 
-_LOGGED = "what the server says on stderr tells more"
+_LOGGED = "the server's stderr says more"
 
-_HINT = "GET /v1/openapi.json tells what may stand there"
+_HINT = "GET /v1/openapi.json lists what is allowed there"
 
 _AS_JSON = "send it with Content-Type: application/json"
 
@@ -60,16 +60,16 @@ _HINTS = {400: _HINT, 404: _HINT, 405: _HINT, 408: "send it again, without pause
 _MEANINGS = {
     400: "The request cannot be read",
     401: "A token is needed",
-    403: "The token does not allow it, or a form is not of this server",
-    404: "There is none",
+    403: "The token does not allow it, or a form is not from this server",
+    404: "It does not exist",
     408: "The request did not come in time",
-    409: "It contradicts what was asked before, or is not so any more",
+    409: "It contradicts an earlier request, or the state has changed",
     413: "Too large",
-    415: "A body that is packed",
-    421: "Not called by a name of this server",
+    415: "A compressed body",
+    421: "The host name is not one of this server",
     422: "The input is wrong",
     429: "Too much is waiting already",
-    500: "The server failed at this; what it says on stderr tells why",
+    500: "The server failed at this; its stderr says why",
     503: "The machine or its database cannot do it now",
 }
 
@@ -185,13 +185,13 @@ def install(app: FastAPI) -> None:
         return found
 
     async def broken(_request: Request, _error: Exception) -> Response:
-        return answer(Refused(500, "the server failed at this", hint="what it says on stderr tells why"))
+        return answer(Refused(500, "the server failed at this", hint="the server's stderr says why"))
 
     async def nothing(_request: Request, _error: Exception) -> Response:
         return Response(status_code=204)
 
     async def gone(_request: Request, _error: Exception) -> Response:
-        return answer(Refused(400, "the request broke off"))  # nobody reads it
+        return answer(Refused(400, "the request was cut off"))  # nobody reads it
 
     app.add_exception_handler(NothingNew, nothing)
     app.add_exception_handler(ClientDisconnect, gone)

@@ -40,7 +40,7 @@ def check(asked: Mapping[str, Any]) -> dict[str, Any]:
             "notes": [
                 *(f"nothing uses the parameter {name}" for name in study.unused),
                 *effects(problem),
-                *(f"the default {name}={a} is not valid here: {b} stands in" for name, (a, b) in problem.moved.items()),
+                *(f"the default {name}={a} is not valid here: {b} is used" for name, (a, b) in problem.moved.items()),
             ],
         }
 
@@ -104,7 +104,7 @@ def bounded(problem: Problem, asked: Mapping[str, Any]) -> int:
     """Return the number of valid configurations. Raises UsageError if an uploaded study has more than it may have."""
     valid = len(problem.space)
     if asked.get("upload") is not None and valid > asked["space"]:
-        raise UsageError(f"{valid:,} configurations are valid, {asked['space']:,} may be", where="parameters")
+        raise UsageError(f"{valid:,} configurations are valid, at most {asked['space']:,} may be", where="parameters")
     return valid
 
 

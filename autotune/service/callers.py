@@ -127,8 +127,8 @@ def require_role(caller: Caller, role: str) -> None:
     """Raise Refused, 401 or 403, if a caller may not do what takes a role."""
     if not caller.may(role):
         if caller.role is None or not caller.token:
-            raise Refused(401, f"this takes a token of the role {role}", hint="send Authorization: Bearer TOKEN")
-        raise Refused(403, f"this takes the role {role}; {caller.name} has {caller.role}")
+            raise Refused(401, f"this needs a token with the role {role}", hint="send Authorization: Bearer TOKEN")
+        raise Refused(403, f"this needs the role {role}; {caller.name} has {caller.role}")
 
 
 def allowed(role: str) -> Callable[[Request], Any]:
@@ -153,7 +153,7 @@ async def _require_csrf(request: Request, caller: Caller) -> None:
     callers: Callers = request.app.state.service.callers
     if not hmac.compare_digest((given or "").encode("utf-8", "replace"), callers.csrf_token(caller.token).encode()):
         raise Refused(
-            403, "the form is not of this server, or of another token", hint="send it from the page as it is now"
+            403, "the form is from another server, or of another token", hint="reload the page and send it again"
         )
 
 

@@ -203,7 +203,7 @@ class Server:
                 on_progress(told)
             if kind == "end":
                 return told
-        raise ServerAway("its events ended without an end", where=self.url)
+        raise ServerAway("its events ended without an end event", where=self.url)
 
     def events(self, search: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield the events of a search, each once: (`snapshot`, `state`, `progress` or `end`, its data).
@@ -220,7 +220,7 @@ class Server:
                     if kind == "end":
                         return
                 if time.monotonic() - since > PATIENCE_S:
-                    raise ServerAway("its events end before they tell anything", where=self.url)
+                    raise ServerAway("its events end before the first one", where=self.url)
             except ServerAway as error:
                 if time.monotonic() - since > PATIENCE_S:
                     raise
@@ -240,7 +240,7 @@ class Server:
         except ServerAway as error:
             if kept is None:
                 raise
-            self._tell(f"warning: {error}; this is its answer of {kept.taken}")
+            self._tell(f"warning: {error}; this is its answer from {kept.taken}")
             return Reply(200, kept.headers, kept.body)
         if reply.status == 304 and kept is not None:
             reply = Reply(200, {**kept.headers, **reply.headers}, kept.body)

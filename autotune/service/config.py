@@ -88,10 +88,10 @@ def require_safe(config: Config, has_tokens: bool) -> None:
         return
     where = "--behind-proxy" if config.behind_proxy else f"--host {config.host}"
     if not has_tokens:
-        raise UsageError("others would reach this server, and no token is there", where=where, hint=_ADD)
+        raise UsageError("others could reach this server, and there is no token", where=where, hint=_ADD)
     if config.certificate is None and not config.behind_proxy:
-        hint = "give --tls-cert and --tls-key, or --behind-proxy where a reverse proxy encrypts"
-        raise UsageError("others would reach this server in clear text", where=where, hint=hint)
+        hint = "give --tls-cert and --tls-key, or --behind-proxy if a reverse proxy encrypts"
+        raise UsageError("others would reach this server unencrypted", where=where, hint=hint)
 
 
 def _require_pair(certificate: Path, key: Path) -> None:
@@ -105,7 +105,7 @@ def _require_pair(certificate: Path, key: Path) -> None:
 
     def phrase() -> str:
         hint = f"take it off: openssl pkey -in {shlex.quote(str(key))} -out FILE"
-        raise UsageError("has a pass phrase, which nobody types for a server", where=f"--tls-key {key}", hint=hint)
+        raise UsageError("has a pass phrase, which a server cannot type in", where=f"--tls-key {key}", hint=hint)
 
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, phrase)

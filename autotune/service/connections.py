@@ -35,7 +35,7 @@ def _raw(status: str, error: str, hint: str, headers: str = "") -> bytes:
     return f"HTTP/1.1 {status}\r\n{headers}{kind}\r\n{body}".encode("ascii")
 
 
-_FULL = _raw("503 Service Unavailable", "all connections are at work", "ask again in a while", "Retry-After: 5\r\n")
+_FULL = _raw("503 Service Unavailable", "all connections are in use", "ask again later", "Retry-After: 5\r\n")
 
 _NO_HTTP = _raw("400 Bad Request", "this is not HTTP/1.1, or its headers are too long", "send less, or another way")
 

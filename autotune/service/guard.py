@@ -125,7 +125,7 @@ class Guard:
     def _require_name(self, headers: dict[bytes, bytes], version: str) -> None:
         host = re.sub(r":\d*$", "", headers.get(b"host", b"").decode("latin-1")).lower()
         if self._names and host not in self._names:
-            hint = "call it by 127.0.0.1, or start it with --host-name NAME"
+            hint = "use the name 127.0.0.1, or start it with --host-name NAME"
             raise Refused(421, f"this server is not called {host!r:.100}", hint=hint)
         if self._config.is_local and (version == "1.0" or any(map(_PROXY_MARK.fullmatch, headers))):
             hint = "start the server with --behind-proxy; without one speak HTTP/1.1 and send no headers of proxies"
@@ -139,7 +139,7 @@ class Guard:
             caller = await to_thread.run_sync(callers.look_up, token)
         if caller is None:
             if not by_cookie:
-                hint = "who runs the server makes another: autotune token add NAME"
+                hint = "its operator can make another: autotune token add NAME"
                 raise Refused(401, "the token is not known, has expired or was revoked", hint=hint)
             caller = callers.known(None)  # an old cookie: as without one
             assert caller is not None
@@ -154,13 +154,13 @@ class Guard:
         most = most if caller.may("write") else min(most, _MOST_OF_READERS)
         packed = headers.get(b"content-encoding", b"").decode("latin-1").strip().lower()
         if packed not in ("", "identity"):  # otherwise it would be read as it is, and reported as bad JSON
-            hint = "send it as it is, and without that header"
-            raise Refused(415, f"a body that is packed ({packed:.40}) is not read", where="Content-Encoding", hint=hint)
+            hint = "send it uncompressed and without that header"
+            raise Refused(415, f"a compressed body ({packed:.40}) is not accepted", where="Content-Encoding", hint=hint)
         length = headers.get(b"content-length", b"0")
         if length.isdigit() and int(length) > most:
             require_role(caller, "write" if brings else "run")
         if not length.isdigit() or int(length) > most:
-            raise Refused(413, f"a request may have {most} bytes")
+            raise Refused(413, f"a request may have at most {most} bytes")
         taken, waited, has_come = 0, 0.0, False
 
         async def bounded() -> Message:
@@ -177,7 +177,7 @@ class Guard:
             taken += len(message.get("body", b""))
             has_come = not message.get("more_body", False)
             if taken > most:
-                raise _unfinished(413, f"a request may have {most} bytes")
+                raise _unfinished(413, f"a request may have at most {most} bytes")
             return message
 
         return bounded
@@ -191,7 +191,7 @@ def _require_text(scope: Scope) -> None:
 
 def _cut_off(method: str) -> Refused:
     """Return the answer to a request that was still being worked on when the server stopped waiting."""
-    undone = "" if method == "GET" else ", and what was asked may be done or not"
+    undone = "" if method == "GET" else ", and may or may not have done this"
     return Refused(503, f"the server is ending{undone}", hint="ask again once it is back")
 
 

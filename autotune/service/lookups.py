@@ -156,7 +156,7 @@ def _parsed(query: str) -> Mapping[str, list[str]]:
     for name, value in pairs:
         require_known("question", [name[:60]], _KEYS)
         if not value.strip(", ") or not value.isprintable():
-            raise Refused(422, "holds nothing to ask for", where=name)
+            raise Refused(422, "has no value to ask for", where=name)
         given[name].append(value)
     return given
 

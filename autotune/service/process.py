@@ -43,7 +43,7 @@ async def work(name: str, asked: Mapping[str, Any], seconds: float) -> Mapping[s
                 answer = json.loads(line)
             await _code(process)
     except TimeoutError:
-        raise Refused(422, f"it takes more than {seconds:g} s to find out", hint="make it smaller") from None
+        raise Refused(422, f"it takes more than {seconds:g} s to check", hint="make it smaller") from None
     finally:
         await gone(process)
         await ended(process, listening)
@@ -79,7 +79,7 @@ async def lines(process: asyncio.subprocess.Process) -> AsyncIterator[bytes]:
         async for line in process.stdout:
             yield line
     except ValueError:
-        raise Refused(422, f"its process told more than {_LINE // 2**20} MiB in one line") from None
+        raise Refused(422, f"its process wrote more than {_LINE // 2**20} MiB in one line") from None
 
 
 async def listen(process: asyncio.subprocess.Process, said: deque[str]) -> None:

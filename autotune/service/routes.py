@@ -60,7 +60,7 @@ def home(service: Opened, caller: Reader) -> Annotated[Json, Shows(answered.Home
     responses={
         **FOUND,
         200: {"content": {"text/plain": {"schema": TEXT}}, "description": "The best, in the format asked for", **KEPT},
-        304: {"description": "As you have it by its ETag", **KEPT},
+        304: {"description": "Not changed since your ETag", **KEPT},
     },
     tags=["results"],
 )
@@ -169,7 +169,7 @@ def _watchable(service: Opened, caller: Reader, id: SearchId, last_event_id: Las
 
 @router.get(
     "/searches/{id}/events",
-    responses={**FOUND, 204: {"description": "It has ended, and you have seen its end"}},
+    responses={**FOUND, 204: {"description": "It has ended, and you have received its end"}},
     response_class=EventSourceResponse,
     dependencies=[Depends(_watchable)],
     tags=["searches"],

@@ -134,5 +134,5 @@ def _bound(config: Config) -> socket.socket:
     except (OSError, OverflowError) as error:
         listening.close()
         where = f"--host {config.host} --port {config.port}"
-        raise UsageError(f"cannot be listened at: {error}", where=where, hint="choose another --port") from None
+        raise UsageError(f"cannot listen there: {error}", where=where, hint="choose another --port") from None
     return listening

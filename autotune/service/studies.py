@@ -98,8 +98,8 @@ class Studies:
             if text is not None and _is(text, kernel_hash, study_hash):
                 return text, uploaded
         if own is not None:
-            hint = f"a search with yours uploads it; asked for by its name alone, {name}, the server's own answers"
-            raise Refused(404, f"the server's study {name} is of another text", where="study", hint=hint)
+            hint = f"a search with yours uploads it; asked for only by its name, {name}, the server uses its own"
+            raise Refused(404, f"the server's study {name} is another version", where="study", hint=hint)
         hint = (
             f"known by name: {', '.join(self.names())}; put yours with its kernel into ./studies where the server "
             "runs; on one that searches, a search with yours uploads it"

@@ -183,7 +183,7 @@ def _bounded(service: Service, asked: Submit) -> views.Json:
     budget, limits, sampler = asked.budget.model_dump(), service.config.limits, entry_of(asked.sampler, "sampler")
     if budget["least_gain"] is not None and not sampler.has_model:
         hint = "leave the sampler or the gain out"
-        raise Refused(422, f"{asked.sampler} estimates no gain", where="budget.least_gain", hint=hint)
+        raise Refused(422, f"{asked.sampler} cannot estimate the gain", where="budget.least_gain", hint=hint)
     for name, most in (("trials", limits.trials), ("seconds", limits.seconds)):
         if budget[name] is not None and budget[name] > most:
             raise Refused(422, f"{budget[name]:,} {name}: this server allows {most:,}", where=f"budget.{name}")

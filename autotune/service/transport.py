@@ -37,8 +37,8 @@ _FIELDS = ("id", "event", "data")
 _PATH = re.compile(r"[!-~]*")
 _HOST = re.compile(r"[^\x00-\x20\x7f]+")
 
-_OF_NOBODY = "where it is your own, name it, or who signed it: export SSL_CERT_FILE=FILE"
-_OF_ANOTHER = "call it by a name that the certificate has"
+_OF_NOBODY = "if it is your own, name it or its issuer's: export SSL_CERT_FILE=FILE"
+_OF_ANOTHER = "call it by a name that is in the certificate"
 _CERTIFICATES = dict.fromkeys((18, 19, 20, 21), _OF_NOBODY) | dict.fromkeys((62, 64), _OF_ANOTHER)
 """What to do about a certificate, by OpenSSL's X509_V_ERR: an unknown issuer; another host name or address."""
 
@@ -73,7 +73,7 @@ class _Response(http.client.HTTPResponse):
     def _read_next_chunk_size(self) -> int:
         size: int = super()._read_next_chunk_size()  # type: ignore[misc]
         if size < 0:
-            raise http.client.HTTPException("what it answers has no length")
+            raise http.client.HTTPException("its answer has no length")
         return size
 
 
@@ -135,10 +135,10 @@ class Transport:
         self.token = token if token is not None else os.environ.get("AUTOTUNE_TOKEN") or None
         if self.token is not None and not (self.token.isascii() and self.token.isprintable()):
             raise UsageError(
-                "holds characters that no token has", where=self._given, hint="autotune token add makes one"
+                "holds characters that a token cannot have", where=self._given, hint="autotune token add makes one"
             )
         if self.token is not None and not self._secure and not is_loopback(self._host):
-            raise UsageError("the token would travel in clear text", where=self.url, hint="call it by https://")
+            raise UsageError("the token would be sent unencrypted", where=self.url, hint="call it by https://")
 
     def json(
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
@@ -204,14 +204,14 @@ class Transport:
         if reply.status < 400:
             if not 200 <= reply.status < 300:
                 raise ServerRefuses(
-                    reply.status, f"answers {reply.status}, which no server of autotune does", where=self.url
+                    reply.status, f"answers {reply.status}, which an autotune server never does", where=self.url
                 )
             return
         told = _problem(reply.body)
         if told is None:
             told = {"what": f"answers {reply.status}", "hint": "is it an autotune server?"}
             if reply.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:  # which has one for itself, in JSON
-                told["hint"] = "a proxy before it takes no more: client_max_body_size of nginx"
+                told["hint"] = "a proxy in front of it allows no more: client_max_body_size of nginx"
         if reply.status == 401:
             told["hint"] = f"set {self._given} to one that autotune token add has made"
         raise ServerRefuses(reply.status, **told).at(self.url)
@@ -249,7 +249,7 @@ class Transport:
         """Raise ServerAway if a proxy answers for a server that does not, or if a server cannot answer now."""
         if reply.status in (502, 503, 504):
             told = _problem(reply.body) if reply.status == HTTPStatus.SERVICE_UNAVAILABLE else None
-            told = told or {"what": f"answers {reply.status}", "hint": "is it up behind its proxy?"}
+            told = told or {"what": f"answers {reply.status}", "hint": "is it running behind its proxy?"}
             raise ServerAway(**told).at(self.url)
 
 
@@ -310,4 +310,4 @@ def _plain(value: object) -> int | float:
     for plain in (operator.index, float):
         with suppress(TypeError, ValueError):
             return plain(value)  # type: ignore[arg-type]
-    raise UsageError(f"{type(value).__name__} is nothing that can be sent to a server")
+    raise UsageError(f"{type(value).__name__} cannot be sent to a server")

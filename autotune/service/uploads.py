@@ -37,10 +37,10 @@ def require_small(upload: Mapping[str, Any], limits: Limits) -> None:
     """Raise Refused for an upload with too many or too large files, or with a name that no file should have."""
     files: Mapping[str, str] = upload["files"]
     if len(files) > limits.upload_files:
-        raise Refused(413, f"{len(files)} files came, {limits.upload_files} may", where="upload.files")
+        raise Refused(413, f"{len(files)} files were sent, at most {limits.upload_files} may", where="upload.files")
     size = sum(len(text.encode("utf-8", "surrogatepass")) for text in (upload["study"], *files.values()))
     if size > limits.upload_bytes:
-        raise Refused(413, f"{size:,} bytes came, {limits.upload_bytes:,} may", where="upload")
+        raise Refused(413, f"{size:,} bytes were sent, at most {limits.upload_bytes:,} may", where="upload")
     seen: set[str] = set()
     for name in files:
         beside = BESIDE if name.startswith(BESIDE) else ""
@@ -54,7 +54,7 @@ def require_small(upload: Mapping[str, Any], limits: Limits) -> None:
         seen |= {name, *folders}
     for text in (upload["study"], *files.values()):
         if "\0" in text or re.search("[\ud800-\udfff]", text):
-            raise Refused(422, "holds bytes that no text file has", where="upload", hint="send UTF-8 without NUL")
+            raise Refused(422, "holds bytes that no text file can have", where="upload", hint="send UTF-8 without NUL")
 
 
 def unpack(upload: Mapping[str, Any], folder: Path) -> Path:
@@ -123,8 +123,8 @@ def read(path: Path, *, allow_python: bool) -> StudyText:
     """
     text = read_accepted(path)
     if not allow_python and (where := _python_in(text.table)):
-        hint = "give it as numpy, as a kernel or as a file, or have the server started with --allow-python"
-        raise StudyError("this server runs no Python of others", where=where, hint=hint)
+        hint = "give it as numpy, kernel or file, or ask for a server started with --allow-python"
+        raise StudyError("this server does not run Python of others", where=where, hint=hint)
     study = text.study
     if study.name != text.name or callable(study.reference.function):
         raise StudyError("holds what only a caller in Python can give", where="reference")

@@ -24,19 +24,19 @@ class Measured(BaseModel):
 
     configuration: Values
     time_ns: float | None = Field(description="The median.")
-    interval_ns: Interval | None = Field(description="What holds the median.")
+    interval_ns: Interval | None = Field(description="An interval that holds the median.")
     runs: int
 
 
 class _Best(Measured):
     study: str
     notes: list[str]
-    device: str = Field(description="That was asked for; `measured_on` is where it was measured.")
+    device: str = Field(description="The device asked for; `measured_on` is where it was measured.")
     size: Size
     choices: Values
     measured_size: Size | None
-    ties: int = Field(description="Others that cannot be told from it.")
-    trials: int = Field(description="Of which it is the best.")
+    ties: int = Field(description="Others as fast within the interval.")
+    trials: int = Field(description="Trials of which it is the best.")
     database: str
 
 
@@ -82,7 +82,7 @@ class StoredProblem(BaseModel):
 
 class _Of(BaseModel):
     configuration: Values
-    time_ns: float | None = Field(description="The median; null where it has no time.")
+    time_ns: float | None = Field(description="The median; null if it has no time.")
     interval_ns: Interval | None
     study: str
     size: Size
@@ -129,7 +129,7 @@ class WholeTrial(Trial):
 class HistoryRow(_Of):
     """A stored trial, as `autotune history --json` prints it."""
 
-    origin: str | None = Field(description="The format of the file of another tool that it was in.")
+    origin: str | None = Field(description="The format of another tool's file that it came from.")
     samples_ns: list[int]
     kernel_hash: str
     study_hash: str

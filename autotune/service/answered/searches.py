@@ -60,7 +60,7 @@ class Finalist(Measured):
     confidence: int = Field(default=95, description="Per cent of cases in which the interval holds the median.")
     cache: str
     verified_runs: int
-    enqueue_run_ns: float | None = Field(default=None, description="What the host took to enqueue a run, in Python.")
+    enqueue_run_ns: float | None = Field(default=None, description="Time that Python took to enqueue a run.")
     throttled: str = ""
     unverified: str = ""
     gflops: float | None
@@ -99,10 +99,10 @@ class Result(BaseModel):
     default: Finalist | None = None
     default_chosen: bool = False
     default_moved: dict[str, list[Value]] = Field(
-        default={}, description="The study's own value and the one that stands in where that is not valid."
+        default={}, description="The study's own value, and the one used if that is not valid."
     )
     why_no_default: str = ""
-    speedup: float | None = Field(default=None, description="How many times as fast as the default the best is.")
+    speedup: float | None = Field(default=None, description="Time of the default divided by that of the best.")
     speedup_interval: Interval | None = None
     speedup_confidence: int | None = None
     against_default: str = ""
@@ -111,7 +111,7 @@ class Result(BaseModel):
     ties: list[Values] = []
     failures: dict[str, Failures] = Field(default={}, description="By outcome.")
     wrong_with: dict[str, list[Value]] = Field(
-        default={}, description="Values with which results were wrong, all and only so."
+        default={}, description="Values with which all results were wrong, and only those."
     )
     usage_s: dict[str, float] = {}
     failure: str | None = None
@@ -125,7 +125,7 @@ class Search(BaseModel):
     state: str = Field(description="queued, running, stopping, done, failed or stopped")
     study: str
     uploaded: bool
-    study_from: StudyFrom | None = Field(description="Where an uploaded study was asked for by its name.")
+    study_from: StudyFrom | None = Field(description="Set if an uploaded study was asked for by its name.")
     device: str
     device_name: str
     size: Size
@@ -134,17 +134,17 @@ class Search(BaseModel):
     asked_by: str
     server: str | None
     queue: str | None
-    place: int | None = Field(description="0: the next of its queue.")
+    place: int | None = Field(description="0: the next in its queue.")
     attempts: int
     created: Instant
     started: Instant | None
     ended: Instant | None
     reason: str
-    exit_code: int | None = Field(description="That of the command line, where it failed.")
+    exit_code: int | None = Field(description="The exit code of a failed search, as of the command line.")
     progress: Progress | None
     result: Result | None
     outcomes: dict[str, int]
-    searches: list[int] = Field(description="Numbers of the stored searches that are its work.")
+    searches: list[int] = Field(description="Numbers of the stored searches that did its work.")
 
 
 class Searches(BaseModel):

@@ -24,7 +24,7 @@ class Me(BaseModel):
 class Device(BaseModel):
     """A device of the server. Memory in bytes, `clock` in MHz."""
 
-    fingerprint: str = Field(description="Its model: what results belong to.")
+    fingerprint: str = Field(description="The model, which results belong to.")
     number: str = Field(description="What selects it on the server.")
     queue: str
     index: int
@@ -47,7 +47,7 @@ class Device(BaseModel):
     pci: str
     compute_capability: str
     backend: str
-    sub_group_size: int = Field(description="0: the driver does not tell.")
+    sub_group_size: int = Field(description="0: the driver does not say.")
     images: bool
 
 

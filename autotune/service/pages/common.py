@@ -152,7 +152,7 @@ def _error(request: Request, error: Exception) -> Response:
         status, told = error.status_code, problem_of(Refused(error.status_code, str(error.detail)))
     else:
         assert isinstance(error, RequestValidationError)
-        unfit = unknown_of(error) or Refused(422, "the address holds what this page does not take")
+        unfit = unknown_of(error) or Refused(422, "the address holds a value that this page does not take")
         unfit.hint = ""  # the hint is for programs
         status, told = unfit.status, problem_of(unfit)
     is_part = request.headers.get("hx-request") is not None

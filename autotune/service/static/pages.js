@@ -52,7 +52,7 @@
     if (event.detail.target && event.detail.target.id === "now") document.getElementById("stale").textContent = amiss;
   }
   for (const kind of ["htmx:sendError", "htmx:timeout", "htmx:responseError"]) {
-    document.addEventListener(kind, (event) => stale(event, AWAY + "; what stands here is of before"));
+    document.addEventListener(kind, (event) => stale(event, AWAY + "; this is the last known state"));
   }
   document.addEventListener("htmx:afterSwap", (event) => stale(event, ""));
 

@@ -32,9 +32,9 @@ class Queues:
         if one.state not in OPEN or self._is_at_work(one.server):
             return one.state, one.reason
         if one.state == STOPPING:
-            return STOPPED, "stopped; its server is not at work"
+            return STOPPED, "stopped; its server is not running"
         again = f"autotune serve --name {shlex.quote(one.server)}"
-        return QUEUED, f"its server {line(one.server)} is not at work; it goes on once that is: {line(again)}"
+        return QUEUED, f"its server {line(one.server)} is not running; it goes on once that is: {line(again)}"
 
 
 def _places(waiting: dict[str, list[str]]) -> dict[str, int]:

@@ -132,7 +132,7 @@ def best_of_problem(
         except AutotuneError as error:
             raise AutotuneError(f"{without.what}; {error.what}") from None
         size = service.studies.in_order(key.study, key.size)
-        notes = [*alone.notes, f"told without its study: {line(without.what)}"]
+        notes = [*alone.notes, f"shown without its study: {line(without.what)}"]
         return {
             **best_json(alone),
             "size": size,
