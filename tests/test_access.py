@@ -384,7 +384,7 @@ def test_who_holds_a_lock_for_good_is_told_and_what_was_to_be_stored_is_tried_ag
         other.execute("LOCK TABLE trials IN ACCESS EXCLUSIVE MODE")
         with pytest.raises(ConnectionLost, match=r"is locked by another session, for 0\.3 s"):
             store.trials(KEY)
-        assert capsys.readouterr().err == f"autotune: {store.where}: has not answered for 0.01 s, and is waited for\n"
+        assert capsys.readouterr().err == f"autotune: {store.where}: has not answered for 0.01 s; waiting for it\n"
 
         def unlock(*_: object) -> None:
             other.commit()
@@ -565,7 +565,7 @@ def test_a_file_that_may_not_be_written_asks_for_a_copy(tmp_path: Path) -> None:
 
 
 def test_a_database_that_too_many_ask_is_not_called_damaged() -> None:
-    with pytest.raises(StoreError, match="is busy: too many ask at once"), clear_errors(locate("x.db")):
+    with pytest.raises(StoreError, match="is busy: too many connections at once"), clear_errors(locate("x.db")):
         raise PoolTimeoutError("QueuePool limit of size 5 overflow 10 reached")
 
 

@@ -225,7 +225,7 @@ def test_trials_of_no_search_are_not_left_out_in_silence(
     result = CliRunner().invoke(app, [*words, "--db", str(tmp_path / "x.db")])
     assert result.exit_code == 2
     assert "trial" in result.stderr
-    assert "of no search that is stored" in result.stderr
+    assert "without a stored search" in result.stderr
     assert result.stdout == ""
 
 

@@ -370,10 +370,14 @@ def test_a_network_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     ("code", "locks", "said"),
     [
-        (sqlite3.SQLITE_BUSY, errno.ENOLCK, "can lock or share no file"),
+        (sqlite3.SQLITE_BUSY, errno.ENOLCK, "SQLite cannot lock or share files"),
         (sqlite3.SQLITE_BUSY, errno.EAGAIN, "is locked by another process"),
-        (sqlite3.SQLITE_IOERR_LOCK, 0, "can lock or share no file; give --db a path on a local disk, or a postgresql:"),
-        (sqlite3.SQLITE_IOERR_SHMMAP, 0, "can lock or share no file"),
+        (
+            sqlite3.SQLITE_IOERR_LOCK,
+            0,
+            "SQLite cannot lock or share files; give --db a path on a local disk, or a postgresql:",
+        ),
+        (sqlite3.SQLITE_IOERR_SHMMAP, 0, "SQLite cannot lock or share files"),
         (sqlite3.SQLITE_IOERR_READ, 0, "cannot be read or written"),
     ],
 )

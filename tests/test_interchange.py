@@ -86,12 +86,12 @@ def spoilt(**changes: Any) -> str:
         (lambda line: line.replace('"made":null', '"made":{}'), "line 2: made: is not options, launches"),
         (
             lambda line: line.replace('"made":null', '"made":' + spoilt(options=[1])),
-            "line 2: made: holds values that no build",
+            "line 2: made: holds values that a build",
         ),
         (lambda line: line.replace('"made":null', '"made":' + spoilt(launches=[["x", [1.5], None]])), "line 2: made:"),
         (
             lambda line: line.replace('"made":null', '"made":' + spoilt(flops=10**400)),
-            "line 2: made: holds values that no build",
+            "line 2: made: holds values that a build",
         ),
         (lambda line: re.sub('"ended":"[^"]*"', '"ended":"0001-01-01T00:00:00+23:00"', line), "line 2: search.ended:"),
         (lambda line: line.replace('"samples_ns":[6]', f'"samples_ns":[{2**63}]'), "line 2: samples_ns.0:"),
@@ -159,7 +159,7 @@ def changed(line: str, **changes: Any) -> str:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"kernel_hash": "x"}, "kernel_hash: another than that of the same search in"),
+        ({"kernel_hash": "x"}, "kernel_hash: not that of the same search in"),
         ({"study_hash": "x"}, "study_hash: another"),
         ({"study": "other"}, "study: another"),
         ({"device": "nvidia-a100-108cu-80g"}, "device: another"),

@@ -124,7 +124,7 @@ def test_nothing_is_changed_under_a_search_of_an_older_version(
         connection.execute("UPDATE searches SET ended = NULL, started = :started, environment = :environment", known)
         connection.execute("UPDATE trials SET started = ?", (then,))
     if refused:
-        with pytest.raises(StoreError, match="a search of an older autotune is at work; type it again once"):
+        with pytest.raises(StoreError, match="a search of an older autotune is running; type it again once"):
             Store.open(str(path))
         assert "standings" not in columns(path)
     else:

@@ -134,7 +134,7 @@ def require_one_server_of_a_name(database: str) -> None:
         assert store.is_at_work("here")
         assert other.is_at_work("here")
         assert not other.is_at_work("there")
-        with pytest.raises(UsageError, match="a server called here is at work on this database") as error:
+        with pytest.raises(UsageError, match="a server called here is running on this database") as error:
             again.keep()
         assert "--name" in str(error.value)
         elsewhere = other.hold("there")

@@ -84,7 +84,7 @@ def test_a_program_whose_folder_was_removed_is_answered(folder: Path, monkeypatc
     with pytest.raises(AutotuneError, match=r"no such study file: \./saxpy\.toml"):
         autotune.best("./saxpy.toml", device=DEVICE.fingerprint)
     for database in ("a.db", "sqlite:///a.db"):
-        with pytest.raises(AutotuneError, match=r"^a\.db: begins in the folder here, which was removed; give "):
+        with pytest.raises(AutotuneError, match=r"^a\.db: starts at the current folder, which was removed; give "):
             autotune.best(str(folder / "saxpy.toml"), device=DEVICE.fingerprint, database=database)
 
 

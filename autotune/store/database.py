@@ -148,7 +148,7 @@ def clear_errors(location: Location) -> Iterator[None]:
             found = ConnectionLost(found.what, where=where, hint=found.hint)
         raise found from error
     except PoolTimeoutError as error:
-        raise StoreError("is busy: too many ask at once", where=str(location), hint="ask again") from error
+        raise StoreError("is busy: too many connections at once", where=str(location), hint="ask again") from error
     except SQLAlchemyError as error:
         raise damaged_database(str(location), location.scrubbed(str(error))) from error
     except sqlite3.DatabaseError as error:

@@ -66,7 +66,7 @@ def _made_fault(entry: object) -> str:
         and isinstance(entry["work"], dict)
         and _are(list(entry["work"].values()), str)
     )
-    return "" if sound else "holds values that no build has"
+    return "" if sound else "holds values that a build cannot have"
 
 
 def _is_launch(entry: object) -> bool:
@@ -89,7 +89,7 @@ def origin_fault(entry: object) -> str:
     if not isinstance(entry, dict) or set(entry) != {"format", "file", "entry"}:
         return "is not format, file and entry"
     if not _are(list(entry.values()), str) or not re.fullmatch(r"[a-z0-9-]{1,40}", entry["format"]):
-        return "holds values that no file gives"
+        return "holds values that a file cannot give"
     return f"is longer than {MOST_ENTRY} characters" if len(entry["entry"]) > MOST_ENTRY else ""
 
 

@@ -102,7 +102,7 @@ class Hold:
                 session.close()
 
     def _taken(self) -> UsageError:
-        what = f"a server called {line(self._name)} is at work on this database"
+        what = f"a server called {line(self._name)} is running on this database"
         return UsageError(what, where=str(self._location), hint="give this one another name: --name")
 
 

@@ -77,7 +77,7 @@ def check(
         go_on()
         where = f"{source}:{number}" if source else f"line {number}"
         if len(text) > MOST_LINE:
-            what = f"is longer than {MOST_LINE:,} characters, so no line of autotune export"
+            what = f"is longer than {MOST_LINE:,} characters, so not a line of autotune export"
             raise StoreError(what, where=where, hint="nothing was imported")
         if text.strip():
             line, trial = parsed(text, where)
@@ -161,7 +161,7 @@ def _search(line: Line, where: str, known: Incoming | None) -> Incoming:
         _devices(line, where)  # says more where they are no devices at all
         raise StoreError(f"search.devices: not those of the same search in {known.where}", where=where, hint=HINT)
     if line.device_number is not None and line.device_number >= len(known.devices):
-        what = f"device_number: {line.device_number} is none of its {len(known.devices)} devices"
+        what = f"device_number: {line.device_number} is not one of its {len(known.devices)} devices"
         raise StoreError(what, where=where, hint=HINT)
     if known.columns["ended"] is None:
         known.columns.update(ended=line.search.ended, reason=line.search.reason)
@@ -172,7 +172,7 @@ def _require_one_problem(here: Mapping[str, str], there: Columns, where: str, wh
     """Raise StoreError where a line is of another problem than its search: its own facts say what it belongs to."""
     for name, value in here.items():
         if there[name] != value:
-            raise StoreError(f"{name}: another than that of {which}", where=where, hint=HINT)
+            raise StoreError(f"{name}: not that of {which}", where=where, hint=HINT)
 
 
 def _devices(line: Line, where: str) -> list[dict[str, str]]:

@@ -181,7 +181,7 @@ def parsed(text: str, where: str) -> tuple[Line, Trial]:
     try:
         table = json.loads(text, object_pairs_hook=_Counting())
     except _TooManyNames:
-        raise StoreError(f"holds more than {_MOST_NAMES:,} names, as no trial does", where=where, hint=HINT) from None
+        raise StoreError(f"holds more than {_MOST_NAMES:,} names, unlike any trial", where=where, hint=HINT) from None
     except (ValueError, RecursionError) as error:  # a ValueError also of a number of thousands of digits
         raise StoreError(f"is not JSON: {error}", where=where, hint=HINT) from None
     if not isinstance(table, dict):
@@ -200,7 +200,7 @@ def parsed(text: str, where: str) -> tuple[Line, Trial]:
     if trial.outcome.ended and trial.finished is None:
         raise StoreError("finished: an instant is missing", where=where, hint=HINT)
     if (trial.origin is None) != (line.search.sampler != IMPORTED) or (trial.origin is not None and line.retimings):
-        raise StoreError("origin: another than that of its search", where=where, hint=HINT)
+        raise StoreError("origin: not that of its search", where=where, hint=HINT)
     return line, trial
 
 

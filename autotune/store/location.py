@@ -141,7 +141,7 @@ def _placed(named: str) -> str:
         try:
             os.getcwd()
         except OSError:
-            what = "begins in the folder here, which was removed"
+            what = "starts at the current folder, which was removed"
             raise StoreError(what, where=path, hint="give the whole path, or change to another folder") from None
     return path
 
@@ -268,7 +268,7 @@ def is_our_file(found: Iterable[Sequence[Any]], where: str) -> bool:
     ours = is_ours({name for name, kind in rows if kind == "table"}, where)
     for name, kind in rows:
         if kind == "program":
-            what = f"holds a view or a trigger, {name!r:.80}, as no version of this program makes them"
+            what = f"holds a view or a trigger, {name!r:.80}, which no version of this program makes"
             raise StoreError(what, where=where, hint="drop it with sqlite3, or give --db another path")
     return ours
 
@@ -307,7 +307,7 @@ def database_error(where: str, error: BaseException | None) -> StoreError:
         from autotune.store.mounts import LOCAL, takes_locks
 
         if code in _UNLOCKED or not takes_locks(where):
-            return StoreError("lies where SQLite can lock or share no file", where=where, hint=LOCAL)
+            return StoreError("is in a place where SQLite cannot lock or share files", where=where, hint=LOCAL)
     if code is not None and code & 0xFF == sqlite3.SQLITE_CANTOPEN:
         from autotune.store.mounts import spent
 

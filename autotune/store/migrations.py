@@ -49,7 +49,7 @@ def _require_rest(connection: Connection, version: int, where: str) -> None:
     """
     for started, environment, begun in connection.execute(_AT_WORK):
         if not has_died(started, environment) and is_recent(begun or started):
-            what = f"is of version {version}, to become {SCHEMA_VERSION}, and a search of an older autotune is at work"
+            what = f"is of version {version}, to become {SCHEMA_VERSION}, but a search of an older autotune is running"
             hint = "type it again once that has ended; one that was killed elsewhere is waited for an hour"
             raise StoreError(what, where=where, hint=hint)
 

@@ -57,7 +57,7 @@ def _require_one_name(where: str, file: str) -> None:
     Two logs of one file damage it, or the trials in one are lost (https://sqlite.org/howtocorrupt.html, section 2.5).
     """
     if os.path.realpath(file) in [folder for folder, _ in _mounted()]:
-        what = "is mounted by itself, so that others would not find what SQLite writes beside it"
+        what = "is mounted by itself, so others would not find what SQLite writes beside it"
         raise StoreError(what, where=where, hint="mount the folder that it lies in")
     if os.path.isfile(file) and os.stat(file).st_nlink > 1:
         what = "has a second name (a hard link), beside which what SQLite writes here would not be found"

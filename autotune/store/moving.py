@@ -61,7 +61,7 @@ class Moving(Access):
         known = select(searches.c.id).join(problems, problems.c.id == searches.c.problem_id)
         query = select(func.count()).select_from(trials).where(trials.c.search_id.not_in(known))
         if lost := int(connection.execute(query).scalar_one()):
-            raise damaged_database(self.where, f"{count(lost, 'trial')} of no search that is stored")
+            raise damaged_database(self.where, f"{count(lost, 'trial')} without a stored search")
 
     def adopt(
         self, key: ProblemKey, device: DeviceInfo | None, trials: Sequence[Trial], told: Mapping[str, str]

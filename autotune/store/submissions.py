@@ -211,7 +211,7 @@ class Submissions(Access):
             gone = {"state": STOPPED, "reason": "stopped before it began", "ended": now()}
             connection.execute(update(submissions).where(queued).values(gone))
             running = and_(chosen, submissions.c.state.in_((RUNNING, STOPPING)))
-            stopping = {"state": STOPPING} if is_at_work else gone | {"reason": "stopped; its server is not at work"}
+            stopping = {"state": STOPPING} if is_at_work else gone | {"reason": "stopped; its server is not running"}
             connection.execute(update(submissions).where(running).values(stopping))
             return _first(connection, chosen)
 

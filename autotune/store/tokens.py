@@ -64,7 +64,7 @@ def lasting(told: str, where: str) -> timedelta:
     """Return how long a token is good that is to last `90d`, `8w` or `1h30m`. Raises UsageError, placed at `where`."""
     hint = "write 90d, 8w or 12h"
     if told.strip()[-1:].isdigit():
-        raise UsageError(f"{told!r} names no unit", where=where, hint=hint)
+        raise UsageError(f"{told!r} has no unit", where=where, hint=hint)
     return lifetime(parse_duration(told, where=where, hint=hint), where)
 
 

@@ -36,5 +36,5 @@ class Waiting(psycopg.Connection[Any]):
                 return end.value
             ready = yield asked
             if not ready and time.monotonic() > due:
-                say(f"autotune: {self.where}: has not answered for {SILENT_S:g} s, and is waited for")
+                say(f"autotune: {self.where}: has not answered for {SILENT_S:g} s; waiting for it")
                 due = math.inf
