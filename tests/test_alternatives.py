@@ -72,7 +72,7 @@ def test_a_parameter_chooses_among_kernels_that_write_the_same() -> None:
     assert sketch.gaps == []
     name = "KERNEL_2"  # the text has the other for something else
     at = lines.index(f"[parameters.{name}]")
-    guess = "one of them is launched, as each writes c anew; --entry drafts one alone"
+    guess = "one of them is launched, as each overwrites c; --entry drafts only one"
     assert lines[at + 1] == f'values = ["naive", "tiled"]  # guess: {guess}'
     assert lines[at + 2] == 'default = "naive"'
     assert whens(lines) == {"naive": f"{name} == 'naive'", "tiled": f"{name} == 'tiled'"}

@@ -97,7 +97,7 @@ kernel void twice(const int n, global float *y, global const float *x) {
 def test_a_launch_that_overwrites_what_another_wrote_is_a_gap() -> None:
     made = sketched(STEPS)
     text = draft(made)
-    gap = 'when = "TODO"  # TODO: add has written y, which twice writes anew: when, or "1" where both take place'
+    gap = 'when = "TODO"  # TODO: add has written y, which twice overwrites: a condition, or "1" if both run'
     assert text.count("when = ") == 3
     assert text.index(gap) > text.index('entry = "twice"')
     assert len(made.gaps) == 1
@@ -277,10 +277,10 @@ def test_macros_that_branches_ask_for_and_nothing_defines_are_told() -> None:
     #endif
     kernel void f(global int *y) { y[get_global_id(0)] = 1; }"""
     sketch, _ = drafted(source)
-    told = "an #if asks for PADDED, VECTOR, SOA, LOCAL, which nothing defines, so 0: autotune new ... -D PADDED=0 makes"
+    told = "an #if uses PADDED, VECTOR, SOA, LOCAL, which nothing defines, so 0: autotune new ... -D PADDED=0 makes"
     assert any(told in guess for guess in sketch.guesses), sketch.guesses
     sketch, _ = drafted(source.replace("#ifdef FLAG", "#define LOCAL 1\n#ifdef FLAG"))
-    assert any("asks for PADDED, VECTOR, SOA, which nothing" in guess for guess in sketch.guesses), sketch.guesses
+    assert any("uses PADDED, VECTOR, SOA, which nothing" in guess for guess in sketch.guesses), sketch.guesses
     told = "the kernel asks whether GUARDED, FLAG are defined, which nothing does: autotune new ... -D GUARDED drafts"
     assert any(told in guess for guess in sketch.guesses), sketch.guesses
     draft(sketch := sketched(source), None, {"GUARDED": "1"})
@@ -302,7 +302,7 @@ def test_macros_of_branches_behind_one_that_is_taken_are_not_told() -> None:
     for given, told in (({"SINGLE": "1"}, []), ({"SINGLE": "1", "NESTED": "1"}, ["DEPTH"]), ({"T": "int"}, ["WIDE"])):
         sketch = sketched(source)
         draft(sketch, None, given)
-        asked = [guess.split("asks for ")[1].split(",")[0] for guess in sketch.guesses if "asks for" in guess]
+        asked = [guess.split("#if uses ")[1].split(",")[0] for guess in sketch.guesses if "#if uses" in guess]
         assert asked == told, given
 
 
@@ -321,7 +321,7 @@ def test_a_macro_of_which_only_is_asked_whether_it_is_defined_is_no_parameter() 
 kernel void f(int n, global T *x) { int i = get_global_id(0); if (i < n) x[i] = 0; }
 """
     given = sketched(source)
-    assert "SINGLE = [1]  # guess: the kernel asks only whether it is defined, no matter as what" in (
+    assert "SINGLE = [1]  # guess: the kernel tests only whether it is defined, not its value" in (
         draft(given, defined={"SINGLE": "1"}).splitlines()
     )
     _, lines = drafted(macros(SINGLE=1) + source)  # its default is there whatever the study says
@@ -425,7 +425,7 @@ def test_a_type_that_nobody_tells_is_left_to_be_written() -> None:
             if (get_global_id(0) < n) y[get_global_id(0)] = w == BACK ? -x[get_global_id(0)] : x[get_global_id(0)];
         }"""
     )
-    assert [gap.partition(": ")[2] for gap in sketch.gaps] == ["its type: what vector stands for was not read"] * 2
+    assert [gap.partition(": ")[2] for gap in sketch.gaps] == ["its type: the meaning of vector is not known"] * 2
     assert any(line.startswith('w = { type = "int", value = ') for line in lines)
     assert any(line.startswith('p = { type = "int", value = ') for line in lines)
 
@@ -569,10 +569,10 @@ kernel void f(const int n, global P *p) { int i = get_global_id(0); if (i < n) p
     sketch, lines = drafted(source)
     assert 'Inner = ["float v[3]", "uint n", "uint id[8][3]"]' in lines
     unread, _ = drafted(source.replace("(DIM + 1)", "(NONE + 1)"))
-    assert unread.gaps[0] == "line 23: its members: what uint id[2 * (NONE + 1)][3] stands for was not read"
+    assert unread.gaps[0] == "line 23: its members: the meaning of uint id[2 * (NONE + 1)][3] is not known"
     long, _ = drafted(source.replace("(DIM + 1)", "+".join(["2"] * 5000)))
-    assert long.gaps[0].startswith("line 23: its members: what uint id[2 * 2+2+")
-    assert sketch.gaps == ["line 24: its members: what other w stands for was not read"]
+    assert long.gaps[0].startswith("line 23: its members: the meaning of uint id[2 * 2+2+")
+    assert sketch.gaps == ["line 24: its members: the meaning of other w is not known"]
     sketch, lines = drafted(source.replace("#define other half\n", ""))
     assert 'P = ["Inner in", "double w"]' in lines
     assert sketch.gaps == []
@@ -797,7 +797,7 @@ def test_groups_may_count_places_along_one_axis_alone() -> None:
         + """kernel void f(global float *y, const int nx, const int ny)
         { y[get_global_id(1) * nx + get_group_id(0) * TX + get_local_id(0)] = 1; }"""
     )
-    assert any(line.startswith('local = ["TX", "WY"]  # guess: of the places') for line in lines)
+    assert any(line.startswith('local = ["TX", "WY"]  # guess: from the places per') for line in lines)
     assert lines[lines.index("[parameters.WY]") + 2] == "default = 16"
     _, lines = drafted(
         """kernel void f(global float *y, const int nx, const int ny)
@@ -867,7 +867,7 @@ def test_what_a_loop_steps_beside_its_counter_is_bounded_by_how_often_it_turns(e
         }}"""
     )
     assert f"shape = [{shape}]" in shape_of(lines, "x")
-    assert ("others may lie farther" in shape_of(lines, "x")) == ("last" in end)
+    assert ("others may reach farther" in shape_of(lines, "x")) == ("last" in end)
 
 
 def test_a_text_is_read_as_often_for_many_kernels_as_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -931,7 +931,7 @@ def test_structs_are_read_with_macros_that_are_given_and_of_unions_the_widest_me
     lines = draft(sketch, None, {"ORDER": "8"}).splitlines()
     assert not sketch.gaps
     told = '"int where", "int keys[9]", "uchar leaf", "float4 lo", "int u"'
-    assert any(line.startswith(f"Node = [{told}]  # guess: of a union the member") for line in lines)
+    assert any(line.startswith(f"Node = [{told}]  # guess: the largest member") for line in lines)
     assert "ORDER = [8]  # guess: the result depends on it; if not, make it [parameters.ORDER]" in lines
     sketch = sketched(NODES.replace("int i[3]", "other i"))
     draft(sketch, None, {"ORDER": "8"})

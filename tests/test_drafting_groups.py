@@ -220,7 +220,7 @@ def test_local_arrays_whose_extents_the_kernel_defines_itself_tell_the_work_grou
         if (x < w && y < h) b[y * w + x] = t[v][SIDE - 1 - u];
     }"""
     _, lines = drafted("#define SIDE 8\n" + source)
-    held = "# guess: as many as the local arrays hold, or take turns in loops, in numbers of the kernel's"
+    held = "# guess: from the kernel's own numbers: the size of its local arrays, or the steps of its loops"
     assert f'local = ["8", "8"]  {held}' in lines
     assert 'global = ["round_up(w, 8)", "round_up(h, 8)"]' in lines
     _, lines = drafted("#ifndef SIDE\n#define SIDE 8\n#endif\n" + source)
@@ -264,9 +264,9 @@ FEWER = re.sub(
 @pytest.mark.parametrize(
     ("source", "group", "doubt"),
     [
-        (BLOCKS, ["8", "8"], "of the places that groups count"),
+        (BLOCKS, ["8", "8"], "from the places per group"),
         (BINS.replace("SIDE", "GROUP_SIZE"), ["8"], "by its name"),
-        (BINS.replace("256 / SIDE", "l").replace("i * SIDE + l", "l"), ["256"], "of the places that groups count"),
+        (BINS.replace("256 / SIDE", "l").replace("i * SIDE + l", "l"), ["256"], "from the places per group"),
         (FEWER, ["WG"], ""),  # items are left out: there are more of them
     ],
 )
@@ -280,7 +280,7 @@ def test_numbers_that_the_kernel_fixes_tell_its_work_group(source: str, group: l
         assert "groups count" in line
         rows = '["8 * ceil_div(HEIGHT, 8)", "w"]'
         assert f"shape = {rows}" in shape_of(lines, "a")  # from where the loop begins on
-        assert "others may lie farther" not in shape_of(lines, "a")  # the loop ends with the row
+        assert "others may reach farther" not in shape_of(lines, "a")  # the loop ends with the row
     else:
         assert 'high = "255"' in shape_of(lines, "keys")  # within a row of what it counts in
 
@@ -302,7 +302,7 @@ def test_along_an_axis_of_groups_alone_a_group_is_one_item_wide() -> None:
     ("held", "extents"),
     [
         ("local float t[100];", '["WX", "1"]'),
-        ("local float t[64];", '["64", "1"]  # guess: as many as the local arrays hold'),
+        ("local float t[64];", '["64", "1"]  # guess: from the kernel'),
         ("", '["WX", "WY"]'),
     ],
 )
@@ -371,7 +371,7 @@ def test_what_a_kernel_fixes_is_told_beside_what_is_tuned_and_nothing_is_made_up
     fixed = kernel.replace("ATTRIBUTE", "__attribute__((reqd_work_group_size(64, 1, 1)))")
     sketch, lines = drafted("".join(numbers.replace("16", "1")) + fixed)
     assert 'local = ["64"]' in lines
-    assert any("what to tune: the kernel asks for no macro with a default" in gap for gap in sketch.gaps)
+    assert any("what to tune: the kernel uses no macro with a default" in gap for gap in sketch.gaps)
 
 
 @pytest.mark.parametrize(("group", "first"), [(64, 65_536), (192, 65_664), (0, 65_536), (10**6, 65_536)])
@@ -405,14 +405,14 @@ kernel void spmv(int rows, int width, global const float *vals, global float *y)
 def test_what_a_launch_divides_by_is_kept_from_zero() -> None:
     _, lines = drafted(SPREAD)
     assert 'global = ["ceil_div(rows, WG // LANES) * WG"]' in lines
-    assert 'require = "WG // LANES > 0"  # guess: what is below divides by it' in lines
+    assert 'require = "WG // LANES > 0"  # guess: an expression below divides by it' in lines
     halo = "(int)(get_group_id(0) * (WG - 2 * RADIUS) + get_local_id(0)) - RADIUS"
     _, lines = drafted(
         macros(WG=16, RADIUS=2)
         + f"kernel void a(int n, global int *o) {{ int x = {halo}; if (x >= 0 && x < n) o[x] = 1; }}"
     )
     assert 'global = ["ceil_div(RADIUS + n, WG - 2 * RADIUS) * WG"]' in lines
-    assert 'require = "WG - 2 * RADIUS > 0"  # guess: what is below divides by it' in lines
+    assert 'require = "WG - 2 * RADIUS > 0"  # guess: an expression below divides by it' in lines
     _, lines = drafted(SPREAD.replace("WG=64", "WG=512").replace("#define WG 64", "#define WG 4096"))
     assert "[[constraints]]" not in lines
 
@@ -504,7 +504,7 @@ kernel void add(global uint *y, global const uint *sums, const uint n)
 def test_groups_that_take_a_part_of_each_group_are_as_wide(defined: str, wide: str) -> None:
     _, lines = drafted(defined + SCAN)
     assert lines.count(f'global = ["round_up(n, {wide})"]') == 2
-    said = "guess: as wide as those of blocks, as it takes a part of each"
+    said = "guess: as wide as groups of blocks, as it takes a part of each"
     assert f'local = ["{wide}"]  # {said}' in lines
     assert f'count = {{ type = "uint", value = "ceil_div(n, {wide})" }}  # guess: its value' in lines
     assert "WG" not in "".join(line for line in lines if line.startswith("local = "))
@@ -642,7 +642,7 @@ def test_items_of_the_only_group_along_an_axis_are_no_parameter() -> None:
         GUARD y[at] = x[at];
     }"""
     _, lines = drafted(text.replace("GUARD", ""))
-    assert 'local = ["16", "16"]  # guess: how many items there are decides what is computed' in lines
+    assert 'local = ["16", "16"]  # guess: the number of items decides what is computed' in lines
     _, lines = drafted(text.replace("GUARD", "if (u < w)"))
     assert any(line.startswith('local = ["WX", "16"]') for line in lines)
 

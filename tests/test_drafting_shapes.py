@@ -103,7 +103,7 @@ def test_where_global_ids_begin_is_said_where_a_kernel_asks() -> None:
     }"""
     sketch, lines = drafted(text)
     assert 'shape = ["HEIGHT", "WIDTH"]' in shape_of(lines, "out")
-    assert 'offset = ["0", "0"]  # guess: the kernel asks where its global ids begin' in lines
+    assert 'offset = ["0", "0"]  # guess: the kernel reads where its global ids begin' in lines
     assert sketch.gaps == []
     _, lines = drafted(text.replace("get_global_offset", "0 * get_global_id"))
     assert not any(line.startswith("offset") for line in lines)
@@ -284,7 +284,7 @@ def test_variables_that_a_loop_steps_get_as_far_as_it_turns() -> None:
     assert shape_of(lines, "new") == 'new = { type = "float", shape = ["nz", "ny", "nx"], access = "inout" }'
     assert any(line.startswith('global = ["nx", "ny"]') for line in lines)
     _, lines = drafted(COLUMN.replace("c += area;\n    }", "c += area; c++; }"))
-    assert "places that were understood" in shape_of(lines, "old")
+    assert "indices that were understood" in shape_of(lines, "old")
 
 
 def test_what_is_cast_to_vectors_has_as_many_elements() -> None:
@@ -329,10 +329,10 @@ def test_an_element_that_is_counted_up_is_read_and_written(use: str) -> None:
 @pytest.mark.parametrize(
     ("use", "said"),
     [
-        ("y[i * i] = x[i];", "guess: its shape, by the places that were understood; others may lie farther"),
-        ("y[i + stranger(n)] = x[i];", "guess: its shape, by the places that were understood"),
-        ("helper(y, i);", "guess: its shape, by the places that were understood"),
-        ("y[i] = 1 2;", "guess: its shape, by the places that were understood"),
+        ("y[i * i] = x[i];", "guess: its shape, by the indices that were understood; others may reach farther"),
+        ("y[i + stranger(n)] = x[i];", "guess: its shape, by the indices that were understood"),
+        ("helper(y, i);", "guess: its shape, by the indices that were understood"),
+        ("y[i] = 1 2;", "guess: its shape, by the indices that were understood"),
         ("y[i] = x[i] * 2;", 'access = "out" }'),
     ],
 )
@@ -415,7 +415,7 @@ def test_an_extent_that_a_default_decides_says_so() -> None:
             if (l == 0) { for (int k = 1; k < WG; ++k) all[0] += all[k]; part[get_group_id(0)] = all[0]; }
         }"""
     )
-    said = "as WG has it by default; of parts that a [check] adds up, sum(...), it may"
+    said = "as WG has it by default; with a [check] that adds the parts, sum(...), it may"
     assert shape_of(lines, "part").endswith(said)
 
 
@@ -728,7 +728,7 @@ def test_an_image_of_which_each_item_reads_several_pixels_is_as_much_larger() ->
     )
     assert 'from_ = { type = "float", image = ["HEIGHT", "2 * WIDTH"]' in shape_of(lines, "from_")
     assert 'to = { type = "float", image = ["HEIGHT", "WIDTH"]' in shape_of(lines, "to")
-    assert "others may lie farther" not in shape_of(lines, "to")
+    assert "others may reach farther" not in shape_of(lines, "to")
     _, lines = drafted(
         "kernel void f(write_only image2d_t to, const int4 shape, const int w, const int h)\n"
         "{ const int x = get_global_id(0), y = get_global_id(1); if (x >= w || y >= h) return;\n"
@@ -860,7 +860,7 @@ def test_how_many_an_item_takes_is_a_small_number() -> None:
     assert "count = 65536" in lines
 
 
-BARRED = 'n"]  # guess: as many work-items as there are places to write: all have to reach a barrier'
+BARRED = 'n"]  # guess: as many work-items as there are places to write: all must reach a barrier'
 
 
 @pytest.mark.parametrize(
@@ -924,7 +924,7 @@ def test_a_place_that_is_read_only_with_a_default_is_a_guess() -> None:
     )
     found = {"R": "4", "WX": "32", "WY": "8"}
     lines = draft(Sketch("a", "a.cl", source, scanned(source), found), None, found).splitlines()
-    assert "others may lie farther" in shape_of(lines, "x")
+    assert "others may reach farther" in shape_of(lines, "x")
 
 
 def test_pointers_to_arrays_are_buffers_of_their_elements() -> None:
@@ -1044,7 +1044,7 @@ def test_what_a_loop_behind_a_guard_steps_goes_as_far_as_the_loop_turns() -> Non
     assert shape_of(lines, "in_") == 'in_ = { type = "float", shape = ["height + 2 * radius", "width"], access = "in" }'
     for other in ("if (radius) { } else if", "while"):  # these may step it once more, or often
         _, lines = drafted(text.replace("if (", f"{other} (", 1))
-        assert "others may lie farther" in shape_of(lines, "in_"), other
+        assert "others may reach farther" in shape_of(lines, "in_"), other
 
 
 def test_a_size_is_at_first_no_more_than_a_fixed_array_holds() -> None:

@@ -62,7 +62,7 @@ def idle(of: Proposal, some: Sequence[Alternatives]) -> list[tuple[str, str]]:
             shared = name in everywhere or name in of.words or any(user not in one.owner for user in users)
             if owners and len(owners) < len(one.entries) and not shared:
                 chosen = " or ".join(f"{one.name} == '{entry}'" for entry in owners)
-                found.append((f"{chosen} or {name} == {default}", f"{name} is of {', '.join(owners)} alone"))
+                found.append((f"{chosen} or {name} == {default}", f"{name} is used only by {', '.join(owners)}"))
                 break
     return found
 

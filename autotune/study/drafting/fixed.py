@@ -58,13 +58,13 @@ def hints(of: Proposal, *, tunable: bool) -> Iterator[str]:
     about macros that nothing defines.
     """
     if tunable and (own := own_to_tune(of)):
-        cure = f"#ifndef {own[0]} before its #define, #endif after it, make one tunable, or a size"
+        cure = f"#ifndef {own[0]} before its #define and #endif after it make one tunable, or a size"
         yield f"the kernel fixes {some(own)}: {cure}"
     if sizes := own_sizes(of):
-        cure = f"#ifndef {sizes[0]} before its #define, #endif after it, make one a size"
+        cure = f"#ifndef {sizes[0]} before its #define and #endif after it make one a size"
         yield f"the kernel fixes {some(sizes)}: {cure}"
     if names := unset(of):
-        what = f"an #if asks for {some(names)}, which nothing defines, so 0"
+        what = f"an #if uses {some(names)}, which nothing defines, so 0"
         yield f"{what}: autotune new ... -D {names[0]}=0 makes it tunable"
     if names := flags_unset(of):
         what = f"the kernel asks whether {some(names)} {'is' if len(names) == 1 else 'are'} defined, which nothing does"

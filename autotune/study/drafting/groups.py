@@ -37,10 +37,10 @@ _REQUIRED = "reqd_work_group_size"
 _MOST_TEXT = 1000
 """Characters of a work-group that are read."""
 
-BY_ARRAYS = "as many as the local arrays hold, or take turns in loops, in numbers of the kernel's"
-BY_NAME = "by its name; nothing in the kernel says what its work-group is"
-BY_TASK = "how many items there are decides what is computed"
-BY_PLACES = "of the places that groups count; nothing says that items count no more than one"
+BY_ARRAYS = "from the kernel's own numbers: the size of its local arrays, or the steps of its loops"
+BY_NAME = "by its name; nothing else in the kernel gives the work-group"
+BY_TASK = "the number of items decides what is computed"
+BY_PLACES = "from the places per group; nothing says that an item takes only one"
 
 
 FIRST = {1: 64, 2: 16, 3: 4}
@@ -124,7 +124,7 @@ def made_up(of: Proposal, entry: str, reading: Reading | None, dimensions: int) 
     told = _in_own_numbers(of, entry) | {axis: str(extent) for axis, extent in by_places(reading).items()}
     before = alike({other: of.read_by_own_names(other) for other in (*of.locals, entry)}, entry)
     if before and dimensions == len(of.locals[before]) == 1:
-        return Group([*of.locals[before]], f"as wide as those of {before}, as it takes a part of each")
+        return Group([*of.locals[before]], f"as wide as groups of {before}, as it takes a part of each")
     told = {axis: extent for axis, extent in told.items() if axis < dimensions and names[axis] != "1"}
     doubt, wide = BY_PLACES if told else "", sum(name != "1" for name in names)
     for axis in [axis for axis, name in enumerate(names) if name in MADE and axis not in told and wide > 1]:

@@ -252,7 +252,7 @@ class Launches(Indices):
     def _new(self, name: str) -> str:
         while name in self._taken and name not in self.made:
             name += "_"
-        self.made[name] = "guess: the kernel takes no such number"
+        self.made[name] = "guess: the kernel has no such argument"
         return name
 
     def _grouped(self, value: Sum) -> Sum:

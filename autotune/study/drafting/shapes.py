@@ -13,7 +13,7 @@ from autotune.study.drafting.indices import rows_of_ids, tile_of, words
 from autotune.study.drafting.launches import Launches, extent_of
 from autotune.study.drafting.terms import Sum, factors_of, is_multiple, taken_off, undivided
 
-BEYOND = "by the places that were understood; others may lie farther"
+BEYOND = "by the indices that were understood; others may reach farther"
 """Why the extents of a buffer are a guess."""
 
 
@@ -63,7 +63,7 @@ class Shapes(Launches):
             return self._named(min(near, key=lambda each: (len(each.terms), each.constant)))
         if value.names & self.reading.between.keys():
             name = "ENTRIES" if "ENTRIES" not in self._taken else "ENTRIES_"
-            self.made[name] = "guess: how many places the rows hold in all"
+            self.made[name] = "guess: how many entries the rows hold in all"
             return Sum.of(name)
         if (tiled := next((axis for axis in self.tiles if tile_of(value, axis) is not None), None)) is not None:
             return self.axes[tiled] + max(value.constant, 0)

@@ -97,7 +97,7 @@ class Uses:
             if written:  # of every configuration the same is compared
                 self.by_default[one.name] = f'"{", ".join(map(str, shape))}" {by_default}'
                 if self.access(one) == "out" and any(map(is_of_group, names_in(depends))):  # one of each group
-                    self.by_default[one.name] += "; of parts that a [check] adds up, sum(...), it may"
+                    self.by_default[one.name] += "; with a [check] that adds the parts, sum(...), it may"
                 return None
             self.doubts.setdefault(one.name, f"{by_default}: it may not depend on a parameter")
         return shape
@@ -251,13 +251,13 @@ class Uses:
         """Return the key for an input's data, in terms of `sizes`, and what is said of it; empty: drawn as all are."""
         if not is_whole(kind):
             leads = kind in self._of.structs and any(each.reading.leads(one.name) for each in self._of.shapes.values())
-            return "", "its data: members of it say which places of other arguments are used" if leads else ""
+            return "", "its data: members of it are indices into other arguments" if leads else ""
         others = {*self._of.whole} - {*sizes}
         for each in (*self._of.tuned.values(), *self._of.shapes.values()):
             if one.name in each.reading.offsets and one.name in self.shapes:
                 rows = self.shapes[one.name][0] - 1
                 steps = f"arange({rows + 1}) * ENTRIES // {rows if len(rows.terms) == 1 else f'({rows})'}"
-                real = 'rows of equal length; of a real matrix { file = "FILE.mtx", part = "indptr" }'
+                real = 'rows of equal length; for a real matrix { file = "FILE.mtx", part = "indptr" }'
                 return f', data = {{ numpy = "{steps}" }}', real
             elements = {name: product(shape) for name, shape in self.shapes.items()}
             places = each.reading.places_in(one.name, elements, each.upper)
@@ -265,19 +265,19 @@ class Uses:
                 places = places and places.with_value(name, Sum.of(int(name not in self.shifts)))
             if places is not None and not names_in(str(places)) & {*self._of.parameters, *self._of.extra, *others}:
                 if each.reading.scatters(one.name) and self.shapes.get(one.name) == [places]:
-                    return ', data = { distribution = "permutation" }', "places that are written, each once"
+                    return ', data = { distribution = "permutation" }', "indices of the places to write, each once"
                 largest = {"uchar": 255, "char": 127}.get(kind)
                 high = f"{(spread_out(f'({places})') or places) - 1}"
                 taken_off = any(factor < 0 < len(names) for names, factor in places.terms.items())
                 if taken_off or "//" in high:  # nothing says that any are left
                     high = f"max({high}, 0)"
                 high = high if largest is None else f"min({high}, {largest})"
-                real = "places at random"
+                real = "random indices"
                 if any("ENTRIES" in str(extent) for extent in self.shapes.get(one.name, [])):
-                    real += '; of a real matrix { file = "FILE.mtx", part = "indices" }'
+                    real += '; for a real matrix { file = "FILE.mtx", part = "indices" }'
                 return f', data = {{ low = 0, high = "{high}" }}', real
         if self._of.kinds(one.name) and set().union(*self._of.kinds(one.name)) == {"both"}:
-            return ', data = { distribution = "constant", value = 0 }', "what is added to begins at 0"
+            return ', data = { distribution = "constant", value = 0 }', "it starts at 0, as results are added to it"
         return ", data = { low = 0, high = 100 }", "its data"
 
     def value(self, kind: str, path: str, sizes: Collection[str]) -> str:
@@ -327,8 +327,8 @@ class Uses:
                 add(member.split()[0])
             listed = ", ".join(f'"{member}"' for member in (*attributes.get(name, ()), *bodies[name]))
             unread = ", ".join(member for member in bodies[name] if not self._is_member(member))
-            asked = f"its members: what {unread} stands for was not read" if unread else ""
-            said = "of a union the member that takes the most room" if unions & {*bodies[name]} else ""
+            asked = f"its members: the meaning of {unread} is not known" if unread else ""
+            said = "the largest member of a union" if unions & {*bodies[name]} else ""
             lines[name] = f"{name} = [{listed}]", asked, said
 
         for one in self._of.arguments.values():

@@ -59,11 +59,9 @@ class _Writer:
     def study(self) -> str:
         """Return the whole text."""
         sketch, of = self._sketch, self._of
-        told = "read from the text, no compiler was asked: a guess" if sketch.guessed else "as the compiler tells them"
+        told = "read from the text without a compiler: a guess" if sketch.guessed else "as the compiler reports them"
         self._add(f"# A study to start from; its arguments are {told}. A line with {GAP}")
-        self._add(
-            f'# has to be written, one with "{_GUESS}" wants a look; shapes and launches are read from the indices.'
-        )
+        self._add(f'# must be completed, one with "{_GUESS}" checked; shapes and launches are read from the indices.')
         self._add("# Then: autotune check ./FILE.toml, autotune search ./FILE.toml.")
         self._add("# Every key: docs/studies-reference.md.")
         self._add(f'name = "{sketch.name}"', f'about = "{sketch.name}"', f"kernel = {toml_text(sketch.kernel)}")
@@ -115,7 +113,7 @@ class _Writer:
             line = f"{name} = {self._sizes.first(name)}"
             if name in of.made:
                 real = (
-                    '; of a real matrix { file = "FILE.mtx", part = "entries" }' if name.startswith("ENTRIES") else ""
+                    '; for a real matrix { file = "FILE.mtx", part = "entries" }' if name.startswith("ENTRIES") else ""
                 )
                 self._guess(line, of.made[name][7:] + real)
             elif self._sizes.is_small(name):
@@ -133,19 +131,19 @@ class _Writer:
             self._add("", "# The kernel has them as macros.", "[defines]")
             self._add(*(f'{name} = "{name}"' for name in of.counts))
         if of.choices or of.tasks:
-            self._add("", "# What the user picks with --choice, and nothing tunes.", "[choices]")
+            self._add("", "# What the user picks with --choice; it is not tuned.", "[choices]")
             self._add(*(f'{name} = ["{kind}"]' for name, kind in of.choices.items()))
         for name, number in of.tasks.items():
             said = f"the result depends on it; if not, make it [parameters.{name}]"
             if of.is_flag(name):
-                said = "the kernel asks only whether it is defined, no matter as what"
+                said = "the kernel tests only whether it is defined, not its value"
             self._guess(f"{name} = [{number}]", said)
 
     def _parameter_tables(self) -> None:
         of = self._of
         for one in self._alternatives:
             self._add("", f"[parameters.{one.name}]")
-            what = f"one of them is launched, as each writes {', '.join(one.written)} anew; --entry drafts one alone"
+            what = f"one of them is launched, as each overwrites {', '.join(one.written)}; --entry drafts only one"
             self._guess(f"values = {json.dumps(one.entries)}", what)
             self._add(f'default = "{one.entries[0]}"')
         for name, default in {**of.parameters, **of.extra}.items():
@@ -156,7 +154,7 @@ class _Writer:
             self._add("", f"[parameters.{name}]", f"values = {values}  # {_GUESS}: {said}", f"default = {stands}")
         tunable = bool(of.parameters or of.extra or self._alternatives)
         if not tunable:
-            what = "the kernel asks for no macro with a default: #ifndef WPT, #define WPT 1, #endif make one"
+            what = "the kernel uses no macro with a default: #ifndef WPT, #define WPT 1, #endif make one"
             if own := own_to_tune(of):
                 what = f"write #ifndef {own[0]} before the kernel's #define, #endif after it"
             self._add("")
@@ -175,8 +173,8 @@ class _Writer:
         texts += [str(extent) for each in self._shapes.values() for extent in each]
         for divisor in zero_for_some(texts, numbers):
             self._add("", "[[constraints]]")
-            self._guess(f'require = "{divisor} > 0"', "what is below divides by it")
-            self._add(f'reason = "{divisor} is divided by"')
+            self._guess(f'require = "{divisor} > 0"', "an expression below divides by it")
+            self._add(f'reason = "{divisor} is a divisor"')
         for required, reason in idle(of, self._alternatives):
             self._add("", "[[constraints]]", f'require = "{required}"', f'reason = "{reason}"')
 
@@ -274,7 +272,7 @@ class _Writer:
             self._gap(line, ": ".join(filter(None, (asked, self._uses.by_default.get(one.name)))))
         else:
             if one.name in self._uses.indexed:
-                said = said or "as many as there are rows; places in it are read from a buffer"
+                said = said or "as many as there are rows; indices into it are read from a buffer"
             self._told(
                 line, "; ".join(filter(None, (self._doubt(one, "its shape"), self._uses.taken_as(one.name), said)))
             )
@@ -293,30 +291,30 @@ class _Writer:
         if None in items:
             self._gap(line, "work-items along each axis, in whole work-groups")
         elif self._of.tuned[entry].inferred:
-            why = "all have to reach a barrier" if self._of.tuned[entry].barred else "nothing turns others away"
+            why = "all must reach a barrier" if self._of.tuned[entry].barred else "no condition skips the others"
             self._guess(line, f"as many work-items as there are places to write: {why}")
         elif self._of.words:
-            self._guess(line, "as the defaults want it; look at what the other variants want")
+            self._guess(line, "right for the defaults; check it for the other variants")
         else:
             self._add(line)
         self._told(f"local = {toml_texts(self._of.locals[entry])}", self._of.doubts.get(entry, ""))
         if self._of.tuned[entry].reading.begun:
             offset = json.dumps(["0"] * len(items))
-            self._guess(f"offset = {offset}", "the kernel asks where its global ids begin")
+            self._guess(f"offset = {offset}", "the kernel reads where its global ids begin")
         if when := " and ".join(filter(None, (one.when(entry) for one in self._alternatives))):
             self._add(f'when = "{when}"')
         elif overwritten := self._uses.overwritten(entry):
             name, other = overwritten
-            what = f'{other} has written {name}, which {entry} writes anew: when, or "1" where both take place'
-            what += "; --entry drafts one kernel alone"
+            what = f'{other} has written {name}, which {entry} overwrites: a condition, or "1" if both run'
+            what += "; --entry drafts only one kernel"
             self._gap(f'when = "{GAP}"', what)
         elif len(self._of.launched) > 1:
-            self._add('# when = "..."  # where this launch does not always take place')
+            self._add('# when = "..."  # if this launch does not always run')
         self._add(f"arguments = {json.dumps([one.name for one in self._sketch.signatures[entry]])}")
         for one in self._outputs:
             sources = self._of.shapes[entry].reading.stencils_of(one.name)
             if source := next((each for each in sources if self._uses.may_swap(one.name, each)), ""):
-                self._add("# Launched again and again, in turns between two buffers? Then these lines, with")
+                self._add("# Launched repeatedly, alternating between two buffers? Then these lines, with")
                 other = f'"scratch" for {one.name}'
                 if one.name in self._uses.rimmed:  # its rim has to be there before
                     other = f'for {one.name} too with data = {{ numpy = "{source}" }}'
@@ -331,14 +329,14 @@ class _Writer:
             return
         self._add(
             "",
-            "# What is right: here, what this configuration of the kernel gives itself. What is wrong in all goes",
+            "# The expected results: here, those of this configuration of the kernel. An error in all of them goes",
             "# unnoticed; better are expressions over inputs, scalars and sizes, or a kernel that you trust:",
             f"# numpy = {{ {', '.join(f'{name} = {chr(34)}...{chr(34)}' for name in names)} }}",
             "[reference]",
         )
         chosen = {one.name: one.entries[0] for one in self._alternatives} | self._of.configuration()
         values = ", ".join(f"{name} = {json.dumps(value)}" for name, value in chosen.items())
-        self._guess(f"configuration = {{ {values or f'{GAP} = 1'} }}", "the defaults are taken for right")
+        self._guess(f"configuration = {{ {values or f'{GAP} = 1'} }}", "the defaults are assumed to be right")
         if any(is_real(one) for one in self._outputs):
             self._add("", "[tolerance]", "relative = 1e-5", "absolute = 1e-5  # for a sum over K terms about 1e-6 * K")
 
@@ -347,7 +345,7 @@ def _typeless(kind: str) -> str:
     """Say what is missing of a type."""
     if kind == "void":
         return "its type: the kernel has void, and does not cast it to one type"
-    return f"its type: what {kind} stands for was not read"
+    return f"its type: the meaning of {kind} is not known"
 
 
 def _long(type_name: str) -> str:
