@@ -36,7 +36,7 @@ def test_angles_are_found_through_the_folders_only(folder: Path) -> None:
         'int a;\n#line 1 "fac.h"\n#define FAC 3\n#line 3 "k.cl"\nint b;\n'
     )
     with pytest.raises(
-        StudyError, match=r"^k\.cl:1: includes 'own\.h', which is not there; looked in inc; it lies below \.: -I \. of"
+        StudyError, match=r"^k\.cl:1: includes 'own\.h', which is not found; looked in inc; it lies below \.: -I \. of"
     ):
         text_of("#include <own.h>\n", "inc")
     with pytest.raises(StudyError, match=r"looked in \. and inc; copy it beside the kernel, or name its folder"):
@@ -94,7 +94,7 @@ def test_lines_are_right_after_an_include_of_several_lines(folder: Path) -> None
 
 def test_a_missing_file_is_left_to_the_compiler_where_an_if_decides(folder: Path) -> None:
     found = text_of('#ifndef __OPENCL_VERSION__\n#include <stdint.h>\n#endif\n#include "own.h"\n')
-    assert found.startswith("#ifndef __OPENCL_VERSION__\n#error <stdint.h> is included here and is not there\n")
+    assert found.startswith("#ifndef __OPENCL_VERSION__\n#error <stdint.h> is included here and was not found\n")
     assert text_of("#if A\n#else\n#include M2S(A/x.h)\n#endif\n") == (
         '#if A\n#else\n#error #include M2S(A/x.h) cannot be followed\n#line 4 "k.cl"\n#endif\n'
     )
@@ -134,7 +134,7 @@ def test_a_missing_file_is_left_to_the_compiler_where_an_if_decides(folder: Path
             "#ifndef F\n#define F\nstatic const char* const f_cl = STRING(\nkernel void f() { g(1); }\n);\n\n#endif\n",
             r"take static const char\* const f_cl = STRING\( from .* and \) ",
         ),
-        (f'#include "{"x" * 5000}"\n', "which is not there"),
+        (f'#include "{"x" * 5000}"\n', "which is not found"),
     ],
 )
 def test_what_cannot_be_followed_is_refused(folder: Path, kernel: str, message: str) -> None:
@@ -271,7 +271,7 @@ def test_the_folders_are_those_of_the_options() -> None:
     [
         ({"flag": "-I{V}"}, "cannot depend on anything"),
         ({"flag": "-Iinc", "when": "V == 1"}, "cannot depend on anything"),
-        ({"flag": "-include own.h"}, "'-include' brings files that cannot be followed"),
+        ({"flag": "-include own.h"}, "'-include' adds files that cannot be followed"),
         ({"flag": "-imacros own.h"}, "'-imacros' brings files"),
         ({"flag": "-w -isystem inc"}, "'-isystem' brings files"),
         ({"flag": "@own.rsp"}, "'@own.rsp' brings files"),
@@ -300,7 +300,7 @@ def test_a_value_cannot_bring_a_file_either() -> None:
         ("-DX='a b'", "is not a single -DNAME=VALUE"),
         ("-DX=$(exit)", ""),
         ("-D$(exit)=1", "'-D$(exit)=1': '$(exit)' is not a C identifier"),
-        ("-DPATH=1", "'PATH' is a name that shells or loaders act on"),
+        ("-DPATH=1", "'PATH' is a name with a meaning to shells or loaders"),
         ("-D{P}=1", ""),
         ("-DAT(r,i)=((r)*n+(i))", ""),
         ("-DAT()=1", ""),
@@ -308,7 +308,7 @@ def test_a_value_cannot_bring_a_file_either() -> None:
         ("-DLOG(f,...)=", ""),
         ("-DLOG(...,f)=", "'LOG(...,f)' is not a C identifier"),
         ("-DAT($(exit))=1", "'AT($(exit))' is not a C identifier"),
-        ('-DX="a"', "has a quotation mark or a backslash, which drivers take off or keep as they please; write one"),
+        ('-DX="a"', "has a quotation mark or a backslash, which some drivers remove; write one"),
     ],
 )
 def test_a_define_is_one_word_with_a_name_and_a_value(flag: str, said: str) -> None:

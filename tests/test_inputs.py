@@ -189,11 +189,11 @@ def bad_files(folder: Path) -> None:
         ({"file": "fifo.npy"}, r"x\.data\.file: 'fifo\.npy' is not a file", "float"),
         ({"file": "packed.npz"}, "packed.npz: is damaged, or no .npz file: Corrupt input data", "float"),
         ({"file": "bomb.npz", "numpy": "x[:N]"}, r"bomb\.npz: takes 8\.19e\+03 GiB of memory, 8 GiB are free", "float"),
-        ({"file": "parts.npy", "type": "int"}, 'npy: says itself of what type it is; leave out type = "int"', "float"),
-        ({"numpy": "arange(TODO)"}, "has a TODO: write what belongs there", "float"),
+        ({"file": "parts.npy", "type": "int"}, 'npy: already says what type it has; leave out type = "int"', "float"),
+        ({"numpy": "arange(TODO)"}, "has a TODO: replace it", "float"),
         ({"file": "parts.npy", "part": "x"}, 'parts.npy: has no parts; leave out part = "x"', "float"),
-        ({"file": "odd.bin", "type": "float"}, "its 5 bytes are no whole number of float", "float"),
-        ({"file": "odd.bin"}, 'is no .npy, .npz or .mtx file; plain numbers need their type: type = "float"', "float"),
+        ({"file": "odd.bin", "type": "float"}, "its 5 bytes are not a whole number of float", "float"),
+        ({"file": "odd.bin"}, 'is not a .npy, .npz or .mtx file; plain numbers need their type: type = "float"', "float"),
         ({"file": "a.csv", "type": "float"}, r"a\.csv: is text, .*; np\.save\('a\.npy', np\.loadtxt", "float"),
         ({"file": "odd.bin", "type": "flaot"}, "unknown type 'flaot' .did you mean 'float'", "float"),
         ({"file": "empty.mtx", "part": "values"}, "is not a matrix of the MatrixMarket: its first line", "float"),
@@ -225,9 +225,9 @@ def bad_files(folder: Path) -> None:
         ({"distribution": "integers", "high": 2.7}, r"data\.high: 2\.7 is not a whole number", "float"),
         ({"high": 1e300}, r"arguments\.x\.data\.high: 1e\+300, which float cannot hold", "float"),
         ({"low": -3e38, "high": 3e38}, r"data: from -3e\+38 to 3e\+38 is more than float holds", "float"),
-        ({"distribution": "range", "high": 9}, 'data: high has no part in distribution = "range"', "int"),
-        ({"value": 9}, 'data: value has no part in distribution = "uniform"', "int"),
-        ({"fields": {"a": {"low": 0}}}, r"arguments\.x\.data\.fields: belong to structs, and this is none", "float"),
+        ({"distribution": "range", "high": 9}, 'data: high does not apply to distribution = "range"', "int"),
+        ({"value": 9}, 'data: value does not apply to distribution = "uniform"', "int"),
+        ({"fields": {"a": {"low": 0}}}, r"arguments\.x\.data\.fields: belong to structs, and this is not one", "float"),
         ({"high": "Q"}, r"arguments\.x\.data\.high: names 'Q'", "float"),
         ({"python": "gen.py:make"}, "no file 'gen.py'", "float"),
     ],
@@ -333,17 +333,20 @@ def test_a_function_of_a_file_makes_several_inputs_where_it_may(folder: Path) ->
 
 
 def test_a_function_cannot_take_a_word_of_python() -> None:
-    with pytest.raises(StudyError, match=r"takes 'in_', which it is not given; 'in' is a word of Python: call the"):
+    with pytest.raises(StudyError, match=r"takes 'in_', which is not available; 'in' is a word of Python: call the"):
         call(lambda in_: in_, {"in": 1, "N": 2}, "f")
-    with pytest.raises(StudyError, match=r"takes 'inn', which it is not given; it may take N$"):
+    with pytest.raises(StudyError, match=r"takes 'inn', which is not available; it may take N$"):
         call(lambda inn: inn, {"in": 1, "N": 2}, "f")
 
 
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ("def make(WG): return 1", "takes 'WG', which it is not given; it may take N$"),
-        ("def make(n, **others): return 1", r"takes 'n', which it is not given \(did you mean 'N'\?\); it may take N$"),
+        ("def make(WG): return 1", "takes 'WG', which is not available; it may take N$"),
+        (
+            "def make(n, **others): return 1",
+            r"takes 'n', which is not available \(did you mean 'N'\?\); it may take N$",
+        ),
         ("def make(N, /): return 1", "the function failed: TypeError: make"),
         ("def make(N): pass", "the function returned None; return a dict of arrays by name"),
         ("def make(N): return {'x': None}", "the function returned no numbers"),

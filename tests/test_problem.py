@@ -112,7 +112,7 @@ def test_without_a_device_a_study_has_what_it_requires() -> None:
     assert len(Problem(study(**needs)).space) > 0
     for_nvidia: dict[str, Any] = {"constraints": [{"require": "vendor == 'nvidia'"}]}
     assert len(Problem(study(**for_nvidia, requires={"vendor": "nvidia"})).space)
-    with pytest.raises(SpaceError, match=r"vendor=generic; .* stands in .*: --device names one"):
+    with pytest.raises(SpaceError, match=r"vendor=generic; .* is assumed: --device names one"):
         _ = Problem(study(**for_nvidia)).space
     with pytest.raises(SpaceError, match=r"vendor=amd$"):
         _ = Problem(study(**for_nvidia), device=replace(GENERIC_DEVICE, vendor="AMD")).space
@@ -256,7 +256,5 @@ def test_work_that_no_run_does_is_refused(flops: str) -> None:
 
 @pytest.mark.parametrize("tolerance", [{"relative": "-1e-6"}, {"absolute": "0 - N"}])
 def test_a_tolerance_below_nothing_is_refused(tolerance: dict[str, str]) -> None:
-    with pytest.raises(
-        StudyError, match=r"^saxpy\.toml: tolerance\.\w+: gives -.*, and has to be a number of 0 or more"
-    ):
+    with pytest.raises(StudyError, match=r"^saxpy\.toml: tolerance\.\w+: gives -.*, but must be a number of 0 or more"):
         Problem(study(tolerance=tolerance)).tolerance  # noqa: B018

@@ -26,13 +26,13 @@ def test_a_good_table_passes() -> None:
         ({"parameters": {}}, "parameters: "),
         (
             {"parameters": {"WG": {"values": [True]}}},
-            "parameters.WG.values: true and false are no values; write 1 and 0; docs",
+            "parameters.WG.values: true and false are not values; write 1 and 0; docs",
         ),
         ({"parameters": {"WG": {"values": [[]]}}}, "parameters.WG.values.1: needs a whole number or a number or text"),
         ({"sizes": {"N": 0}}, "sizes.N: "),
         ({"sizes": {"9N": 1}}, "sizes.9N"),
-        ({"sizes": {"PATH": 1}}, "sizes.PATH.*: is a name that shells or loaders act on"),
-        ({"defines": {"LD_PRELOAD": "1"}}, "defines.LD_PRELOAD.*: is a name that"),
+        ({"sizes": {"PATH": 1}}, "sizes.PATH.*: is a name with a meaning to shells or loaders"),
+        ({"defines": {"LD_PRELOAD": "1"}}, "defines.LD_PRELOAD.*: is a name with"),
         ({"choices": {"T": ["float\n#include </etc/passwd>"]}}, "choices.T.1: cannot stand in a #define"),
         ({"parameters": {"A": {"values": [1], "default": "1\x1b"}}}, "parameters.A.default: cannot stand in a #define"),
         ({"parameters": {"A": {"values": [1, 2**63]}}}, "parameters.A.values.2: .*64 bits"),
@@ -48,9 +48,12 @@ def test_a_good_table_passes() -> None:
         ({"arguments": {"x": {"type": "float", "value": 1, "access": "in"}}}, "arguments.x: .*belong to buffers"),
         (
             {"arguments": {"x": {"type": "float", "shape": [1], "access": "out", "data": {"low": 0}}}},
-            'arguments.x: data has no part in access = "out": write "inout"',
+            'arguments.x: data does not apply to access = "out": write "inout"',
         ),
-        ({"tolerance": {"about": "x"}}, r"tolerance.about: no key of this table; about belongs above the .* .table."),
+        (
+            {"tolerance": {"about": "x"}},
+            r"tolerance.about: not a key of this table; about belongs above the .* .table.",
+        ),
         ({"reference": {}}, "reference: .*exactly one of numpy"),
         ({"reference": {"kernel": "k.cl"}}, "reference: .*reference.launch"),
         (
@@ -83,7 +86,7 @@ def test_all_errors_are_told_at_once() -> None:
 
 
 def test_a_union_is_told_once() -> None:
-    with pytest.raises(StudyError, match="values: true and false are no values; write 1 and 0; docs") as caught:
+    with pytest.raises(StudyError, match="values: true and false are not values; write 1 and 0; docs") as caught:
         validate(table(parameters={"WG": {"values": [True, False]}}), "x.toml")
     assert caught.value.detail == ""
 

@@ -84,7 +84,7 @@ class TestLayout:
         (["float x[0]"], r"^structs\.S: x has an extent of 0"),
         (["float x[1000000]"], r"^structs\.S: S takes more than 1048576 bytes"),
         (["Fist a"], r"^structs\.S\.1: no struct 'Fist' before it \(did you mean 'First'\?\)"),
-        (["S again"], r"^structs\.S\.1: the struct S does not stand before it"),
+        (["S again"], r"^structs\.S\.1: the struct S is not defined before it"),
         (["float *p"], "is not a member"),
         ([f"int m{n}" for n in range(129)], "more than 128 members"),
     ],
@@ -96,7 +96,7 @@ def test_members_that_are_none(members: list[str], message: str) -> None:
 
 def test_numbers_that_no_device_reads_at_once_are_no_output() -> None:
     given = study(structs={"Point": ["packed", "uchar tag", "float3 place", "int count[2]"]})
-    with pytest.raises(StudyError, match=r"p\.place lies at no multiple of its size.* is not packed"):
+    with pytest.raises(StudyError, match=r"p\.place is not aligned to its size.* is not packed"):
         Problem(given, {"N": 4}).plan({"WG": 1})
     assert astride("float4") is None
     assert astride(struct_texts({"S": ["packed", "int a", "int4 b[2]"]}, {})["S"]) is None

@@ -77,13 +77,13 @@ def test_a_study_holds_what_its_tables_say() -> None:
             "reference: needs a table, got a list: arrays come from a file, in Python from reference=lambda",
         ),
         ({"tolerance": {"atol": 1e-3}}, "tolerance.atol: unknown key; there are relative and absolute"),
-        ({"source": None, "kernel": SOURCE}, "kernel: is a text, no name of a file; source= takes the text"),
+        ({"source": None, "kernel": SOURCE}, "kernel: is text, not the name of a file; source= takes the text"),
         ({"parameters": {"P": {"values": ['"a"']}}}, "parameters.P: '\"a\"' has a quotation mark or a backslash"),
         ({"options": [{"flag": "-DX=1 -DY=2"}]}, "options.1.flag: '-DX=1 -DY=2' is not a single -DNAME=VALUE"),
         ({"parameters": {"P": {"values": ["a b"]}}}, "parameters.P: 'a b' has a space.*; write one word"),
         (
             {"tolerance": {"absolute": "WPT"}},
-            "tolerance.absolute: names 'WPT', and nothing of that name may stand here; k",
+            "tolerance.absolute: names 'WPT', which cannot be used here; k",
         ),
         (
             {"reference": {"python": "gen.py"}},
@@ -108,7 +108,7 @@ def test_what_the_kernel_defines_itself_is_not_tuned() -> None:
     [
         ({"values": [1, 1, 1]}, "has a value twice: 1$"),
         ({"values": [1, 2, 1.0]}, r"has a value twice: 1\.0"),
-        ({"values": [1], "default": 2}, "2 is none of the values"),
+        ({"values": [1], "default": 2}, "2 is not one of the values"),
     ],
 )
 def test_bad_values(parameter: dict[str, Any], message: str) -> None:
@@ -342,7 +342,7 @@ def test_arguments_that_nothing_takes_are_told_however_many() -> None:
 
 def test_a_define_called_as_an_argument_of_the_kernel_is_told() -> None:
     (line,) = effects(Problem(study(defines={"N": "N", "i": "N"})))
-    assert line.startswith("defines.N: saxpy has an argument of that name in the kernel's text, in whose place -DN")
+    assert line.startswith("defines.N: saxpy has an argument of that name in the kernel's text, and -DN")
     header = "kernel __attribute__((reqd_work_group_size(WPT, 1, 1))) void saxpy(int {0}, global T *y{1})"
     both = f"#ifdef A\n{header.format('n', ', int k')}\n#else\n{header.format('n', '')}\n#endif\n{{ }}"
     assert list(effects(Problem(study(source=both)))) == []
@@ -415,12 +415,12 @@ def test_a_configuration_is_the_reference_whatever_is_kept_of_the_values() -> No
     assert plan is not None
     assert "-DWPT=2" in plan.options
     assert expected_data(Problem(given), {}) is None
-    assert "what is wrong in all of them goes unnoticed" in "".join(effects(Problem(given)))
+    assert "an error in all of them goes unnoticed" in "".join(effects(Problem(given)))
 
 
 @pytest.mark.parametrize("name", ["--help", "-x", "..", ".", ".hidden", "", "a/b", "x" * 65])
 def test_a_name_that_commands_take_for_something_else_is_refused(name: str) -> None:
-    with pytest.raises(StudyError, match=r"name: needs letters, digits, _, - and \. alone, at most 64, .*, got "):
+    with pytest.raises(StudyError, match=r"name: needs only letters, digits, _, - and \., at most 64, .*, got "):
         study(name=name)
     assert study(name="_a.b-2").name == "_a.b-2"
 

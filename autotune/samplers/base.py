@@ -228,7 +228,7 @@ class RowSampler(BaseSampler):
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
         """Never right for one parameter alone: the others decide what is valid."""
-        raise SpaceError(f"parameter {param_name!r} is not one of the space {list(self.codec.distributions)}")
+        raise SpaceError(f"parameter {param_name!r} is not in the space {list(self.codec.distributions)}")
 
 
 _verbosity = threading.Lock()

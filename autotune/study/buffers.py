@@ -80,7 +80,7 @@ class Buffer(Argument):
         if tuple(map(max, allocate, shape)) != allocate:
             raise StudyError(f"allocates {allocate}, less than its shape {shape}", where=where)
         if self.access in _WRITTEN and (leaf := astride(kind)) is not None:
-            what = f"{self.name}{leaf.label} lies at no multiple of its size, where nothing compares it"
+            what = f"{self.name}{leaf.label} is not aligned to its size, and cannot be compared"
             raise StudyError(
                 what, where=where, hint='write outputs to a struct that is not packed; "in" and "scratch" may be'
             )
@@ -175,7 +175,7 @@ def _require_no_parameter(table: ArgumentTable, where: str, given: Scope, tuned:
     """Raise StudyError where a parameter shapes data that every configuration has in common."""
     cure = "pad with allocate, which may use parameters"
     if table.access == "out":  # nothing is brought there from the host
-        cure += ", or let [check] stand for the output"
+        cure += ", or let [check] replace the output"
     for text in table.shape or ():  # what is known nowhere is told with the names that may stand in a shape
         named = Expression.parse(text, where=f"{where}.shape").names
         for name in sorted(named - tuned.known - tuned.definitions.keys()):
@@ -186,7 +186,7 @@ def _require_no_parameter(table: ArgumentTable, where: str, given: Scope, tuned:
     for name, key in sorted(used):
         if name in tuned.known - given.known:
             raise StudyError(
-                f"{name} is a parameter, which cannot shape data that every configuration has in common",
+                f"{name} is a parameter, and cannot shape data that all configurations share",
                 where=f"{where}.{key}",
                 hint=cure if key == "shape" else "make it a choice, or cast in the kernel",
             )

@@ -41,9 +41,9 @@ def effects(problem: Problem) -> Iterator[str]:
     defined = macros_of(study.text.source)
     for name in study.sizes:
         if name in defined and name not in study.defines:
-            yield f"the kernel defines {name} itself: what --size gives reaches it as an argument at most"
+            yield f"the kernel defines {name} itself: --size can reach it only as an argument"
     if study.reference.configuration is not None:
-        yield "the reference is a configuration of the kernel itself: what is wrong in all of them goes unnoticed"
+        yield "the reference is a configuration of the kernel itself: an error in all of them goes unnoticed"
     words = words_of("", study.text, "launch", "reference", "check")
     said = {name: {*re.findall(r"\w+", repr(entry))} for name, entry in study.text.table["arguments"].items()}
     sayers = Counter(word for of_one in said.values() for word in of_one)
@@ -70,8 +70,8 @@ def _replaced(study: Study) -> Iterator[str]:
         for table in ("choices", "parameters", "defines"):
             for name in sorted(named & (study.text.table.get(table) or {}).keys()):
                 yield (
-                    f"{table}.{name}: {kernel} has an argument of that name in the kernel's text, in whose place "
-                    f"-D{name} puts its value: rename one of them"
+                    f"{table}.{name}: {kernel} has an argument of that name in the kernel's text, and "
+                    f"-D{name} would replace it by its value: rename one of them"
                 )
 
 

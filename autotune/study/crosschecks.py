@@ -65,7 +65,7 @@ def check_macros(study: Study) -> None:
             if name in study.entries:
                 raise StudyError(f"{name!r} is a kernel's own name", where=table, hint="choose another name")
             if name in own:
-                what = "the kernel defines it itself, whatever the study gives"
+                what = "the kernel defines it itself, and ignores the study's value"
                 hint = f"write #ifndef {name} before that #define, and #endif after it"
                 raise StudyError(what, where=f"{table}.{name}", hint=hint)
 
@@ -105,7 +105,7 @@ def check_steps(study: Study, defined: Mapping[str, Any]) -> None:
     """Raise StudyError where the step of a loop has the name of something else; `defined` are those of `[defines]`."""
     for name in sorted(study.steps):
         if name in defined or name in (*study.sizes, *study.choices, *study.parameters, *DEVICE_FACTS, *FUNCTIONS):
-            what, hint = f"the step {name!r} has another meaning already", "choose another name"
+            what, hint = f"the step {name!r} already has another meaning", "choose another name"
             raise StudyError(what, where="launch", hint=hint)
 
 

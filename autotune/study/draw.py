@@ -55,7 +55,7 @@ def check_drawn(buffer: Buffer) -> None:
 def _require_fields(data: Data, dtype: np.dtype[Any], where: str) -> None:
     fields: Mapping[str, Any] = dtype.fields or {}
     if data.fields and not fields:
-        raise StudyError("belong to structs, and this is none", where=where, hint="leave fields out")
+        raise StudyError("belong to structs, and this is not one", where=where, hint="leave fields out")
     for name, inner in data.fields:
         if name not in fields:
             raise StudyError(f"the struct has no member {name!r}{did_you_mean(name, fields)}", where=where)
@@ -76,7 +76,7 @@ def _require_held(data: Data, shape: tuple[int, ...], scalar: str, where: str) -
     constant = data.distribution == "constant"
     given = data.value if constant else math.prod(shape) - 1
     if not holds(dtype, given):
-        what = "holds" if constant else f"{data.distribution} counts to"
+        what = "holds" if constant else f"{data.distribution} reaches"
         raise StudyError(f"{what} {given}, which {scalar} cannot", where=where, hint="another type, or another number")
 
 
@@ -84,7 +84,7 @@ def _require_bounds(data: Data, dtype: np.dtype[Any], scalar: str, where: str) -
     """Raise StudyError for bounds that are turned around, or that are written and the type does not hold."""
     low, high = data.bounds
     if low > high:
-        raise StudyError(f"low is {low}, above high, {high}", where=where, hint="let low be the lesser")
+        raise StudyError(f"low is {low}, above high, {high}", where=where, hint="write the smaller one as low")
     whole = data.distribution == "integers" and dtype.kind == "f"
     for key, bound in (("low", data.low), ("high", data.high)):
         if bound is not None and not _fits(dtype, bound):

@@ -82,7 +82,7 @@ def find_data(name: str, study: Path, where: str) -> Path:
     real = "" if "\0" in name else os.path.realpath(f"{folder}/{name}" if not name.startswith("/") else name)
     if not real.startswith(folder.rstrip("/") + "/"):
         raise StudyError(
-            f"{name!r:.80} lies outside the study's folder", where=place, hint="copy it beside the study, no link"
+            f"{name!r:.80} lies outside the study's folder", where=place, hint="copy it beside the study, not as a link"
         )
     if not is_file(Path(real)):
         what = "is not a file" if os.path.lexists(real) else "is not there"
@@ -122,7 +122,7 @@ def size_of(entry: Mapping[str, Any], study: Path, where: str) -> int:
 def header_of(path: Path, part: str | None, kind: str | None) -> Header:
     """Return what a file holds. Raises StudyError, naming it, for what is none of the kinds, or damaged."""
     if kind is not None and path.suffix in (".npy", ".npz", ".mtx"):
-        raise StudyError("says itself of what type it is", where=str(path), hint=f'leave out type = "{kind}"')
+        raise StudyError("already says what type it has", where=str(path), hint=f'leave out type = "{kind}"')
     if part is not None and path.suffix not in (".npz", ".mtx"):
         raise StudyError("has no parts", where=str(path), hint=f'leave out part = "{part}"')
     try:
@@ -143,7 +143,7 @@ def header_of(path: Path, part: str | None, kind: str | None) -> Header:
     except StudyError as error:
         raise error if error.where else error.at(str(path)) from None
     except DAMAGED as error:
-        raise StudyError(f"is damaged, or no {path.suffix} file: {error}", where=str(path)) from None
+        raise StudyError(f"is damaged, or not a {path.suffix} file: {error}", where=str(path)) from None
 
 
 def opened(archive: zipfile.ZipFile, part: str | None) -> IO[bytes]:
@@ -218,11 +218,11 @@ def _raw_header(path: Path, kind: str | None) -> Header:
         made = f"np.save({path.stem + '.npy'!r}, np.loadtxt({path.name!r}{between}))"
         raise StudyError("is text, not numbers as they lie in memory", hint=f"{made} makes an array of it")
     if kind not in _BYTES:
-        what = f"unknown type {kind!r:.40}{did_you_mean(kind, _BYTES)}" if kind else "is no .npy, .npz or .mtx file"
+        what = f"unknown type {kind!r:.40}{did_you_mean(kind, _BYTES)}" if kind else "is not a .npy, .npz or .mtx file"
         raise StudyError(what, hint='plain numbers need their type: type = "float"')
     nbytes, each = path.stat().st_size, _BYTES[kind]
     if nbytes % each:
-        raise StudyError(f"its {nbytes} bytes are no whole number of {kind}")
+        raise StudyError(f"its {nbytes} bytes are not a whole number of {kind}")
     sign = "f" if kind in ("half", "float", "double") else "u" if kind.startswith("u") else "i"
     return Header((nbytes // each,), f"<{sign}{each}")
 

@@ -59,7 +59,7 @@ def _taken(function: Callable[..., Any], names: Mapping[str, Any], label: str) -
         packed = each.kind in (each.VAR_KEYWORD, each.VAR_POSITIONAL)
         if each.default is each.empty and not packed and each.name not in names:
             known = [name for name in names if not keyword.iskeyword(name)]
-            what = f"takes {each.name!r}, which it is not given{did_you_mean(each.name, known)}"
+            what = f"takes {each.name!r}, which is not available{did_you_mean(each.name, known)}"
             hint = f"it may take {', '.join(known) or 'nothing'}"
             if (name := each.name.rstrip("_")) in names and keyword.iskeyword(name):
                 hint = word_of_python(name)

@@ -210,7 +210,7 @@ class _Inliner:
             what = f"is {'the argument of a macro' if held['macro'] else 'a string'} of C++, not OpenCL C"
             end = f'){held["mark"]}"' if held["raw"] else ")" if held["macro"] else '"'
             escaped = r", and \n from the beginning of lines" if re.search(r"(?m)^[ \t]*\\n", text) else ""
-            hint = f"take {begin} from its beginning and {end} from its end{escaped}, in a copy"
+            hint = f"remove {begin} from its beginning and {end} from its end{escaped}, in a copy"
             raise StudyError(what, where=str(path), hint=hint)
         pieces, done, depth = [], 0, 0
         for line in _directives(text, path):
@@ -243,7 +243,7 @@ class _Inliner:
         beside = beside.replace("copy it", "copy them") if others else beside
         cure = f"it lies below {lies}" if lies else f"{beside}name {'their' if others else 'its'} folder"
         raise StudyError(
-            f"includes {first}{more}, which {'are' if others else 'is'} not there",
+            f"includes {first}{more}, which {'are' if others else 'is'} not found",
             where=where,
             hint=f'{looked}{cure}: -I {lies or "FOLDER"} of autotune new, [[options]] flag = "-IFOLDER" in a study',
         )
@@ -264,7 +264,7 @@ class _Inliner:
             raise StudyError(f"includes {name!r}, which cannot be looked for", where=f"{path}:{line.line}", hint=fault)
         looked = f"looked in {' and '.join(dict.fromkeys(place or '.' for place in places))}; " if places else ""
         if conditional:
-            return f"#error {line.rest.strip()} is included here and is not there"
+            return f"#error {line.rest.strip()} is included here and was not found"
         beside = "copy it beside the kernel, or " if named[1] else "<> is not looked for beside the kernel: "
         self._missing.setdefault(name, (f"{path}:{line.line}", looked, beside))
         return ""
@@ -351,7 +351,7 @@ def _folders(words: Sequence[str], where: str) -> Iterator[str]:
     for word in rest:
         if _READING.match(word):
             raise StudyError(
-                f"the option {word.partition('=')[0]!r:.60} brings files that cannot be followed",
+                f"the option {word.partition('=')[0]!r:.60} adds files that cannot be followed",
                 where=where,
                 hint='write #include "file" into the kernel',
             )

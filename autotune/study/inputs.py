@@ -99,7 +99,7 @@ def require_shape(wanted: tuple[int, ...], found: tuple[int, ...], where: str, w
     """Raise StudyError where contents have another shape than what they are for."""
     if found != wanted:
         three = wanted[-1:] == (4,) and found == (*wanted[:-1], 3)
-        cure = ": a vector of three takes the room of four, so give it a fourth component, 0" * three
+        cure = ": a vector of three takes the space of four, so give it a fourth component, 0" * three
         raise StudyError(f"has shape {found}, the {what} has {wanted}{cure}", where=where)
 
 

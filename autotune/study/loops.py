@@ -44,7 +44,7 @@ def steps_of(tables: Iterable[LaunchTable]) -> Iterator[str]:
     for table in tables:
         inner = list(steps_of(table.turn or ()))
         if table.step in inner:
-            raise StudyError(f"a loop inside has the step {table.step!r} as well", where="launch.step")
+            raise StudyError(f"a loop inside also has the step {table.step!r}", where="launch.step")
         yield from ([table.step] if table.step else []) + inner
 
 
@@ -107,7 +107,7 @@ class Declared:
         if name not in self.arguments and name not in self.sizes:
             what, hint = f"no argument or size named {name!r}{did_you_mean(name, self.arguments)}", ""
             if name in inside:
-                what, hint = f"{name!r} is the step, no argument", f', say with type = "int" and value = "{name}"'
+                what, hint = f"{name!r} is the step, not an argument", f', such as type = "int" and value = "{name}"'
             raise StudyError(what, where=where, hint=f"add [arguments.{name}]{hint}")
         argument = self.arguments.get(name)
         if isinstance(argument, Scalar) and (others := (argument.names & self.steps) - inside):

@@ -104,7 +104,7 @@ class Problem:
                 return Space.build(self.values, self.constraints, self.constants)
             except SpaceError as error:
                 if not self.on_device and any(f"{fact}=" in error.what for fact in DEVICE_FACTS):
-                    error.hint = "a typical GPU stands in where no device is named: --device names one"
+                    error.hint = "without a device, a typical GPU is assumed: --device names one"
                 raise
 
     @cached_property
@@ -194,7 +194,7 @@ class Problem:
             raise StudyError(f"gives the text {found!r}, not a number", where=place)
         if not 0 <= found <= most:  # nor is NaN
             bounds = "of 0 or more" if most == math.inf else f"from 0 to {most:g}"
-            raise StudyError(f"gives {float(found):g}, and has to be a number {bounds}", where=place)
+            raise StudyError(f"gives {float(found):g}, but must be a number {bounds}", where=place)
         return float(found)
 
     def in_own_values(self, configuration: Configuration) -> dict[str, Value]:

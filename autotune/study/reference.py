@@ -53,7 +53,7 @@ def expected_data(
         return None
     with placed(problem.study.path):
         found = _expected(problem, inputs, python, room)
-        require_numbers(found, inputs, "so it does for these inputs: see to the low and high of their data")
+        require_numbers(found, inputs, "so it does for these inputs: check the low and high of their data")
     return found
 
 
@@ -68,7 +68,7 @@ def require_numbers(expected: Mapping[str, NDArray[Any]], inputs: Mapping[str, N
             real = (one for one, given in inputs.items() if given.dtype.kind == "f" and np.isnan(given).any())
             source = next(real, None)
             said = why if source is None else f"the data of {source!r} holds NaN"
-            raise StudyError(f"the reference gives nothing but NaN for {name!r}: {said}")
+            raise StudyError(f"the reference gives only NaN for {name!r}: {said}")
 
 
 def _expected(
@@ -110,7 +110,7 @@ def _require_wanted(found: Mapping[str, Any], wanted: Sequence[str]) -> None:
     """Raise StudyError for what nothing is compared with, its author takes it for verified, and for what is lacking."""
     more = [str(name) for name in found if name not in wanted and name != ALONE]
     if more:
-        what = f"the reference gives {', '.join(more)}, with which nothing is compared"
+        what = f"the reference gives {', '.join(more)}, which nothing is compared with"
         hint = f'leave {"it" if len(more) == 1 else "them"} out, or give {more[0]} access = "out" in [arguments]'
         raise StudyError(what, where="reference", hint=hint)
     for name in wanted:
@@ -137,7 +137,7 @@ def check_reference(problem: Problem) -> None:
 
     def outlined(text: str, where: str) -> tuple[int, ...] | None:
         for name in sorted(names_of(text, where) & problem.outputs.keys() - names.keys()):
-            what = f"names {name!r}, which is an output: only an inout can be read, as it was before"
+            what = f"names {name!r}, which is an output: only an inout can be read, with its old values"
             raise StudyError(what, where=where, hint=f'declare {name} with access = "inout", or name inputs only')
         for name in sorted(names_of(text, where) & problem.study.arguments.keys() - names.keys()):
             if name not in problem.study.launched:
@@ -277,7 +277,7 @@ def _members(buffer: Buffer, found: Mapping[str, Any], where: str) -> dict[str, 
             raise StudyError(what, where=where)
     lacks = [name for name in fields if name not in found]
     if lacks and not buffer.reads:
-        hint = 'what keeps its value may be left out where access = "inout"'
+        hint = 'a member that keeps its value may be left out if access = "inout"'
         raise StudyError(f"lacks {', '.join(lacks)}", where=where, hint=hint)
     return fields
 

@@ -135,12 +135,12 @@ def _value_at(value: Any, path: tuple[str, ...]) -> Any:
 def _nested_shape(value: Any, where: str) -> tuple[int, ...]:
     """Return the extents of lists within lists. Raises StudyError where some are longer than others, or are tables."""
     if isinstance(value, Members):
-        raise StudyError("holds a table where there is no struct", where=where)
+        raise StudyError("holds a table, but is not a struct", where=where)
     if not isinstance(value, tuple):
         return ()
     shapes = {_nested_shape(part, where) for part in value}
     if len(shapes) > 1:
-        raise StudyError("is a list whose parts are not equally long", where=where)
+        raise StudyError("is a list of parts of different lengths", where=where)
     return (len(value), *(shapes.pop() if shapes else ()))
 
 
@@ -159,7 +159,7 @@ def _wider(dtype: np.dtype[Any], value: float) -> str:
     kind = next((each for each in wider if holds(numpy_type(each)[0], value)), "")
     if kind:
         return f'{kind} holds it: type = "{kind}" in [arguments] or [structs], and in the kernel'
-    return "make it whole, as N // 2 does, or take a float" if dtype.kind in "iu" else "no type here holds it"
+    return "make it whole, as N // 2 does, or use a float" if dtype.kind in "iu" else "no type here holds it"
 
 
 def _require_members(value: Any, dtype: np.dtype[Any], where: str) -> None:

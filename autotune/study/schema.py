@@ -91,7 +91,7 @@ def _function_fault(entry: str) -> str:
 
 
 def _study_name_fault(entry: str) -> str:
-    may = "needs letters, digits, _, - and . alone, at most 64, the first no - or ."
+    may = "needs only letters, digits, _, - and ., at most 64, the first not - or ."
     return "" if re.fullmatch(STUDY_NAME, entry) else may
 
 
@@ -124,7 +124,7 @@ class DataTable(Table):
             raise ValueError(f"{sources[0]} and {(sources[1:] + drawn)[0]} exclude each other")
         used = {"uniform": {"low", "high"}, "integers": {"low", "high"}, "constant": {"value"}}
         if idle := sorted(stated & {"low", "high", "value"} - used.get(self.distribution, set())):
-            raise ValueError(f'{idle[0]} has no part in distribution = "{self.distribution}": leave it out')
+            raise ValueError(f'{idle[0]} does not apply to distribution = "{self.distribution}": leave it out')
         if self.file is None and (self.part is not None or self.type is not None):
             raise ValueError("part and type belong to a file: add file")
         if self.fields is not None and self.numpy is not None:
@@ -142,7 +142,7 @@ class SamplerTable(Table):
     @model_validator(mode="after")
     def _wraps_normalized(self) -> SamplerTable:
         if self.addressing in ("repeat", "mirrored_repeat") and not self.normalized:
-            raise ValueError(f'addressing = "{self.addressing}" needs normalized = true: OpenCL has it for 0 to 1 only')
+            raise ValueError(f'addressing = "{self.addressing}" needs normalized = true: OpenCL has it only for 0 to 1')
         return self
 
 
@@ -182,7 +182,7 @@ class ArgumentTable(Table):
             what = "a buffer" if self.shape is not None else "an image"
             raise ValueError(f'{what} needs access = "in", "out", "inout", "scratch" or "zeroed"')
         if self.data is not None and self.access not in ("in", "inout"):
-            raise ValueError(f'data has no part in access = "{self.access}": write "inout" where the kernel adds to it')
+            raise ValueError(f'data does not apply to access = "{self.access}": write "inout" if the kernel adds to it')
         if self.shape is not None and self.allocate is not None and len(self.shape) != len(self.allocate):
             raise ValueError("shape and allocate need equally many dimensions")
         if self.constant and self.shape is None:

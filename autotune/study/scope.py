@@ -12,7 +12,7 @@ from autotune.text import did_you_mean
 GAP = "TODO"
 """What a draft has where its author is to write."""
 
-UNWRITTEN = f"has a {GAP}: write what belongs there"
+UNWRITTEN = f"has a {GAP}: replace it"
 
 DEVICE_FACTS = (
     "local_memory", "max_work_group_size", "compute_units", "vendor", "device_kind", "compute_capability", "extensions",
@@ -58,7 +58,7 @@ class Scope:
             if name == GAP:
                 raise StudyError(UNWRITTEN, where=where)
             raise StudyError(
-                f"names {name!r}, and nothing of that name may stand here{did_you_mean(name, sorted(self.known))}",
+                f"names {name!r}, which cannot be used here{did_you_mean(name, sorted(self.known))}",
                 where=where,
                 hint="known here: " + ", ".join(sorted(self.known)),
             )

@@ -127,8 +127,8 @@ def exchanged(
         for key in ("type", "shape", "allocate"):
             one, other = getattr(first, key), getattr(buffer, key)
             if one != other:
-                what = f"{group[0]} has {key} {_told(one)}, {begins} has {_told(other)}: they cannot change places"
-                raise StudyError(what, where=place, hint="buffers that swap are alike in type, shape and allocate")
+                what = f"{group[0]} has {key} {_told(one)}, {begins} has {_told(other)}: they cannot be swapped"
+                raise StudyError(what, where=place, hint="swapped buffers must have the same type, shape and allocate")
         name = ends.get(begins, begins)
         access = {"in": "inout", "out": "scratch"}.get(buffer.access, buffer.access)  # whoever ends with a name is it
         if access == "scratch" and name in outputs:
@@ -163,8 +163,8 @@ def ends_of(arguments: Mapping[str, Argument], given: Container[str]) -> dict[st
     moved = [one for one in arguments.values() if isinstance(one, Buffer) and one.filled and one.writes]
     for buffer in moved:
         if buffer.filled not in given:
-            what = f"after as many turns as this size takes its result lies in {buffer.filled}, which is scratch"
-            hint = f'nobody could read it: write access = "inout" for {buffer.filled} too, with data'
+            what = f"after the number of turns for this size, its result is in {buffer.filled}, which is scratch"
+            hint = f'it could not be read: write access = "inout" for {buffer.filled} too, with data'
             raise StudyError(what, where=f"arguments.{buffer.name}", hint=hint)
     return {buffer.name: buffer.filled for buffer in moved}
 

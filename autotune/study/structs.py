@@ -145,8 +145,8 @@ def _member(
     elif kind in known:
         kind = known[kind]
     elif kind in later:
-        hint = "write [structs] so that each stands before those that hold it"
-        raise StudyError(f"the struct {kind} does not stand before it", where=where, hint=hint)
+        hint = "order [structs] so that each comes before those that hold it"
+        raise StudyError(f"the struct {kind} is not defined before it", where=where, hint=hint)
     elif not re.search(r"\{\w+\}", kind):
         if not is_plain(kind) and did_you_mean(kind, known):
             raise StudyError(f"no struct {kind!r} before it{did_you_mean(kind, known)}", where=where)

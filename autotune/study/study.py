@@ -74,7 +74,7 @@ class Study:
         require_plain(tables, path)
         tables = _without_numpy(tables)
         if source is None and "\n" in str(tables["kernel"]):
-            raise StudyError("is a text, no name of a file", where=f"{path}: kernel", hint="source= takes the text")
+            raise StudyError("is text, not the name of a file", where=f"{path}: kernel", hint="source= takes the text")
         if source is None:
             kernel, text = library.sources_of(tables["kernel"], tables, path, "kernel")
         elif not isinstance(source, str):

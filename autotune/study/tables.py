@@ -72,7 +72,7 @@ def parameter(name: str, table: ParameterTable) -> Parameter:
     default = table.default if table.default is not None else values[0]
     if default not in values:
         hint = "they are " + ", ".join(map(str, values))
-        raise StudyError(f"{default!r} is none of the values", where=f"parameters.{name}.default", hint=hint)
+        raise StudyError(f"{default!r} is not one of the values", where=f"parameters.{name}.default", hint=hint)
     return Parameter(name, values, default, table.about)
 
 

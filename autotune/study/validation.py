@@ -48,7 +48,7 @@ def _merged(path: Sequence[str | int], items: Sequence[Any]) -> str:
         return _told(items[0])
     if isinstance(items[0]["input"], bool):
         return (
-            f"{_place(path[:-1] if isinstance(path[-1], int) else path)}: true and false are no values; write 1 and 0"
+            f"{_place(path[:-1] if isinstance(path[-1], int) else path)}: true and false are not values; write 1 and 0"
         )
     fitting = [item for item in items if not item["type"].endswith("_type")]
     if fitting:
@@ -79,7 +79,7 @@ def _told(item: Any) -> str:
         return f"{place}: {UNWRITTEN}"
     if item["type"] == "extra_forbidden":
         if len(path) > 1 and path[-1] in _OF_THE_FILE:  # TOML takes it for one of the table above it
-            return f"{place}: no key of this table; {path[-1]} belongs above the file's first [table]"
+            return f"{place}: not a key of this table; {path[-1]} belongs above the file's first [table]"
         meant = did_you_mean(str(path[-1]), known := _keys_beside(path))
         few = f"; there are {' and '.join(known)}" if len(known) == _FEW and not meant else ""
         return f"{place}: unknown key{meant}{few}"

@@ -94,7 +94,7 @@ def toml_text(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        hint = "give it a name in UTF-8; where that is the name and the locale is another: export PYTHONUTF8=1"
+        hint = "give it a name in UTF-8; if it has one and the locale differs: export PYTHONUTF8=1"
         raise StudyError("holds an invalid character", where=repr(text)[:60], hint=hint) from error
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 

@@ -257,7 +257,11 @@ class Result:
         if default is None:
             return f"not measured: {self.why_no_default}"
         time, values = text.time(default.time_ns), text.pairs(default.configuration)
-        called = "what stands in for the study's default" if self.problem.moved else "the study's default configuration"
+        called = (
+            "the valid one nearest to the study's default"
+            if self.problem.moved
+            else "the study's default configuration"
+        )
         if default.time_ns != default.time_ns:
             return f"{default.outcome.value}: {default.reason}"
         if default.configuration == best.configuration:

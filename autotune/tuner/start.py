@@ -82,8 +82,8 @@ def _not_within(devices: Sequence[DeviceInfo]) -> Iterator[None]:
     outer: frozenset[str] = getattr(_thread, "used", frozenset())
     for device in devices:
         if lock_key(device) in outer:
-            what = "is in use by the search whose on_progress begins this one: neither would end"
-            raise UsageError(what, where=device.name, hint="begin it once that search has returned")
+            what = "is in use by the search whose on_progress starts this one: neither would end"
+            raise UsageError(what, where=device.name, hint="start it once that search has returned")
     _thread.used = outer.union(map(lock_key, devices))
     try:
         yield

@@ -104,7 +104,7 @@ def extents(value: Any) -> tuple[int, ...]:
     """Return a shape given as one whole number or several."""
     found = tuple(whole(part) for part in listed(value))
     if any(extent < 0 for extent in found):
-        raise BoundError(f"{found} is no shape")
+        raise BoundError(f"{found} is not a shape")
     return found
 
 
@@ -126,4 +126,4 @@ def plain_type(dtype: Any) -> None:
     """Raise BoundError for an element type other than numbers of up to 64 bits; None is float64."""
     found: np.dtype[Any] = np.dtype(dtype)
     if found.kind not in "biuf" or found.itemsize > _ITEM:
-        raise BoundError(f"no type of numbers of up to 64 bits: {dtype!r:.40}")
+        raise BoundError(f"not a type of numbers of up to 64 bits: {dtype!r:.40}")

@@ -268,7 +268,7 @@ class _Evaluator:
             return outline(size.shape)
         found = call(*given, **keywords)
         if isinstance(found, np.ndarray | np.generic) and found.dtype.kind not in "biuf":
-            raise BoundError("gives what are no real numbers")
+            raise BoundError("gives values that are not real numbers")
         return bounded(found)
 
     def _binary(self, sign: type[ast.AST], a: Any, b: Any) -> Any:
@@ -290,7 +290,7 @@ class _Evaluator:
         if isinstance(value, tuple) and isinstance(index, int):
             return value[index]
         if not isinstance(value, np.ndarray):
-            raise BoundError("only arrays have parts")
+            raise BoundError("only arrays can be indexed")
         parts = index if isinstance(index, tuple) else (index,)
         lists = [part for part in parts if isinstance(part, np.ndarray | np.generic | bool)]
         if any(isinstance(part, Outline) for part in lists) or (lists and isinstance(value, Outline)):

@@ -71,7 +71,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Size:
         ours, theirs = tuple(range(-count, 0)), tuple(range(count))
     gone = [[whole(axis) % max(1, len(shape)) for axis in some] for some, shape in ((ours, first), (theirs, second))]
     if any(axis >= len(shape) for some, shape in zip(gone, (first, second), strict=True) for axis in some):
-        raise BoundError("an axis that is not there")
+        raise BoundError("an axis that does not exist")
     kept = [
         tuple(extent for n, extent in enumerate(shape) if n not in some)
         for some, shape in zip(gone, (first, second), strict=True)
@@ -93,7 +93,7 @@ def cross(a: Any, b: Any) -> Size:
     """Vectors of three."""
     shape = np.broadcast_shapes(shape_of_value(a), shape_of_value(b))
     if shape[-1:] != (3,) or shape_of_value(a)[-1:] != shape_of_value(b)[-1:]:
-        raise BoundError("vectors of three in the last axis")
+        raise BoundError("needs vectors of three in the last axis")
     return sized(shape)
 
 
@@ -103,7 +103,7 @@ def einsum(subscripts: Any, *operands: Any) -> Size:
         raise BoundError("begins with a text such as 'ij,jk->ik'")
     text = subscripts.replace(" ", "")
     if not re.fullmatch(r"[A-Za-z.,]*(->[A-Za-z.]*)?", text):
-        raise BoundError(f"{subscripts!r:.40} are no subscripts")
+        raise BoundError(f"{subscripts!r:.40} are not subscripts")
     left, arrow, right = text.partition("->")
     terms = left.split(",")
     if len(terms) != len(operands):

@@ -185,7 +185,7 @@ def arange(start: Any, stop: Any = None, step: Any = 1, *, dtype: Any = None) ->
         if isinstance(each, Outline):
             raise UnknownError
         if shape_of_value(each):
-            raise BoundError("numbers, not arrays, bound a range")
+            raise BoundError("a range needs numbers, not arrays")
     return sized((max(0, math.ceil((high - low) / step)),))
 
 
