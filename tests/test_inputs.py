@@ -193,7 +193,7 @@ def bad_files(folder: Path) -> None:
         ({"numpy": "arange(TODO)"}, "has a TODO: replace it", "float"),
         ({"file": "parts.npy", "part": "x"}, 'parts.npy: has no parts; leave out part = "x"', "float"),
         ({"file": "odd.bin", "type": "float"}, "its 5 bytes are not a whole number of float", "float"),
-        ({"file": "odd.bin"}, 'is not a .npy, .npz or .mtx file; plain numbers need their type: type = "float"', "float"),
+        ({"file": "odd.bin"}, 'is not a .npy, .npz or .mtx file; plain numbers need their type: type =', "float"),
         ({"file": "a.csv", "type": "float"}, r"a\.csv: is text, .*; np\.save\('a\.npy', np\.loadtxt", "float"),
         ({"file": "odd.bin", "type": "flaot"}, "unknown type 'flaot' .did you mean 'float'", "float"),
         ({"file": "empty.mtx", "part": "values"}, "is not a matrix of the MatrixMarket: its first line", "float"),
