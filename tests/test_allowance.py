@@ -140,7 +140,7 @@ def test_the_processes_of_a_user_are_counted_where_they_are_limited(
     user = tmp_path.stat().st_uid or 4242
     monkeypatch.setattr(os, "geteuid", lambda: user)  # whom the limit binds
     os.chown(tmp_path / "proc" / "7", user, -1)
-    assert allowance.lacks_processes().startswith("3 of the 10 processes")
+    assert allowance.lacks_processes().startswith("3 of the 10 allowed processes")
 
 
 def test_a_folder_from_which_nothing_may_run_is_named(

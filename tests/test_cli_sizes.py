@@ -270,7 +270,7 @@ def test_what_another_tool_found_is_verified_where_nothing_else_is_stored(monkey
     monkeypatch.setattr(verifying, "measure", measured((90,) * 20, (100,) * 20))
     shown = run("verify", "./saxpy.toml").stdout
     assert "imported" in shown
-    assert "as t4 tells" in shown
+    assert "as t4 reports" in shown
     assert "the best is 1.111 x as fast as the default" in shown
     assert json.loads(run("verify", "./saxpy.toml", "--json").stdout)["stored_ns"] == 4000
     stored()

@@ -232,7 +232,7 @@ def test_nothing_is_lost_where_machines_die_leave_and_join(machines: Machines, t
     machines.worker(3)
     second.send_signal(signal.SIGTERM)
     output, errors = finish(search)
-    assert "has left" in errors
+    assert "is gone; " in errors
     assert re.search(r"best +A=7 B=3", output), output
     require_whole(database, 60)
     assert second.wait(60) == 130

@@ -533,8 +533,8 @@ def test_ids_counted_group_by_group_end_at_sizes_too_and_sizes_that_are_fixed_ar
     sketch, _ = drafted(
         macros(BX=32, BY=8) + f"#define WIDTH 8192\n#define DOWN 2048\n{body.replace('ACROSS', 'WIDTH')}"
     )
-    assert [guess.partition(", ")[2] for guess in sketch.guesses if "the kernel fixes" in guess] == [
-        "#endif after it, make one tunable, or a size", "#endif after it, make one a size",
+    assert [guess.partition(" and ")[2] for guess in sketch.guesses if "the kernel fixes" in guess] == [
+        "#endif after it make one tunable, or a size", "#endif after it make one a size",
     ]  # fmt: skip
 
 

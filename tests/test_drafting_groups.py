@@ -277,7 +277,7 @@ def test_numbers_that_the_kernel_fixes_tell_its_work_group(source: str, group: l
     assert line.startswith(f"local = [{', '.join(f'{chr(34)}{each}{chr(34)}' for each in group)}]")
     assert line.partition("# guess: ")[2].startswith(doubt)
     if source is BLOCKS:
-        assert "groups count" in line
+        assert "per group" in line
         rows = '["8 * ceil_div(HEIGHT, 8)", "w"]'
         assert f"shape = {rows}" in shape_of(lines, "a")  # from where the loop begins on
         assert "others may reach farther" not in shape_of(lines, "a")  # the loop ends with the row

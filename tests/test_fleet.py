@@ -320,7 +320,7 @@ def test_who_leaves_is_said_and_who_joins_is_used(problem: Problem, said: Said) 
     with playing.evaluator(problem, said) as evaluator:
         wait_until(lambda: evaluator.devices >= 2)
         gone = playing.workers.pop("sim://1")
-        said.wait_for("Simulated 0 of simulated has left; 1 device left")
+        said.wait_for("Simulated 0 of simulated is gone; 1 device left")
         assert evaluator.capacity == 3
         playing.workers["sim://9"] = gone
         wait_until(lambda: evaluator.devices >= 2)
@@ -722,11 +722,11 @@ PASSED = Trial({"A": 1}, Outcome.OK, measurement=Measurement((5, 6)))
 @pytest.mark.parametrize(
     ("told", "said"),
     [
-        (None, "another trial"),
-        (replace(PASSED, configuration={"A": 2}), "another trial"),
+        (None, "a trial other"),
+        (replace(PASSED, configuration={"A": 2}), "a trial other"),
         (replace(PASSED, configuration=["A"]), "AttributeError"),
-        (replace(PASSED, measurement=None), "no time"),
-        (replace(PASSED, measurement=Measurement(())), "no time"),
+        (replace(PASSED, measurement=None), "without a time"),
+        (replace(PASSED, measurement=Measurement(())), "without a time"),
         (replace(PASSED, measurement=Measurement((-5, 5))), "samples_ns.0: Input should be greater than or equal to 0"),
         (replace(PASSED, measurement=Measurement((0, 0))), "samples_ns: a time must be above 0"),
         (replace(PASSED, measurement=Measurement((math.nan,))), "ValueError: cannot convert float NaN"),
@@ -810,12 +810,12 @@ def test_what_devices_spent_is_added_up(problem: Problem, said: Said, monkeypatc
     ("told", "line"),
     [
         (None, "a worker's answer does not come from autotune"),
-        ({"worker": "sim://0", "trial": PASSED}, "simulated: its answer is invalid: another trial"),
+        ({"worker": "sim://0", "trial": PASSED}, "simulated: its answer is invalid: a trial other"),
         ({"worker": "sim://0", "refused": 5}, "simulated: its answer is invalid: TypeError"),
         (answered(usage=[]), "simulated: its answer is invalid: AttributeError"),
         (answered(usage={"build": "x"}), "simulated: its answer is invalid: ValueError"),
-        (answered(usage={"build": math.nan}), "simulated: its answer is invalid: seconds"),
-        (answered(usage={"build": -1}), "simulated: its answer is invalid: seconds"),
+        (answered(usage={"build": math.nan}), "simulated: its answer is invalid: an impossible number of seconds"),
+        (answered(usage={"build": -1}), "simulated: its answer is invalid: an impossible number of seconds"),
     ],
 )
 def test_an_answer_that_none_gives_ends_the_search_in_a_line(

@@ -49,7 +49,7 @@ def test_a_folder_around_a_kernel_in_which_an_include_lies_is_named(folder: Path
     around = {"#include <k.cl>": "src/cl", '#include "inc/fac.h"': r"\.", '#include "/none.h"': "FOLDER"}
     for text, lies in around.items():
         kernel.write_text(text)
-        with pytest.raises(StudyError, match=rf"not there;.*(below|name its folder).*: -I {lies} of autotune new"):
+        with pytest.raises(StudyError, match=rf"not found;.*(below|name its folder).*: -I {lies} of autotune new"):
             inline("src/cl/k.cl")
 
 
@@ -117,22 +117,25 @@ def test_a_missing_file_is_left_to_the_compiler_where_an_if_decides(folder: Path
         ),
         (
             '/* a */ static const char *f_cl = "\nkernel void f() {}\n";\n',
-            r"take static const char \*f_cl = \" from",
+            r"remove static const char \*f_cl = \" from",
         ),
-        ('const char *f_cl =\n  R"CL(\nkernel void f() {}\n)CL";\n', r"take const char .f_cl = R\"CL\( .* and \)CL\" "),
+        (
+            'const char *f_cl =\n  R"CL(\nkernel void f() {}\n)CL";\n',
+            r"remove const char .f_cl = R\"CL\( .* and \)CL\" ",
+        ),
         (
             "MSTRINGIFY(\n\\n#define N 4\nkernel void f() {}\n)\n",
-            r"take MSTRINGIFY\( from its beginning and \) from its end, and \\n from the beginning of lines, in a copy",
+            r"remove MSTRINGIFY\( from its beginning and \) from its end, and \\n from the beginning of lines, in",
         ),
         ('std::string f_cl = R"(\nkernel void f() {}\n)";\n', r"is a string of C\+\+"),
         ('char f_cl[] = "kernel void f()"\n" {}";\n', r"is a string of C\+\+"),
         (
             "STRINGIFY (\nkernel void f() { g(1); }\n// )\n)\n",
-            r"the argument .* take STRINGIFY \( from .* and \) ",
+            r"the argument .* remove STRINGIFY \( from .* and \) ",
         ),
         (
             "#ifndef F\n#define F\nstatic const char* const f_cl = STRING(\nkernel void f() { g(1); }\n);\n\n#endif\n",
-            r"take static const char\* const f_cl = STRING\( from .* and \) ",
+            r"remove static const char\* const f_cl = STRING\( from .* and \) ",
         ),
         (f'#include "{"x" * 5000}"\n', "which is not found"),
     ],
@@ -272,11 +275,11 @@ def test_the_folders_are_those_of_the_options() -> None:
         ({"flag": "-I{V}"}, "cannot depend on anything"),
         ({"flag": "-Iinc", "when": "V == 1"}, "cannot depend on anything"),
         ({"flag": "-include own.h"}, "'-include' adds files that cannot be followed"),
-        ({"flag": "-imacros own.h"}, "'-imacros' brings files"),
-        ({"flag": "-w -isystem inc"}, "'-isystem' brings files"),
-        ({"flag": "@own.rsp"}, "'@own.rsp' brings files"),
-        ({"flag": "-Xclang -load"}, "'-Xclang' brings files"),
-        ({"flag": "-fplugin=x.so"}, "'-fplugin' brings files"),
+        ({"flag": "-imacros own.h"}, "'-imacros' adds files"),
+        ({"flag": "-w -isystem inc"}, "'-isystem' adds files"),
+        ({"flag": "@own.rsp"}, "'@own.rsp' adds files"),
+        ({"flag": "-Xclang -load"}, "'-Xclang' adds files"),
+        ({"flag": "-fplugin=x.so"}, "'-fplugin' adds files"),
         ({"flag": "-I'inc"}, "cannot be read: No closing quotation"),
     ],
 )
@@ -287,7 +290,7 @@ def test_an_option_that_brings_files_is_refused(entry: dict[str, Any], message: 
 
 def test_a_value_cannot_bring_a_file_either() -> None:
     includes.check_options(["-DT=uint", "-Iinc", "-cl-std=CL1.2"], "here")
-    with pytest.raises(StudyError, match="'-include' brings files"):
+    with pytest.raises(StudyError, match="'-include' adds files"):
         includes.check_options(["-DP=1 -include own.h"], "here")
 
 

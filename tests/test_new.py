@@ -281,7 +281,7 @@ def test_definitions_are_those_that_compilers_take(tmp_path: Path) -> None:
         ("x[get_global_id(0)] = 1", "expected ';' after expression; fix the kernel there"),
         pytest.param(
             "x[0] = order;",
-            "with -D order=1; then it says: .* also used in OpenCL's own headers: rename it",
+            "with -D order=1; then the compiler says: .* also used in OpenCL's own headers: rename it",
             marks=pytest.mark.processor,
         ),
         (

@@ -282,7 +282,7 @@ def test_why_a_default_is_not_known_is_said_and_asked_again_after_a_while(
         put_uploaded(client)
         for path in ("learned", "report.html"):
             page = get(client, f"/problems/1/{path}")
-            assert "is not known: parameters: 2 configurations are valid, 1 may be" in page
+            assert "is not known: parameters: 2 configurations are valid, at most 1 may be" in page
     assert caplog.text.count("the default of blur is not known") == asked
 
 

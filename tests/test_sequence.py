@@ -117,7 +117,7 @@ def test_repeats_may_use_parameters_and_be_none() -> None:
         ({"repeat": 2, "swap": [["a"]]}, r"launch\.1\.swap\.1: "),
         ({"repeat": 2, "swap": [["a", "d"]]}, r"launch\.1\.swap: 'd' is not a buffer"),
         ({"repeat": 2, "swap": [["a", "b"], ["b", "c"]]}, r"launch\.1\.swap: names a buffer twice"),
-        ({"repeat": 2, "step": "WG"}, "the step 'WG' has another meaning"),
+        ({"repeat": 2, "step": "WG"}, "the step 'WG' already has another meaning"),
         ({"repeat": 2, "step": "j", "arguments": ["j"]}, "'j' is the step, not an argument; add .* value = \"j\""),
         ({"repeat": "turn", "step": "turn"}, r"launch\.1\.repeat: names 'turn'"),
         ({"repeat": 2, "step": "turn", "local": ["turn + 1"]}, r"launch\.1\.local: names 'turn'"),

@@ -120,12 +120,12 @@ def test_bad_values(parameter: dict[str, Any], message: str) -> None:
 def test_a_parameter_cannot_shape_data() -> None:
     arguments = table()["arguments"]
     arguments["x"]["shape"] = ["N + WG"]
-    with pytest.raises(StudyError, match=r"arguments\.x\.shape: WG is a parameter, which .*; pad with allocate"):
+    with pytest.raises(StudyError, match=r"arguments\.x\.shape: WG is a parameter, and .*; pad with allocate"):
         study(arguments=arguments)
     for type_ in ("WG", "float{WG}"):
         arguments = table()["arguments"]
         arguments["x"]["type"] = type_
-        with pytest.raises(StudyError, match=r"arguments\.x\.type: WG is a parameter, which .*; make it a choice"):
+        with pytest.raises(StudyError, match=r"arguments\.x\.type: WG is a parameter, and .*; make it a choice"):
             study(arguments=arguments)
 
 

@@ -328,7 +328,7 @@ def test_what_does_not_fit_is_one_line(queue: cl.CommandQueue) -> None:
         ({"x": x[::-1], "y": y}, "x: has gaps, runs backwards"),
         ({"x": shared, "y": y}, "x: is in shared virtual memory"),
         ({"x": x[1:], "y": y}, "x: (begins 4 bytes into its buffer|has 3,996 bytes)"),
-        ({"x": elsewhere, "y": y}, "x: lies in another context than the queue's"),
+        ({"x": elsewhere, "y": y}, "x: is in another context than the queue's"),
         ({"x": x, "y": read_only}, "y: is in memory created to be only read, but is written"),
         ({"x": write_only, "y": y}, "x: is in memory created to be only written, but is read"),
         ({"x": x, "y": y, "alpha": "2"}, "alpha: '2' is not a value of float"),
@@ -992,7 +992,7 @@ def test_an_image_of_another_form_is_one_line(queue: cl.CommandQueue) -> None:
         ),
         ("x", np.zeros((6, 8, 4), np.float32), "x: lies on the host; give a pyopencl image: an image2d of 6 x 8"),
         ("x", None, "x: NoneType is not an image"),
-        ("x", image_of(queue, (8, 6), context=cl.Context([queue.device])), "x: lies in another context than the queue"),
+        ("x", image_of(queue, (8, 6), context=cl.Context([queue.device])), "x: is in another context than the queue"),
     ):
         with pytest.raises(UsageError) as caught:
             run(queue, **{**good, name: wrong})

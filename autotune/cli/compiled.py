@@ -123,7 +123,7 @@ def _cure(error: WorkerError, source: str, compiler: Compiler) -> str:
     if left or not said:
         cure = _other_cure(left or error.what, source, compiler)
         left = _unmangled(left)
-        said.append(f"then it says: {left}{f'; {cure}' if cure != _FIX else ''}" if names else cure)
+        said.append(f"then the compiler says: {left}{f'; {cure}' if cure != _FIX else ''}" if names else cure)
     return "; ".join(said)
 
 

@@ -56,5 +56,5 @@ class Anchors:
                 than = f"{text.share(abs(timed.median_ns - usual), usual)} {'slower' if slower else 'faster'}"
                 self._say(
                     f"{timed.place} is {than} than the others of its model "
-                    f"({text.time(timed.median_ns)} for the same configuration): clock, cooling, or a guest"
+                    f"({text.time(timed.median_ns)} for the same configuration): clock, cooling, or another program"
                 )

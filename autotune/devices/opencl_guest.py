@@ -103,7 +103,7 @@ class OpenCLGuest(OpenCLSession):
     def _own(self, memory: Any) -> Memory:
         """Return the memory if it is of the queue's context. Drivers may not notice another context, or crash."""
         if memory.context != self._context:
-            raise BackendError("lies in another context than the queue's")
+            raise BackendError("is in another context than the queue's")
         return memory
 
     def _part(self, base: cl.MemoryObjectHolder, offset: int, nbytes: int) -> Memory:

@@ -102,7 +102,7 @@ class Studies:
             raise Refused(404, f"the server's study {name} is another version", where="study", hint=hint)
         hint = (
             f"known by name: {', '.join(self.names())}; put yours with its kernel into ./studies where the server "
-            "runs; on one that searches, a search with yours uploads it"
+            "runs; if it searches, a search with yours uploads it"
         )
         raise Refused(404, f"no study named {name!r}", where="study", hint=hint)
 
