@@ -408,7 +408,7 @@ def test_included_files_are_found_where_the_command_says(tmp_path: Path) -> None
     )
     result = CliRunner().invoke(app, ["new", str(kernel)])
     told = " ".join(result.output.split())
-    assert "includes 'one.h', 'two.h', which are not there" in told
+    assert "includes 'one.h', 'two.h', which are not found" in told
     assert "; copy them beside the kernel" in told
     folder.mkdir()
     (folder / "one.h").write_text("#define ONE 1\n")
