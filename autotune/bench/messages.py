@@ -197,7 +197,7 @@ class Inspect:
 
 @dataclass(frozen=True, slots=True)
 class Inspected:
-    """What the compiler tells: each kernel's arguments, and each macro's text. Names that are not macros are missing."""
+    """What the compiler tells: each kernel's arguments, and each macro's text. Names that are not macros are absent."""
 
     signatures: dict[str, tuple[KernelArgument, ...]]
     macros: dict[str, str]
