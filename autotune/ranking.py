@@ -133,8 +133,10 @@ def standings(events: Iterable[Event]) -> list[Standing]:
 
 
 def _sound(events: Sequence[Event]) -> list[Event]:
-    """Return the measured events of configurations that have neither failed since, nor been wrong in the same or a
-    later generation."""
+    """Return the measured events that still count.
+
+    Their configurations have neither failed since, nor been wrong in the same or a later generation.
+    """
     failed: dict[tuple[str, str], tuple[int, float]] = {}
     for event in events:
         if event.kind in (FAILED, WRONG):

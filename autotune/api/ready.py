@@ -84,9 +84,7 @@ class Bound:
                 raise mistaken(name, self.ready.problem, self._slots, arguments)
 
     def _step(self, kernel: Any, launch: Launch, own: Mapping[str, Any]) -> Step:
-        """Set the arguments that no call changes, and return the launch. Those that calls give stay empty, or get a
-        stand-in.
-        """
+        """Set the arguments that no call changes, and return the launch. Others stay empty, or get a stand-in."""
         plan, session = self.ready.plan, cast("Session", self.guest)
         given = []
         for position, name in enumerate(launch.arguments):

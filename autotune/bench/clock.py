@@ -202,8 +202,10 @@ class QueueClock:
         return Batches(self.runs, self.run_ns, self.command_ns)
 
     def facts(self) -> Mapping[str, str | int | float]:
-        """Return which clock this was, its runs per sample, and the nanoseconds of the host for a command and of the
-        device for an empty launch."""
+        """Return which clock this was, its runs per sample, and two times in nanoseconds.
+
+        These are the host's time for a command and the device's for an empty launch.
+        """
         known = {ENQUEUE: round(self.command_ns), "launch_ns": round(self._holder.launch_ns)}
         return {"clock": "queue", "runs_per_sample": self.runs, **known}
 

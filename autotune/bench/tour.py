@@ -80,9 +80,7 @@ def notices_sessions(session: Session, plans: Sequence[Plan], best_ns: float | N
 
 
 def may_notice_sessions(session: Session, plans: Sequence[Plan], best_ns: float | None, budget_s: float) -> bool:
-    """Say whether longer launches may depend on the session, and there is time for visits. A single plan never needs
-    them.
-    """
+    """Say whether longer launches may depend on the session, and there is time for visits. One plan never needs any."""
     if best_ns is None or not can_hold(session) or len(plans) == 1:
         return False
     visits_s = VISITS * _RUNS_OF_VISIT * len(plans) * best_ns * 1e-9

@@ -219,8 +219,9 @@ class Session(Protocol):
         """Build a program. Raises BuildError with the compiler's log."""
 
     def signatures(self, source: str, options: Sequence[str] = ()) -> Mapping[str, Sequence[KernelArgument]]:
-        """Return the arguments of each kernel of a program by its entry, without kernels that the driver does not
-        describe. Raises BuildError with the compiler's log.
+        """Return the arguments of each kernel of a program by its entry.
+
+        Kernels that the driver does not describe are left out. Raises BuildError with the compiler's log.
         """
         return {}
 
@@ -244,8 +245,10 @@ class Session(Protocol):
         """Enqueue one kernel with its current arguments; `offset` is that of its global ids."""
 
     def batch(self, hold: Callable[[], Event] | None = None) -> AbstractContextManager[Batch]:
-        """Enqueue the block's launches without profiling and time them, behind what `hold` launches to keep the device
-        busy. Only called on a device that shares no cores with the host.
+        """Enqueue the block's launches without profiling and time them.
+
+        `hold` first launches what keeps the device busy meanwhile. Only called on a device that shares no cores with
+        the host.
         """
         raise RuntimeError("this backend knows no batches")
 
@@ -299,9 +302,7 @@ class Backend(Protocol):
         return {}
 
     def diagnose(self, devices: Sequence[DeviceInfo]) -> list[str]:
-        """Return what is wrong on this machine with these devices, one line for each problem, with the command that
-        mends it.
-        """
+        """Return what is wrong on this machine with these devices, a line each with the command that mends it."""
         return []
 
     def missing(self, info: DeviceInfo) -> list[str]:

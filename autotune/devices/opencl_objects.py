@@ -234,8 +234,10 @@ def signature(kernel: cl.Kernel) -> list[KernelArgument]:
 
 
 def _of_elements(kind: str) -> str:
-    """Return the type of a pointer to arrays as a pointer to their elements: `const __global unsigned int[4]*` gives
-    `uint*`."""
+    """Return the type of a pointer to arrays as a pointer to their elements.
+
+    `const __global unsigned int[4]*` gives `uint*`.
+    """
     if "[" not in kind:
         return kind
     words = _BESIDE_TYPE.sub("", kind[: kind.index("[")]).replace("unsigned ", "u").split()

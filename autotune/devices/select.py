@@ -44,8 +44,10 @@ def _names() -> list[str]:
 
 @cache
 def _installed(path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
-    """Return the backends of packages on Python's path. Cached: reading a hundred packages takes 10 ms, and a program
-    asks with every look-up and every kernel that it calls.
+    """Return the backends of packages on Python's path.
+
+    Cached: reading a hundred packages takes 10 ms, and a program asks with every look-up and every kernel that it
+    calls.
     """
     return tuple(entry_points(group=GROUP))
 

@@ -252,8 +252,9 @@ class Ahead:
         return bool(self._ran_s)
 
     def wanted(self, begun: int) -> int:
-        """Return how many, if `begun` builders have begun: for each device a task that runs and one that is ready, and
-        the tasks that are being built.
+        """Return how many are wanted if `begun` builders have begun.
+
+        These are, for each device, a task that runs and one that is ready, and the tasks that are being built.
         """
         if not self._builders:
             return self._devices

@@ -55,8 +55,10 @@ class Progress:
 
 
 def standing(best: Trial) -> str:
-    """Return the time by which a running search compares its best, and which only falls; with `about` if estimated for
-    the machine's usual pace."""
+    """Return the time by which a running search compares its best, which only falls.
+
+    It begins with `about` if it is estimated for the machine's usual pace.
+    """
     return ("" if best.standing_ns == best.time_ns else "about ") + text.time(best.standing_ns)
 
 
