@@ -1118,6 +1118,8 @@ def test_letters_and_texts_in_quotes_leave_no_gap(use: str) -> None:
         ("select(i, -1, i < 2), 0", '["1", "n"]'),
         ("select(i, INT_MIN, i < 2), 0", '["1", "n"]'),
         ("select(k * w, -1, x < 0), i", '["n", "deep * w - w + 1"]'),
+        ("i + 0.5f, 0.25f + k", '["deep", "n"]'),  # within a pixel
+        ("(i + .5f) / n, (float)k / deep", '["deep", "n"]'),  # from 0 to 1
     ],
 )
 def test_images_are_as_large_as_what_is_read_of_them_and_never_empty(at: str, image: str) -> None:
@@ -1128,10 +1130,26 @@ def test_images_are_as_large_as_what_is_read_of_them_and_never_empty(at: str, im
         const int i = get_global_id(0);
         if (i >= n) return;
         float sum = 0;
-        for (int k = 0; k < deep; ++k) sum += read_imagef(in, s, (int2)({at})).x;
+        for (int k = 0; k < deep; ++k) sum += read_imagef(in, s, (float2)({at})).x;
         y[i] = sum;
     }}"""
-    assert f"image = {image}" in shape_of(drafted(text)[1], "in_")
+    line = shape_of(drafted(text)[1], "in_")
+    assert f"image = {image}" in line
+    assert "not read" not in line
+
+
+@pytest.mark.parametrize(
+    ("at", "normalized"),
+    [("convert_float2(p) / convert_float2(size)", "true"), ("convert_float2(p) + (float2)(0.5f, 0.5f)", "false")],
+)
+def test_how_an_image_is_read_follows_from_its_coordinates(at: str, normalized: str) -> None:
+    _, lines = drafted(
+        "kernel void f(read_only image2d_t in, sampler_t how, write_only image2d_t out, const int2 size) {"
+        "const int2 p = (int2)(get_global_id(0), get_global_id(1)); if (p.x >= size.x || p.y >= size.y) return;"
+        f"write_imagef(out, p, read_imagef(in, how, {at})); }}"
+    )
+    assert 'image = ["size_y", "size_x"]' in shape_of(lines, "in_")
+    assert f"normalized = {normalized} }}" in shape_of(lines, "how")
 
 
 @pytest.mark.parametrize(

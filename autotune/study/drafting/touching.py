@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from autotune.study.drafting.reading import Pointer
-from autotune.study.drafting.syntax import is_type
+from autotune.study.drafting.syntax import Tree, is_type
 from autotune.study.drafting.terms import Sum
 
 _UNDERSTOOD = re.compile(
@@ -45,6 +45,17 @@ def touched(
         count = given[2] if len(given) > 2 and isinstance(given[2], Sum) and given[2].known else Sum.of(1)
         yield pointers[0], count - 1, "write"
         yield pointers[1], count - 1, "read"
+
+
+def beside_fraction(left: Tree, right: Tree) -> Tree | None:
+    """Return what less than a pixel is added to or taken off, `x` of `x + 0.5f`: the same pixel; or None."""
+    return left if _is_fraction(right) else right if _is_fraction(left) else None
+
+
+def _is_fraction(tree: Tree) -> bool:
+    if tree[0] == "vector":
+        return all(map(_is_fraction, tree[1:]))
+    return tree[0] == "number" and "." in tree[1] and 0 < float(tree[1]) < 1
 
 
 def components(type_name: str) -> tuple[str, int]:

@@ -9,12 +9,13 @@ from autotune.devices import KernelArgument
 from autotune.errors import StudyError
 from autotune.study.drafting.byvalue import letters
 from autotune.study.drafting.groups import is_of_group
+from autotune.study.drafting.images import BEYOND
 from autotune.study.drafting.leaving import left_alone, untouched
 from autotune.study.drafting.parts import counted
 from autotune.study.drafting.proposal import Proposal
 from autotune.study.drafting.repeats import codes
 from autotune.study.drafting.scanning import of_unions, struct_attributes
-from autotune.study.drafting.shapes import BEYOND, product
+from autotune.study.drafting.shapes import product
 from autotune.study.drafting.syntax import NotRead, names_in
 from autotune.study.drafting.terms import Sum, spread_out
 from autotune.study.drafting.touching import components

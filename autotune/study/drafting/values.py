@@ -13,7 +13,7 @@ from autotune.study.drafting.guarding import Guards
 from autotune.study.drafting.reading import EXTENT, Mention, Pointer
 from autotune.study.drafting.syntax import NotRead, Tree, expression, folded, whole
 from autotune.study.drafting.terms import Sum, counted_through, put_together, quotient, remainder, with_ids
-from autotune.study.drafting.touching import bytes_of, is_understood, touched
+from autotune.study.drafting.touching import beside_fraction, bytes_of, is_understood, touched
 from autotune.study.drafting.vectors import elements
 
 IDS = {
@@ -22,7 +22,7 @@ IDS = {
 }  # fmt: skip
 _EXTENTS = {"get_image_width": 0, "get_image_height": 1, "get_image_depth": 2}
 _ARITHMETIC = ("+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>")
-_CONVERTED = re.compile(r"(?:convert|as)_u?(?:char|short|int|long)(?:2|3|4|8|16)?(?:_sat)?(?:_rt[ezpn])?")
+_CONVERTED = re.compile(r"(convert_(half|float|double)|(convert|as)_u?(char|short|int|long))\d*(_sat)?(_rt[ezpn])?")
 _METHODS = ("vector", "unary", "cond", "member", "index", "assign", "call", "cast", "sizeof")
 _BELOW = Sum.of(-(2**31))
 """A place before all others, at which images are read that have a border."""
@@ -214,6 +214,8 @@ class Values(Guards, ABC):
 
     def _of_binary(self, operator: str, parts: Any, bound: bool) -> Any:
         before = len(self.found.compared)
+        if operator in ("+", "-") and (pixel := beside_fraction(*parts)) is not None:
+            return self._of(pixel, bound)
         left, right = self._of(parts[0], bound), self._of(parts[1], bound)
         if operator in ("&&", "||"):
             self.found.settle(before, both=operator == "&&")
