@@ -1442,3 +1442,29 @@ def test_rows_of_a_fixed_length_are_no_longer_than_that() -> None:
         "kernel void f(global float *y)\n{ const int x = get_global_id(0), y_ = get_global_id(1); y[y_ * 64 + x] = 1; }"
     )
     assert any(line.startswith('global = ["64", "HEIGHT"]') for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("use", "access", "begins"),
+    [
+        ("atomic_inc(&h[x[i]].count)", "inout", ""),
+        ("atomic_add((volatile global int *)&c[i], x[i])", "inout", 'distribution = "constant", value = 0'),
+        (
+            "atomic_fetch_add_explicit(&c[i], x[i], memory_order_relaxed)",
+            "inout",
+            'distribution = "constant", value = 0',
+        ),
+        ("atomic_store(&c[i], x[i])", "out", ""),
+        ("atomic_init(c + i, x[i])", "out", ""),
+        ("h[i].count = atomic_load(&c[i])", "in", "low = 0"),
+    ],
+)
+def test_atomic_functions_use_what_is_pointed_at_as_assignments_do(use: str, access: str, begins: str) -> None:
+    _, lines = drafted(
+        "typedef struct { int count; float weight; } Bin;"
+        "kernel void f(global const int *x, global Bin *h, global atomic_int *c, const int n)"
+        f"{{ const int i = get_global_id(0); if (i < n) {use}; }}"
+    )
+    line = shape_of(lines, "h" if "(&h" in use else "c")
+    assert f'type = "{"Bin" if "(&h" in use else "int"}", shape = ["n"], access = "{access}"' in line
+    assert begins in line

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from autotune.study.drafting.byvalue import spread, swizzled, with_component
+from autotune.study.drafting.dividing import Divided
 from autotune.study.drafting.functions import Function
-from autotune.study.drafting.guarding import Guards
 from autotune.study.drafting.reading import EXTENT, Mention, Pointer
 from autotune.study.drafting.syntax import NotRead, Tree, expression, folded, whole
-from autotune.study.drafting.terms import Sum, counted_through, put_together, quotient, remainder, with_ids
-from autotune.study.drafting.touching import beside_fraction, bytes_of, is_understood, touched
+from autotune.study.drafting.terms import Sum
+from autotune.study.drafting.touching import addressed, atomic_kind, beside_fraction, bytes_of, is_understood, touched
 from autotune.study.drafting.vectors import elements
 
 IDS = {
@@ -30,15 +30,14 @@ MOST_STEPS = 20_000
 _DEEPEST = 5
 
 
-class Values(Guards, ABC):
+class Values(Divided, ABC):
     """Expressions within the scopes of a walk through statements."""
 
     def __init__(
         self, functions: Mapping[str, Function], known: Mapping[str, str], widths: Mapping[str, str], *, through: bool
     ) -> None:
-        super().__init__(known)
+        super().__init__(known, through=through)
         self._functions, self._widths = functions, widths
-        self._through = through  # whether items are counted through along all axes
         self.takes: frozenset[str] = frozenset()
         """The names of the kernel's arguments."""
         self._returned: list[Any] = []
@@ -262,34 +261,6 @@ class Values(Guards, ABC):
         """What a variable is worth from an assignment on: within a branch or loop of its own nobody knows."""
         return value if self._is_within(name) or not isinstance(value, Sum) else self._unread(value)
 
-    def _with_ids(self, value: Sum) -> Sum:
-        value = with_ids(value)
-        for name in value.names & self.found.quotients.keys():
-            value = put_together(value, name, *self.found.quotients[name])
-        through = counted_through(value) if self._through else value
-        self.found.through |= {axis for axis in (1, 2) if {f"gid#{axis}", f"wid#{axis}"} & value.names - through.names}
-        return through
-
-    def _quotient(self, value: Sum, by: Sum) -> Sum:
-        found = quotient(value, by)
-        if len(found.names) == 1 and not found.known:
-            self.found.quotients[min(found.names)] = (value, by)
-        return found
-
-    def _remainder(self, value: Sum, by: Sum) -> Sum:
-        found = remainder(value, by)
-        if not found.known:
-            self.found.guards.append((found, by))
-        return found
-
-    def _divided_by(self, value: Sum, taken: Sum) -> Sum | None:
-        """By what a value was divided whose quotient is taken off so often: W of `n - n / W * W`; None of others."""
-        for name in taken.names & self.found.quotients.keys():
-            whole, by = self.found.quotients[name]
-            if whole == value and taken == Sum.of(name) * by:
-                return by
-        return None
-
     def _ask_apart(self, *values: Any) -> None:
         """Note that ids along axes are used for more than to count items through."""
         for value in values:
@@ -320,6 +291,8 @@ class Values(Guards, ABC):
             return Sum.of(f"{EXTENT}{_EXTENTS[name]}")
         if name == "get_image_dim":
             return tuple(Sum.of(f"{EXTENT}{axis}") for axis in _EXTENTS.values())  # a third is asked of a volume alone
+        if (kind := atomic_kind(name)) and (place := addressed(*parts[1:2])) is not None:
+            return self._atomic(kind, place, parts[2:])
         given = [self._of(part) for part in parts[1:]]
         if name == "min" and len(given) == 2:
             return self._minimum([each for each in given if isinstance(each, Sum)])
@@ -350,6 +323,17 @@ class Values(Guards, ABC):
         found = self.function(function, dict(zip(function.takes, given, strict=False)))
         self._depth -= 1
         return found
+
+    def _atomic(self, kind: str, tree: Tree, given: Sequence[Tree]) -> None:
+        """Walk through what is read or assigned, the element or member whose address an atomic function takes."""
+        for part in given[1:]:
+            self._of(part)
+        if kind == "read":
+            self._of(tree)
+        else:
+            self._of_assign(
+                "assign", ("=" if kind == "write" else "+=", tree, *(given[:1] or [("number", "1")])), False
+            )
 
     def _touched(self, name: str, given: Sequence[Any]) -> None:
         """Note what OpenCL's own functions read and write."""
