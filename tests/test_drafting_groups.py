@@ -660,3 +660,18 @@ def test_how_many_numbers_each_point_has_is_neither_a_group_nor_tuned() -> None:
     assert 'shape = ["DIM * n"]' in shape_of(lines, "p")
     assert any(line.startswith("DIM = [3]") for line in lines[lines.index("[choices]") :])
     assert 'local = ["LX"]' in lines
+
+
+@pytest.mark.parametrize("told", [{}, {"WG": "32", "EACH": "4", "SPAN": "((32) * (4))", "T": "float4"}])
+def test_a_launch_shares_out_by_the_parameters_that_a_macro_is_computed_from(told: dict[str, str]) -> None:
+    """Whether or not a compiler has told what the macro stands for by default."""
+    source = (
+        macros(WG=32, EACH=4) + "#ifndef SPAN\n#define SPAN ((WG) * (EACH))\n#endif\n"
+        "#ifndef T\n#define T float4\n#endif\n"
+        "kernel void f(global T *y, const int n) { const int i = get_group_id(0) * SPAN + get_local_id(0);"
+        "for (int k = 0; k < EACH; ++k) if (i + k * WG < n) y[i + k * WG] = 1; }"
+    )
+    lines = draft(Sketch("a", "a.cl", source, scanned(source), told)).splitlines()
+    assert 'global = ["ceil_div(n, EACH * WG) * WG"]' in lines
+    assert 'local = ["WG"]' in lines
+    assert 'y = { type = "T", shape = ["n"], access = "out" }' in lines
