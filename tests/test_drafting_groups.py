@@ -675,3 +675,22 @@ def test_a_launch_shares_out_by_the_parameters_that_a_macro_is_computed_from(tol
     assert 'global = ["ceil_div(n, EACH * WG) * WG"]' in lines
     assert 'local = ["WG"]' in lines
     assert 'y = { type = "T", shape = ["n"], access = "out" }' in lines
+
+
+@pytest.mark.parametrize(
+    ("item", "items", "local"),
+    [
+        ("get_group_id(0) * 256 + get_local_id(0);", "round_up(n, 256)", "256"),
+        ("get_local_id(0) + SPAN * get_group_id(0);", "round_up(n, 128)", "128"),
+        ("get_group_id(0) * 256 + get_local_id(0); if (get_local_id(0) < m)", "ceil_div(n, 256) * WG", "WG"),
+    ],
+)
+def test_groups_that_count_places_in_numbers_are_as_wide_though_a_guard_ends_them(
+    item: str, items: str, local: str
+) -> None:
+    _, lines = drafted(
+        "#define SPAN 128\nkernel void f(global float *y, const int n, const int m)"
+        f"{{ const int i = {item} if (i < n) y[i] = 1; }}"
+    )
+    assert f'global = ["{items}"]' in lines
+    assert any(line.startswith(f'local = ["{local}"]') for line in lines)
