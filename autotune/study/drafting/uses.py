@@ -252,7 +252,8 @@ class Uses:
         """Return the key for an input's data, in terms of `sizes`, and what is said of it; empty: drawn as all are."""
         if not is_whole(kind):
             leads = kind in self._of.structs and any(each.reading.leads(one.name) for each in self._of.shapes.values())
-            return "", "its data: members of it say which places of other arguments are used" if leads else ""
+            said = "its data: members of it say which places of other arguments are used"
+            return (self._of.by_value.first_places(kind), said) if leads else ("", "")
         others = {*self._of.whole} - {*sizes}
         for each in (*self._of.tuned.values(), *self._of.shapes.values()):
             if one.name in each.reading.offsets and one.name in self.shapes:
