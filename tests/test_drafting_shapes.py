@@ -1488,3 +1488,14 @@ def test_members_that_say_which_places_are_used_are_small_and_not_negative(membe
         f"{{ int i = get_global_id(0); if (i < n) y[i] = edges[nodes[i]{first}.begin]; }}"
     )
     assert f'shape = ["n"], access = "in", data = {{ {data} }} }}  # guess: its data' in shape_of(lines, "nodes")
+
+
+def test_what_shares_the_items_of_a_group_out_is_small() -> None:
+    """No group has as many items as there are rows."""
+    _, lines = drafted(
+        "kernel void f(global const float *x, global float *y, const int rows, const int lanes) {"
+        "const int t = get_local_id(0), row = get_group_id(0) * (get_local_size(0) / lanes) + t / lanes;"
+        "if (row < rows && t % lanes == 0) y[row] = x[row]; }"
+    )
+    assert "lanes = 1  # guess: its value" in lines
+    assert any(line.startswith("rows = ") and line != "rows = 1" for line in lines)
