@@ -1499,3 +1499,13 @@ def test_what_shares_the_items_of_a_group_out_is_small() -> None:
     )
     assert "lanes = 1  # guess: its value" in lines
     assert any(line.startswith("rows = ") and line != "rows = 1" for line in lines)
+
+
+def test_shifts_by_a_macro_are_powers_of_two() -> None:
+    _, lines = drafted(
+        macros(BITS=4) + "kernel void f(global const uint *x, global uint *y, local uint *h, const int n) {"
+        "for (int i = get_local_id(0); i < (1 << BITS); i += get_local_size(0)) h[i] = 0;"
+        "const int i = get_global_id(0); if (i < n >> BITS) y[i] = h[x[i] & ((1 << BITS) - 1)]; }"
+    )
+    assert 'h = { type = "uint", local = "2 ** BITS" }' in lines
+    assert 'global = ["round_up(n // (2 ** BITS), WG)"]' in lines

@@ -244,6 +244,8 @@ class Values(Divided, ABC):
         if operator in ("/", "%", ">>", "<<", "&") and right.known and right:
             self._ask_apart(left)
             power = Sum.of(2**right.number) if right.number is not None and 0 <= right.number < 31 else None
+            if right.names and right.names.isdisjoint(self.takes):  # macros, which no launch makes large
+                power = Sum.of(f"(2 ** {right})") if len(right.terms) == 1 else Sum.of(f"(2 ** ({right}))")
             if operator in ("/", "%"):
                 return self._quotient(left, right) if operator == "/" else self._remainder(left, right)
             if operator == "&":
