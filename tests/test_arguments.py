@@ -67,7 +67,8 @@ def test_what_does_not_fit_is_told_with_its_place(kind: type[Argument]) -> None:
         with pytest.raises(ValueError, match='addressing = "repeat" needs normalized = true'):
             declared(kind, sampler={"addressing": "repeat"})
         return
-    for type_, message in (("flaot", "unknown type 'flaot'"), ("float{NOPE}", "names 'NOPE'")):
+    told = {"flaot": "unknown type 'flaot'", "atomic_uint": r".*did you mean 'uint'", "float{NOPE}": "names 'NOPE'"}
+    for type_, message in told.items():
         with pytest.raises(StudyError, match=rf"^arguments\.x\.type: {message}"):
             declared(kind, type=type_)
     given: Any = {"shape": ["NOPE"], "image": ["NOPE"], "value": "NOPE", "local": "NOPE"}[kind.key]

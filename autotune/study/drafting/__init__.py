@@ -9,9 +9,9 @@ guards and names; what is no more than a guess says so: nothing here decides a r
                    functions
     terms.py       sums of products of names; byvalue.py: vectors and structs by value
     statements.py  a walk through a kernel, with values.py for its expressions, scopes.py for its variables,
-                   guarding.py for what comparisons tell and touching.py for OpenCL's own functions, to what
-                   reading.py holds: which places of which argument, and what bounds the variables
-    shapes.py      extents from that; launches.py: work-items; indices.py: indices taken apart
+                   guarding.py for what comparisons tell, dividing.py for quotients and touching.py for OpenCL's own
+                   functions, to what reading.py holds: which places of which argument, and what bounds the variables
+    shapes.py      extents from that, images.py: of images; launches.py: work-items; indices.py: indices taken apart
     proposal.py    what is proposed of parameters and choices, with repeats.py, nouns.py, and branches.py for what
                    an #if asks; vectors.py: of their widths; fixed.py: of numbers that no tuner can set yet;
                    groups.py: of work-groups; uses.py: of each argument; leaving.py: which ones kernels leave alone;

@@ -206,8 +206,9 @@ class _Writer:
     def _argument(self, one: KernelArgument) -> None:
         kind = self._of.kind_of(one)
         if one.type_name == "sampler_t":
-            sampler = '{ sampler = { addressing = "clamp_to_edge", filter = "nearest", normalized = false } }'
-            self._guess(f"{one.name} = {sampler}", "how images are read")
+            normalized = json.dumps(any(shapes.normalized for shapes in self._of.shapes.values()))
+            how = f'addressing = "clamp_to_edge", filter = "nearest", normalized = {normalized}'
+            self._guess(f"{one.name} = {{ sampler = {{ {how} }} }}", "how images are read")
         elif one.type_name.startswith("image"):
             self._image(one)
         elif one.address == "local":
