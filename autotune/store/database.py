@@ -176,13 +176,15 @@ def _is_lost(error: DBAPIError) -> bool:
 _KINDS: dict[str | None, type[StoreError]] = {"23505": Overtaken, "25006": ReadsOnly}
 """What PostgreSQL says of a row that is there already, and of a transaction that only reads."""
 
+LACKS = "a standby that took over may lack the last that was stored; type it again: it goes on from what is there"
 _GRANT = "its owner may allow it: GRANT"
 _CURES = (
     ("42501", "for schema", f"{_GRANT} CREATE ON SCHEMA public TO the role that is to make the tables"),
     ("42501", "", f"{_GRANT} SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO the role"),
+    ("23503", "", LACKS),
     ("53100", "", "make room at the server, then type it again: what was stored is kept"),
 )
-"""What to do by what PostgreSQL says: of a right that a role lacks, and of its disk."""
+"""What to do by what PostgreSQL says: of a right that a role lacks, a row that is not there any more, its disk."""
 
 LOCKED = "55P03"
 _TRY_AGAIN = ("40001", "40P01", "57P01", "57P02", "57P03")
