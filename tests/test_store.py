@@ -166,7 +166,7 @@ def test_a_retiming_ranks_and_the_earlier_ones_stay(store: Store) -> None:
 
 def test_a_retiming_needs_a_verified_trial_and_samples(store: Store) -> None:
     search = put(store, [Trial({"A": 1}, Outcome.CRASH)])
-    with pytest.raises(NoSuchTrialError, match="no verified trial") as gone:
+    with pytest.raises(NoSuchTrialError, match="no verified trial of A=1;") as gone:
         store.retime(search, [({"A": 1}, Measurement((1,)))])
     assert (gone.value.where, gone.value.exit_code) == (store.where, 2)  # its row may have been deleted meanwhile
     with pytest.raises(ValueError, match="samples"):
@@ -189,6 +189,8 @@ def test_what_ends_together_is_recorded_whole_or_not_at_all(store: Store) -> Non
         store.finish([(first, ok({"A": 1}, 5)), (77, ok({"A": 3}, 5))])
     assert (gone.value.where, gone.value.exit_code) == (store.where, 2)
     assert store.trials(KEY) == []
+    with pytest.raises(NoSuchTrialError, match=r"standby .*type it again"):  # which has given its number anew
+        store.finish([(second, ok({"A": 3}, 6))])
     store.finish([(second, ok({"A": 2}, 6)), (first, Trial({"A": 1}, Outcome.CRASH, "because"))])
     assert [(trial.configuration["A"], trial.outcome) for trial in store.trials(KEY)] == [
         (1, Outcome.CRASH), (2, Outcome.OK),

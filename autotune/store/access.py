@@ -29,6 +29,7 @@ OVERTAKEN = 10
 PAUSE_S = 0.5
 """How long it waits before it asks again."""
 
+_ANOTHER = "name the server that takes writes: of several, ?host=A&host=B&target_session_attrs=read-write finds it"
 _KEPT = "finished trials are kept: when it is back, type it again and it goes on"
 
 T = TypeVar("T")
@@ -112,7 +113,7 @@ class Access:
             except ConnectionLost as error:
                 if isinstance(error, ReadsOnly):
                     if not self._has_written:  # a standby, or a role or session that only reads
-                        raise
+                        raise ReadsOnly(error.what, where=error.where, hint=_ANOTHER) from error
                     self._engine.dispose()  # another server may have taken over, and new connections lead there
                 left = deadline - time.monotonic()
                 if left <= 0:

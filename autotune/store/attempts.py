@@ -16,10 +16,12 @@ from autotune.identity import digest
 from autotune.model import Configuration, Measurement, Outcome, Trial, with_retiming
 from autotune.store import queries, standings
 from autotune.store.access import Access
+from autotune.store.database import LACKS
 from autotune.store.fields import measurement_columns, trial_columns
 from autotune.store.location import IMPORTED
 from autotune.store.records import now, ordered, pages
 from autotune.store.schema import devices, retimings, search_devices, searches, trials
+from autotune.text import pairs
 
 
 class NoSuchTrialError(StoreError):
@@ -68,11 +70,13 @@ class Attempts(Access):
         names, instant = {number: uuid.uuid4().hex for number in rows}, now()
 
         def step(connection: Connection, due: dict[int, Trial]) -> None:
-            # One that is lost may end all the same: its search was taken for dead from another machine.
-            begun = {row.id: row for row in connection.execute(_BEGUN, {"numbers": list(due)})}
+            # One that is lost may end all the same: its search was taken for dead from another machine. A server that
+            # took over, and lacks it, may have given its number to another's.
+            found = {row.id: row for row in connection.execute(_BEGUN, {"numbers": list(due)})}
+            begun = {key: row for key, row in found.items() if row.configuration_hash == digest(due[key].configuration)}
             if missing := due.keys() - begun.keys():
                 what = f"trial {min(missing)} was not begun, has been finished before, or was deleted meanwhile"
-                raise NoSuchTrialError(what, where=self.where)
+                raise NoSuchTrialError(what, where=self.where, hint=LACKS)
             used = _devices_used(connection, {row.search_id for row in begun.values()})
             moved: dict[int, list[str]] = defaultdict(list)
             finished: dict[int, Counter[int]] = defaultdict(Counter)
@@ -148,7 +152,7 @@ def _retime(
     )
     trial = connection.execute(query).first()
     if trial is None:
-        raise NoSuchTrialError(f"no verified trial of {dict(configuration)}")
+        raise NoSuchTrialError(f"no verified trial of {pairs(configuration)}", hint=LACKS)
     if not _add_retiming(connection, trial.id, trial.driver, measurement, name, instant):
         return
     standings.follow(connection, trial.problem_id, [trial.configuration_hash])

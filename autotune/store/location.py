@@ -322,17 +322,8 @@ def database_error(where: str, error: BaseException | None) -> StoreError:
         # Every statement is tested on whole databases: what SQLite cannot make of one is not whole.
         return damaged_database(where, error)
     lines = str(error).strip().splitlines() or ["no reason given"]
-    lacks = getattr(error, "sqlstate", None) == "42501"
-    hint = next(hint for words, hint in _RIGHTS if words in lines[0]) if lacks else ""
-    return StoreError(f"cannot be used: {lines[0]}", where=where, hint=hint)
+    return StoreError(f"cannot be used: {lines[0]}", where=where)
 
-
-_RIGHTS = (
-    ("must be owner", "have the role that made the tables open it once: autotune studies --db URL"),
-    ("for schema", "its owner may allow it: GRANT CREATE ON SCHEMA public TO the role that is to make the tables"),
-    ("", "its owner may allow it: GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO the role"),
-)
-"""What to do by what PostgreSQL says that a role lacks."""
 
 _SAID = 200
 """Characters of what a driver or a decoder says: the rest is what it could not read."""
