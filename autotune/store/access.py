@@ -96,7 +96,7 @@ class Access:
         said, due, turns = False, step, OVERTAKEN
         while True:
             try:
-                with self._writing(durable=durable) as connection, clear_values(self._location):
+                with self._writing(durable=durable) as connection:
                     if (version := connection.execute(VERSION).scalar()) != SCHEMA_VERSION:
                         version_in(version, self.where)  # a newer program keeps more than this one knows of
                     found = due(connection)
@@ -182,7 +182,7 @@ class Access:
         engine = self._engine if durable else self._hasty
         if self._waited:
             engine = engine.execution_options(busy_s=PAUSE_S)
-        with clear_errors(self._location), engine.begin() as connection:
+        with clear_errors(self._location), clear_values(self._location), engine.begin() as connection:
             yield connection
 
     @contextmanager

@@ -37,7 +37,7 @@ from autotune.identity import key_columns
 from autotune.model import DeviceInfo, Outcome, ProblemKey, Trial
 from autotune.store import presence, queries
 from autotune.store.attempts import Attempts
-from autotune.store.database import clear_values, holds_nothing, is_busy, open_as_it_is, open_engine, open_in_memory
+from autotune.store.database import holds_nothing, is_busy, open_as_it_is, open_engine, open_in_memory
 from autotune.store.location import IMPORTED, Location, is_for_reading, locate, may_not_be_written
 from autotune.store.migrations import is_current, migrate
 from autotune.store.mounts import lacks_room, require_place
@@ -65,7 +65,7 @@ class Store(Attempts, Moving):
         location = locate(database)
         store = cls(open_engine(location), location)
         try:
-            with store._writing() as connection, clear_values(location):
+            with store._writing() as connection:
                 migrate(connection, store.where)
                 queries.mark_lost(connection)
             store._note_file()
