@@ -68,7 +68,8 @@ class Clock(Protocol):
 
     `poisons`: the last run of each call wrote on poisoned outputs. `ramps`: a sample may have met a device that was
     still waking. `fits`: its samples are about as long as they should be. `known` are samples taken before any was
-    asked for, `first_ns` is the time of the first run by its events. `batches` says how many runs a sample has.
+    asked for: who counts one takes it out. `first_ns` is the time of the first run by its events. `batches` says how
+    many runs a sample has.
     """
 
     runs: int
