@@ -81,7 +81,8 @@ class Attempts(Access):
             finished: dict[int, Counter[int]] = defaultdict(Counter)
             for number, trial in due.items():
                 attempt, columns = begun[number], rows[number]
-                columns["device_id"], driver = _device_used(used.get(attempt.search_id, []), trial.device_index)
+                own = used.get((attempt.search_id, trial.device_index)) or used.get((attempt.search_id, None))
+                columns["device_id"], driver = own or (None, "")
                 columns["driver"] = columns["driver"] or driver
                 columns["started"] = columns["started"] or attempt.started
                 moved[attempt.problem_id].append(attempt.configuration_hash)
@@ -188,20 +189,13 @@ _AT_THE_END = [field for field in FIELDS if field.name not in ("configuration", 
 _FINISH = update(trials).where(trials.c.id == bindparam("number_"))
 
 
-def _devices_used(connection: Connection, search_ids: Iterable[int]) -> dict[int, list[Any]]:
-    """Return the devices of searches as rows with `id`, `driver` and `facts`, by the number of the search."""
-    found: dict[int, list[Any]] = {}
+def _devices_used(connection: Connection, search_ids: Iterable[int]) -> dict[tuple[int, int | None], tuple[int, str]]:
+    """Return number and driver of the devices of searches, by the search and the device's index; of None, its first."""
+    found: dict[tuple[int, int | None], tuple[int, str]] = {}
     for row in connection.execute(_DEVICES_USED, {"searches": list(search_ids)}):
-        found.setdefault(row.search_id, []).append(row)
+        for index in (None, json.loads(row.facts).get("index")):
+            found.setdefault((row.search_id, index), (row.id, row.driver))
     return found
-
-
-def _device_used(used: Sequence[Any], index: int | None) -> tuple[int | None, str]:
-    """Return number and driver of the device that a trial ran on, among those of its search."""
-    found = used
-    if index is not None and len(found) > 1:
-        found = [row for row in found if f'"index":{index},' in row.facts] or found
-    return (int(found[0].id), str(found[0].driver)) if found else (None, "")
 
 
 def _is_finished(connection: Connection, trial_id: int, columns: Mapping[str, Any]) -> bool:
