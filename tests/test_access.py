@@ -28,7 +28,7 @@ from autotune.lookup import asking
 from autotune.lookup.records import open_records
 from autotune.model import Measurement, Outcome, Trial
 from autotune.pool.process import state_of
-from autotune.store import Store, access, database, location, presence
+from autotune.store import Store, access, database, location, openfile, presence
 from autotune.store.attempts import NoSuchTrialError
 from autotune.store.database import ConnectionLost, clear_errors
 from autotune.store.location import Location, locate, shown
@@ -72,7 +72,7 @@ def test_where_it_cannot_be_written_anew_a_copy_is_kept(
     tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(presence, "RESTORE_S", 0.0)
+    monkeypatch.setattr(openfile, "RESTORE_S", 0.0)
     path = tmp_path / "own" / "a.db"
     path.parent.mkdir()
     with Store.open(str(path)) as store:

@@ -69,7 +69,8 @@ class Clock(Protocol):
 
     `poisons`: the last run of each call wrote on poisoned outputs. `ramps`: the device's clock may still have been
     ramping up during a sample. `fits`: samples are about as long as they should be. `known`: samples taken before any
-    was asked for. `first_ns`: the time of the first run by its events. `batches`: how batches are made up, or None.
+    was asked for; whoever uses one removes it. `first_ns`: the time of the first run by its events. `batches`: how
+    batches are made up, or None.
     """
 
     runs: int

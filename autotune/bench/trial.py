@@ -101,12 +101,12 @@ class Bench:
             built, first_ns, verdict = self.verify_first(built, self._limits.run_s(best_ns))
             watch.lap("verify")
             clock = self.clocks.choose(built, first_ns)
-            timed, last = self._timed(built, clock, best_ns, clock.known)
+            timed, last = self._timed(built, clock, best_ns)
             if not clock.fits:  # a disturbance of its first batches made runs seem long
                 clock = self.clocks.choose(built, first_ns)
-                timed, last = self._timed(built, clock, best_ns, clock.known)
+                timed, last = self._timed(built, clock, best_ns)
             if self.anchor.has_moved():  # maybe while this plan was timed
-                timed, last = self._timed(self.build(plan), clock, best_ns, [])
+                timed, last = self._timed(self.build(plan), clock, best_ns)
             environment |= {**clock.facts(), **timed.facts, **self._note(plan, clock, timed)}
             return Report(
                 Outcome.STOPPED if timed.stopped else Outcome.OK, timed.reason, timed.measurement,
@@ -279,9 +279,9 @@ class Bench:
         with noticing_loss():
             return self._checker.check(built.buffers, built.plan.outputs, built.plan.checks, inputs=inputs)
 
-    def _timed(self, built: Built, clock: Clock, best_ns: float | None, known: Sequence[int]) -> tuple[Timed, Verdict]:
+    def _timed(self, built: Built, clock: Clock, best_ns: float | None) -> tuple[Timed, Verdict]:
         """Time a plan, then check what it left. Raises Fault."""
-        timed = self._time(built, clock, None if best_ns is None else best_ns * self.anchor.pace.now, known)
+        timed = self._time(built, clock, None if best_ns is None else best_ns * self.anchor.pace.now)
         self._watch.lap("time")
         last = self.check_last(built, clock)
         if last.reason:
@@ -298,12 +298,11 @@ class Bench:
         pace = round(self.anchor.pace.now * longer, 3)
         return {} if pace == 1 else {PACE: pace}
 
-    def _time(self, built: Built, clock: Clock, best_ns: float | None, known: Sequence[int]) -> Timed:
-        """Time by the rules; disturbed times are discarded once and taken again. `known` are the first samples."""
-        pending = list(known)
+    def _time(self, built: Built, clock: Clock, best_ns: float | None) -> Timed:
+        """Time by the rules; disturbed times are discarded once and taken again."""
 
         def source(count: int) -> Sequence[int]:
-            return [pending.pop()] if pending else clock.sample(built, count)
+            return [clock.known.pop()] if clock.known else clock.sample(built, count)
 
         def measured(bound_ns: float | None, longer: float = 1.0) -> Timed:
             self.contention()  # from here on

@@ -30,11 +30,15 @@ def load_backend(name: str) -> Backend:
     if name in BACKENDS:
         return cast("Backend", import_module(BACKENDS[name]).BACKEND)
     for entry in (one for one in _installed(tuple(sys.path)) if one.name == name):
+        hint = f"repair or remove the package that has {entry.value}"
         try:
-            return cast("Backend", entry.load())
+            found = entry.load()
         except Exception as error:  # another package's code
             said = f"the backend {name} cannot be loaded: {type(error).__name__}: {error}"
-            raise SetupError(line(said), hint=f"repair or remove the package that has {entry.value}") from None
+            raise SetupError(line(said), hint=hint) from None
+        if isinstance(found, type) or getattr(found, "name", None) != name:  # by which its devices are opened
+            raise SetupError(f"{entry.value} is not a Backend whose `name` is {name!r}", hint=hint)
+        return cast("Backend", found)
     raise SetupError(f"no backend {name!r} is installed", hint=f"there are: {', '.join(_names())}")
 
 
@@ -253,5 +257,10 @@ def diagnose() -> list[str]:
     """Return what is wrong on this machine, one line for each problem, with the command that mends it."""
     loaded, failures = _loaded()
     here = list_devices()
-    of = {one.name: [device for device in here if device.backend == one.name] for one in loaded}
-    return [said for one in loaded for said in one.diagnose(of[one.name])] + failures
+    said = list[str]()
+    for one in loaded:
+        try:
+            said += one.diagnose([device for device in here if device.backend == one.name])
+        except Exception as error:  # another package's code
+            failures.append(f"the backend {one.name} cannot tell what is wrong: {type(error).__name__}: {error}")
+    return said + failures

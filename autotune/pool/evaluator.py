@@ -77,7 +77,7 @@ class DeviceEvaluator(Evaluator):
         self._stops_slow = settings.stops_slow
         self._learns = settings.learns
         self.best_ns: float | None = None
-        self._bounding = threading.Lock()
+        self._ending = threading.Lock()
         with ExitStack() as held:
             for lock in lock_devices(devices, stop, before_waiting):
                 held.callback(lock.release)
@@ -90,7 +90,7 @@ class DeviceEvaluator(Evaluator):
         self._setups = Setups(problem, self._folder, settings)
         self._to_build: SimpleQueue[Task | None] = SimpleQueue()
         self._to_run: SimpleQueue[Task | Finalists | None] = SimpleQueue()
-        self._done: SimpleQueue[tuple[Task, Report, Trial] | AutotuneError] = SimpleQueue()
+        self._done: SimpleQueue[Trial | AutotuneError] = SimpleQueue()
         self._waiting = Waiting()
         self._way = MakingWay(self._waiting, settings.limits)
         self._first: Task | None = None
@@ -136,9 +136,7 @@ class DeviceEvaluator(Evaluator):
             raise TimeoutError from None
         if isinstance(found, AutotuneError):
             raise found
-        task, report, trial = found
-        self._usage.count(task, report)
-        return trial
+        return found
 
     @property
     def capacity(self) -> int:
@@ -324,11 +322,11 @@ class DeviceEvaluator(Evaluator):
     def _end(self, task: Task, report: Report, device: DeviceInfo) -> None:
         """Hand a trial over to `collect`. Its time bounds the next trial of this device at once."""
         trial = make_trial(task, report, device)
-        if self._stops_slow and trial.outcome is Outcome.OK:
-            with self._bounding:  # several devices end trials at once
-                if not trial.bounding_ns > (self.best_ns or math.inf):
-                    self.best_ns = trial.bounding_ns
-        self._done.put((task, report, trial))
+        with self._ending:  # several devices end trials at once
+            self._usage.count(task, report)
+            if self._stops_slow and trial.outcome is Outcome.OK and not trial.bounding_ns > (self.best_ns or math.inf):
+                self.best_ns = trial.bounding_ns
+        self._done.put(trial)
 
     def _pass_on(self, keeper: Keeper, task: Task | Finalists) -> None:
         """Give the task of a lost device to the other devices."""

@@ -24,9 +24,6 @@ from autotune.errors import SpaceError
 from autotune.samplers.registry import Donors
 from autotune.space import Space
 
-_KNOWN = 4096
-"""Of so many parameter sets the rows are remembered."""
-
 MASKED_ROWS = 20_000_000
 """Up to this size of a space one byte per row is kept to know the untried; beyond it the tried ones are looked up."""
 
@@ -50,14 +47,15 @@ class Codec:
             name: IntDistribution(0, len(listed) - 1) if ordered else CategoricalDistribution(listed)
             for name, listed in values.items()
         }
-        self._known: dict[tuple[Any, ...], int] = {}
+        # Of a space of one Optuna asks for no parameters.
+        self._rows: dict[tuple[Any, ...], int] = {} if self.columns else {(): 0}
 
     def params(self, row: int) -> dict[str, Any]:
-        """The Optuna parameters of one valid configuration."""
+        """The Optuna parameters of one valid configuration, by which `row_of` knows it from here on."""
         names, values = self.space.names, self.space.values
         chosen = self.space.indices(np.array([row], dtype=np.int64))[0].tolist()
         found = {names[at]: chosen[at] if self.ordered else values[at][chosen[at]] for at in self.columns}
-        self._note(found, row)
+        self._rows[tuple(found.values())] = row
         return found
 
     def indices(self, params: Mapping[str, Any]) -> NDArray[np.int16]:
@@ -69,20 +67,8 @@ class Codec:
         return found
 
     def row_of(self, params: Mapping[str, Any]) -> int:
-        """The row of a set of Optuna parameters; -1 where one is missing, or they are not valid."""
-        if any(name not in params for name in self.distributions):
-            return -1
-        found = self._known.get(tuple(params[name] for name in self.distributions))
-        if found is None:
-            found = int(self.space.rows(self.indices(params)[None, :])[0])
-            self._note(params, found)
-        return found
-
-    def _note(self, params: Mapping[str, Any], row: int) -> None:
-        """Remember the row of a parameter set: of each proposal it is asked several times."""
-        if len(self._known) >= _KNOWN:
-            self._known.clear()
-        self._known[tuple(params[name] for name in self.distributions)] = row
+        """The row that `params` gave these Optuna parameters of; -1 where one is missing."""
+        return self._rows.get(tuple(params.get(name) for name in self.distributions), -1)
 
     def _position(self, name: str, value: Any) -> int:
         return self.space.values[self.space.names.index(name)].index(value)

@@ -232,9 +232,9 @@ FIELDS = (
 """In the order of the columns; the re-timings have a table of their own."""
 
 
-def trial_columns(trial: Trial) -> dict[str, Any]:
-    """Return the columns of `trials` for a trial, its re-timing apart."""
-    return {field.name: field.stored(trial) for field in FIELDS}
+def trial_columns(trial: Trial, fields: Iterable[TrialField] = FIELDS) -> dict[str, Any]:
+    """Return the columns of `trials` for a trial, or those of some fields; its re-timing apart."""
+    return {field.name: field.stored(trial) for field in fields}
 
 
 def measurement_columns(measurement: Measurement) -> dict[str, Any]:
