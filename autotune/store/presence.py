@@ -1,8 +1,8 @@
-"""Whether what a search rests on is still there: its process, and the file of its open SQLite database.
+"""Whether a search's process is still running, and the file of its open SQLite database is still there.
 
-What a search that was killed left pending is lost. One that was taken for dead and is not loses nothing: `Store.finish`
-takes a lost trial as well as a pending one. A file may be removed or replaced meanwhile: SQLite goes on writing to one
-that has no name any more, and what was stored is copied through the open connection to where it can be found again.
+The pending trials of a killed search are lost. A search that was wrongly taken for dead loses nothing: `Store.finish`
+accepts lost trials as well as pending ones. A file may be removed or replaced while it is open: SQLite then still
+writes to the nameless file, and its content is copied through the open connection to a place where it can be found.
 """
 
 from __future__ import annotations
@@ -22,37 +22,37 @@ from autotune.errors import StoreError
 from autotune.store.location import SCHEMA, is_our_file, log_of
 
 PATIENCE = timedelta(days=1)
-"""How long a search that cannot be looked at from here, as on another machine, is believed to be at work."""
+"""How long a search is believed to run if its process cannot be checked, as on another machine."""
 
 PROC = Path("/proc")
 
 
 LIVELY = timedelta(hours=1)
-"""A search that is at work begins a trial in less."""
+"""A running search begins a trial more often than this."""
 
 
 def this_process() -> str:
-    """Return what names this process among all of all machines: host, boot, name space of numbers, number, start."""
+    """Return an identifier of this process among all machines: host, boot, name space of numbers, number, start."""
     host = hashlib.sha256(platform.node().encode()).hexdigest()[:12]
     return ":".join((host, *_boot(), str(os.getpid()), _start(os.getpid())))
 
 
 def is_dead(process: str, started: str) -> bool:
-    """True where the process that `this_process` named, and that began at the instant `started`, is at work no more."""
+    """Return whether a process has ended, by its `this_process` and the instant `started` of its search."""
     here, there = this_process().split(":"), process.split(":")
     if len(there) == len(here) and there[:3] == here[:3]:
         return not _is_running(there[3], there[4])
     if len(there) == len(here) and there[0] == here[0] and there[1] != here[1]:
-        return True  # this machine has been started since
+        return True  # this machine was restarted since
     try:
         age = datetime.now(UTC) - datetime.fromisoformat(started)
     except (ValueError, TypeError):
         return True
-    return abs(age) > PATIENCE  # or ahead, by a clock that was wrong
+    return abs(age) > PATIENCE  # also if far in the future, by a wrong clock
 
 
 def is_recent(instant: str) -> bool:
-    """Say whether an instant is less than LIVELY ago, or ahead, by clocks that do not agree."""
+    """Return whether an instant is less than LIVELY ago, or ahead, if clocks differ."""
     try:
         return abs(datetime.now(UTC) - datetime.fromisoformat(instant)) < LIVELY
     except (ValueError, TypeError):
@@ -74,7 +74,7 @@ def _is_running(number: str, start: str) -> bool:
 
 
 def _boot() -> tuple[str, str]:
-    """Return what changes when the machine starts, and what differs between containers; "" where it cannot be told."""
+    """Return a value that changes when the machine starts, and one for each container; "" if they are unknown."""
     try:
         boot = (PROC / "sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
         return boot, str((PROC / "self/ns/pid").stat().st_ino)
@@ -83,7 +83,7 @@ def _boot() -> tuple[str, str]:
 
 
 def _start(number: int) -> str:
-    """Return when a process began, in ticks since the boot; "" where there is none or it has ended."""
+    """Return when a process began, in ticks since the boot; "" if there is none or it has ended."""
     try:
         fields = (PROC / str(number) / "stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
@@ -97,7 +97,7 @@ Inode = tuple[int, int] | None
 
 
 def inode(path: Path) -> Inode:
-    """Return device and inode of a file; None where there is none."""
+    """Return device and inode of a file; None if there is none."""
     try:
         found = path.stat()
     except OSError:
@@ -106,16 +106,16 @@ def inode(path: Path) -> Inode:
 
 
 def log_files(path: Path) -> dict[Path, Inode]:
-    """Return the files in which SQLite keeps what has not come to `path` yet, and which they are."""
+    """Return the paths of SQLite's log and shared memory of `path`, with their inodes."""
     log = Path(log_of(str(path)))
     files = [log, log.with_name(log.name.removesuffix("wal") + "shm")]
     return {file: inode(file) for file in files}
 
 
 def remove_log(files: dict[Path, Inode]) -> None:
-    """Remove the files that `log_files` found, but not those of another database that are in their place.
+    """Remove the files that `log_files` found, but not another database's files in their place.
 
-    Whoever opens the file that came to the place of the old one would have the old log replayed into it.
+    Otherwise SQLite would replay the old log into the file that replaced the old one.
     """
     for file, known in files.items():
         if known is not None and inode(file) == known:
@@ -124,7 +124,7 @@ def remove_log(files: dict[Path, Inode]) -> None:
 
 
 def mode(path: Path) -> int:
-    """Return who may read and write a file, as `chmod` takes it; its owner, where it is gone."""
+    """Return the mode of a file, as `chmod` takes it; 0600 if it is gone."""
     try:
         return stat.S_IMODE(path.stat().st_mode)
     except OSError:
@@ -132,13 +132,13 @@ def mode(path: Path) -> int:
 
 
 def restore(connection: sqlite3.Connection, path: Path, log: dict[Path, Inode], mode: int) -> bool:
-    """Write the open database to `path` anew, where nothing is there now; False where that cannot be done.
+    """Write the open database to `path` anew if nothing is there now; return False if that is not possible.
 
-    `mode`: who might read and write it, and may.
+    `mode`: the mode of the old file, for the new one.
     """
     copy = _restored(path)
     try:
-        # Made by one process alone: another that had the file open finds it made, and keeps a copy of its own.
+        # Only one process makes it: another process that had the file open fails here, and keeps its own copy.
         os.close(os.open(copy, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except OSError:
         return False
@@ -161,7 +161,7 @@ def _restored(path: Path) -> Path:
 
 
 RESTORE_S = 5.0
-"""How long another process is waited for that writes the database anew."""
+"""How long to wait for another process that writes the database anew."""
 
 _OURS = (
     "SELECT version FROM {}.schema_version",
@@ -175,13 +175,13 @@ _OURS = (
     "SELECT * FROM {}.submissions",
     "SELECT * FROM {}.tokens",
 )
-"""What another file has to have of an open database to stand for it: what has ended, and all that is at work."""
+"""The rows of an open database that another file must have to replace it: all rows, and ended trials as ended."""
 
 
 def stands_for(connection: sqlite3.Connection, path: Path) -> bool:
-    """Say whether the file that is at `path` now has all that the open database has, under the same numbers.
+    """Return whether the file that is at `path` now has all rows of the open database, under the same numbers.
 
-    So it does where another process that had the database open has written it anew.
+    It has if another process that had the database open has written it anew.
     """
     deadline = time.monotonic() + RESTORE_S
     while inode(path) is None:
@@ -205,9 +205,9 @@ def stands_for(connection: sqlite3.Connection, path: Path) -> bool:
 
 
 def keep_copy(connection: sqlite3.Connection, path: Path) -> Path:
-    """Write the open database to a new file beside `path` or, where that cannot be, in a temporary folder.
+    """Write the open database to a new file beside `path` or, if that fails, in a temporary folder; return its path.
 
-    Raises StoreError where there is room nowhere.
+    Raises StoreError if both fail.
     """
     reason: Exception | None = None
     for folder in (path.parent, Path(tempfile.gettempdir())):
