@@ -177,9 +177,9 @@ class Trial:
     `retimed` holds the samples of the final, interleaved timing; `*_s` are seconds of wall time; `max_error` is the
     largest error seen, as a share of the tolerance; `environment` records what could explain the result (driver,
     clocks, versions, registers, spills). `made` is plain data on how it was built and launched and the work it does
-    (study.planning.made_of), None if not known. `origin` describes a trial of another tool: its `format`, the `file`
-    that had it and its `entry` there, JSON text; None for a trial of ours. `generation` counts how often a search of
-    the problem has started over, from the first trial that was read.
+    (study.planning.made_of), None if not known. `origin` describes a trial of another tool: its `format`, its `file`,
+    and its `entry` in that file as JSON text; None for a trial of ours. `generation` counts how often a search of the
+    problem has started over, from the first trial that was read.
     """
 
     configuration: Configuration
@@ -223,7 +223,7 @@ class Trial:
 
     @property
     def bounding_ns(self) -> float:
-        """The time by which it bounds others: at least what it took, as its time at the usual pace is an estimate."""
+        """The time by which it bounds others: at least its measured time, since `paced_ns` is an estimate."""
         taken = self.measurement.median_ns if self.measurement is not None else math.inf
         return max(taken, self.paced_ns)
 
@@ -239,7 +239,7 @@ class Trial:
 
     @property
     def throttled(self) -> str:
-        """The name of what slowed the device down while it was timed; empty if nothing is known to have."""
+        """Names of what slowed the device down while it was timed; an empty string if nothing is known."""
         found = self.environment.get(THROTTLED, "")  # may have been imported
         return found if isinstance(found, str) else ""
 
