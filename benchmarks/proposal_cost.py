@@ -101,8 +101,8 @@ def main() -> None:
             columns=COLUMNS,
             rows=found,
             asked="at most 10 ms at 18,000 configurations, 15 at 10^6",
-            note="The worst is a fit of the hyperparameters: there are twelve in the first 200 trials, then one in every "
-            "50.",
+            note="The worst is a fit of the hyperparameters: there are twelve in the first 200 trials, then one in "
+            "every 50.",
         )
 
 

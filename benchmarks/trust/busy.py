@@ -185,8 +185,8 @@ def main() -> None:
             rows=rows,
             asked="95 % within 3 %, 93 to 97 % in the interval, under 5 % falsely faster",
             note="If the table itself moved by more than is asked, the machine was not quiet, and the row only "
-            "compares the three rules. Times within 5 and 10 %: the median of each trial, at the pace by which it was compared. "
-            "The best's time: over that of the table.",
+            "compares the three rules. Times within 5 and 10 %: the median of each trial, at the pace by which it was "
+            "compared. The best's time: over that of the table.",
         )
 
 
