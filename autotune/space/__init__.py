@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -121,14 +123,28 @@ class Space:
 
         A value is that of the study and of its type: a stored 1.0 is not its 1, as for look-ups.
         """
-        if set(configuration) != set(self.names):
-            return None
-        try:
-            position = [_index(listed, configuration[n]) for n, listed in zip(self.names, self.values, strict=True)]
-        except ValueError:
-            return None
-        row = int(self.rows(np.array([position], dtype=np.int16))[0])
+        row = int(self.rows_of([configuration])[0])
         return row if row >= 0 else None
+
+    def rows_of(self, configurations: Sequence[Configuration]) -> Rows:
+        """Return the row of each of some configurations, shape (n,), as `row` does; -1 where that is None.
+
+        All at once: of one it takes as long as of a hundred.
+        """
+        indices = np.full((len(configurations), len(self.names)), -1, dtype=np.int16)
+        for at, configuration in enumerate(configurations):
+            if len(configuration) == len(self.names):
+                with suppress(KeyError, TypeError):  # a name or value that is none of these, or can be none
+                    indices[at] = [
+                        places[type(configuration[name]), configuration[name]]
+                        for name, places in zip(self.names, self._places, strict=True)
+                    ]
+        return self.rows(indices)
+
+    @cached_property
+    def _places(self) -> list[dict[tuple[type, Value], int]]:
+        """The place of each value of each parameter by its type and itself."""
+        return [{(type(value), value): at for at, value in enumerate(listed)} for listed in self.values]
 
     def __contains__(self, configuration: object) -> bool:
         return isinstance(configuration, Mapping) and self.row(configuration) is not None
@@ -202,14 +218,6 @@ class Space:
             for other in {index} | (alike & set(indices)) - reasons.keys():
                 reasons[other] = explained(found, self.constants, {name: self.values[column][other]})
         return reasons
-
-
-def _index(listed: tuple[Value, ...], value: Value) -> int:
-    """Return the place of a value. Raises ValueError where it is none of them, or of another type."""
-    found = listed.index(value)
-    if type(value) is not type(listed[found]):
-        raise ValueError(f"{value!r} is not {listed[found]!r}")
-    return found
 
 
 def _check_values(name: str, listed: tuple[Value, ...]) -> None:

@@ -26,8 +26,10 @@ def ours(problem: Problem, trials: Sequence[Trial]) -> list[Trial]:
 
     What passed in a time that no clock gives, as a damaged database tells it, is not known to have passed.
     """
-    own = (trial for trial in trials if _is_of(problem.device, trial) and trial.configuration in problem.space)
-    return [trial for trial in own if trial.outcome is not Outcome.OK or _is_timed(trial)]
+    own = [trial for trial in trials if _is_of(problem.device, trial)]
+    rows = problem.space.rows_of([trial.configuration for trial in own])
+    valid = (trial for trial, row in zip(own, rows, strict=True) if row >= 0)
+    return [trial for trial in valid if trial.outcome is not Outcome.OK or _is_timed(trial)]
 
 
 def recall(
