@@ -5,13 +5,14 @@ Standard library only. What the cold path of `autotune best` needs of it is in i
 
 from __future__ import annotations
 
+import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, overload
 
 from autotune.identity import Choices as Choices
 from autotune.identity import Configuration as Configuration
@@ -148,6 +149,51 @@ def _slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
+class StoredSamples(Sequence[int]):
+    """Run times in nanoseconds as a database has them: JSON text, read once somebody asks for one of them.
+
+    Few are asked for of all that a search resumes with, and numbers take eight times as much memory. Equal to a tuple
+    of them. `median_ns` is given where it is known without reading.
+    """
+
+    __slots__ = ("_median_ns", "text")
+
+    def __init__(self, text: str, median_ns: float | None = None) -> None:
+        self.text = text
+        self._median_ns = median_ns
+
+    @property
+    def median_ns(self) -> float:
+        """Their median."""
+        return median(self.read()) if self._median_ns is None else self._median_ns
+
+    def read(self) -> tuple[int, ...]:
+        """Return all of them."""
+        return tuple(json.loads(self.text))
+
+    @overload
+    def __getitem__(self, at: int) -> int: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[int, ...]: ...
+    def __getitem__(self, at: int | slice) -> int | tuple[int, ...]:
+        return self.read()[at]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.read())
+
+    def __len__(self) -> int:
+        return self.text.count(",") + 1
+
+    def __eq__(self, other: object) -> bool:
+        return self.read() == (other.read() if isinstance(other, StoredSamples) else other)
+
+    def __hash__(self) -> int:
+        return hash(self.read())
+
+    def __repr__(self) -> str:
+        return repr(self.read())
+
+
 @dataclass(frozen=True, slots=True)
 class Measurement:
     """Run times of one configuration in nanoseconds, in the order they were taken, warm-up apart.
@@ -157,8 +203,8 @@ class Measurement:
     store gave a re-timing: one for all that were timed in the same turns.
     """
 
-    samples_ns: tuple[int, ...]
-    warmup_ns: tuple[int, ...] = ()
+    samples_ns: Sequence[int]
+    warmup_ns: Sequence[int] = ()
     cache: str = "warm"
     verified_runs: int = field(default=0, compare=False)
     throttled: str = field(default="", compare=False)
@@ -167,7 +213,8 @@ class Measurement:
     @property
     def median_ns(self) -> float:
         """The median of the samples; NaN where there are none."""
-        return median(self.samples_ns)
+        told = self.samples_ns
+        return told.median_ns if isinstance(told, StoredSamples) else median(told)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ where it comes in: a worker that answers nonsense is as good as dead, and its ke
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass
 from functools import cache
 from numbers import Integral, Real
@@ -90,7 +90,7 @@ def _check(hint: Any) -> Callable[[Any], bool]:
         return lambda value: isinstance(value, Integral) and 0 <= int(value) < _MOST
     if hint is float:  # also a whole number of any sign, where that may stand as well
         return lambda value: isinstance(value, Real)
-    if get_args(hint) == (int, ...):  # of samples there may be thousands
+    if hint in (tuple[int, ...], Sequence[int]):  # of samples there may be thousands; a worker makes tuples of them
         return lambda value: isinstance(value, tuple) and (_are_plain(value) or all(map(parts[0], value)))
     if origin in (tuple, list):
         return lambda value: isinstance(value, origin) and all(map(parts[0], value))
