@@ -12,7 +12,7 @@ from autotune.devices import traits
 from autotune.model import Configuration, DeviceInfo, Identity, Outcome, Trial, identity
 from autotune.study import Problem
 from autotune.text import clean
-from autotune.tuner.finale import fastest
+from autotune.tuner.finale import History
 
 if TYPE_CHECKING:
     from autotune.store import Store
@@ -21,7 +21,7 @@ WORKER_DEATHS = 2
 """A configuration that took a worker down this often is left alone."""
 
 
-def ours(problem: Problem, trials: Sequence[Trial]) -> list[Trial]:
+def ours(problem: Problem, trials: Sequence[Trial]) -> History:
     """Return those of the stored trials that are of a problem's space and its device's driver, every attempt.
 
     What passed in a time that no clock gives, as a damaged database tells it, is not known to have passed.
@@ -29,13 +29,14 @@ def ours(problem: Problem, trials: Sequence[Trial]) -> list[Trial]:
     own = [trial for trial in trials if _is_of(problem.device, trial)]
     rows = problem.space.rows_of([trial.configuration for trial in own])
     valid = (trial for trial, row in zip(own, rows, strict=True) if row >= 0)
-    return [trial for trial in valid if trial.outcome is not Outcome.OK or _is_timed(trial)]
+    timed = (trial for trial in valid if trial.outcome is not Outcome.OK or _is_timed(trial))
+    return History(timed, problem.device.driver)
 
 
 def recall(
-    problem: Problem, trials: Sequence[Trial], retry_failed: bool = False, tried: Container[Identity] = ()
+    problem: Problem, history: History, retry_failed: bool = False, tried: Container[Identity] = ()
 ) -> list[Trial]:
-    """Return the stored trials that count here, one per configuration: the latest, without those to try again.
+    """Return what counts of `ours`, one trial per configuration: the latest, without those to try again.
 
     What is the configuration's own fault is never tried again; what may be the machine's is tried once more. What
     was measured under another driver is left out. Where `fix` narrows the space, what was measured outside it is left
@@ -43,14 +44,13 @@ def recall(
     best in here. What is `tried`, by an earlier process of the same search, counts whatever came of it.
     """
     by_configuration: dict[Identity, list[Trial]] = {}
-    for trial in (own := ours(problem, trials)):
+    for trial in history.trials:
         by_configuration.setdefault(identity(trial.configuration), []).append(trial)
     lax = traits(problem.device).understates_limits
     for tries in by_configuration.values() if lax else ():
         # Refused by what the driver had reported, which is not believed any more: as if it had not been tried.
         tries[:] = [t for t in tries if t.outcome is not Outcome.LAUNCH_ERROR or not is_too_large(t.reason)]
-    best = fastest(own, problem.device.driver)
-    bound = best.time_ns if best is not None else math.inf
+    bound = history.best.time_ns if history.best is not None else math.inf
     return [
         tries[-1]
         for name, tries in by_configuration.items()
