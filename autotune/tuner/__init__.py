@@ -14,7 +14,7 @@
 Start with `run(Request(...))`.
 """
 
-from autotune.tuner.finale import fastest, ranked
+from autotune.tuner.finale import fastest
 from autotune.tuner.measure import measure
 from autotune.tuner.recall import imported_best, ours, recall
 from autotune.tuner.replay import ReplayEvaluator

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -129,21 +129,48 @@ class Finale:
         return bool(due)
 
 
-def ranked(trials: Sequence[Trial], driver: str = "") -> list[Trial]:
-    """Return the verified trials by the rule of `ranking.rank`, best first, one per configuration.
+class Ranked:
+    """All attempts at a problem since some generation, in the order of arrival, and their ranking.
 
-    `trials` are all attempts at a problem since some generation, in the order of arrival. A trial without a driver has
-    run under `driver`. If an earlier attempt may decide which driver was last, give that driver
-    (Store.answering_driver).
+    A trial without a driver has run under `driver`. If an earlier attempt may decide which driver was last, give that
+    driver (Store.answering_driver).
     """
-    driver = clean(driver)
-    events = [event for place, trial in enumerate(trials) for event in _events(place, trial, driver)]
-    return [trials[event.order[0]] for event in rank(events, driver)]
+
+    def __init__(self, trials: Iterable[Trial], driver: str = "") -> None:
+        self.trials: list[Trial] = []
+        self._driver = clean(driver)
+        self._events: list[Event] = []
+        self._passed: list[Trial] | None = None
+        for trial in trials:
+            self.append(trial)
+
+    def append(self, trial: Trial) -> None:
+        """Add an attempt that has ended."""
+        self._events += _events(len(self.trials), trial, self._driver)
+        self.trials.append(trial)
+        self._passed = None
+
+    @property
+    def passed(self) -> Sequence[Trial]:
+        """The verified trials by the rule of `ranking.rank`, best first, one per configuration."""
+        if self._passed is None:
+            self._passed = [self.trials[event.order[0]] for event in rank(self._events, self._driver)]
+        return self._passed
+
+    @property
+    def best(self) -> Trial | None:
+        """The best verified trial, or None if none passed."""
+        return next(iter(self.passed), None)
 
 
-def fastest(trials: Sequence[Trial], driver: str = "") -> Trial | None:
-    """Return the best verified trial, or None if none passed. Arguments as for `ranked`."""
-    return next(iter(ranked(trials, driver)), None)
+def ranked(trials: Iterable[Trial], driver: str = "") -> Sequence[Trial]:
+    """Return the verified ones of these attempts, best first. Arguments as for `Ranked`."""
+    return Ranked(trials, driver).passed
+
+
+def fastest(trials: Iterable[Trial], driver: str = "") -> Trial | None:
+    """Return the best verified trial, or None if none passed. Arguments as for `Ranked`."""
+    return Ranked(trials, driver).best
 
 
 def _events(place: int, trial: Trial, driver: str) -> list[Event]:

@@ -18,7 +18,7 @@ from autotune.model import Configuration, Identity, Measurement, Outcome, Trial,
 from autotune.pool import Evaluator, Stopped
 from autotune.study import Problem
 from autotune.text import count, duration
-from autotune.tuner.finale import ANOTHER_DAY, Finale, fastest, ranked, ties
+from autotune.tuner.finale import ANOTHER_DAY, Finale, Ranked, ties
 from autotune.tuner.request import GAIN_TRIALS, Budget
 from autotune.tuner.result import SEARCH, ProgressCallback, Reporter, Result, Trials
 
@@ -65,7 +65,7 @@ class Ledger:
         search: int,
         problem: Problem,
         known: list[Trial],
-        history: list[Trial],
+        history: Ranked,
         begun: Set[Identity] = frozenset(),
     ) -> None:
         self.problem = problem
@@ -135,11 +135,11 @@ class Ledger:
 
     def best(self) -> Trial | None:
         """Return the fastest verified trial by the ranking, or None if nothing passed."""
-        return fastest(self.history, self.problem.device.driver)
+        return self.history.best
 
-    def passed(self) -> list[Trial]:
+    def passed(self) -> Sequence[Trial]:
         """Return the verified trials, best first."""
-        return ranked(self.history, self.problem.device.driver)
+        return self.history.passed
 
     def _note(self, name: Identity, trial: Trial) -> None:
         self.history.append(trial)

@@ -47,7 +47,8 @@ def measure(
         number = store.start_search(
             problem.key, request.devices, sampler="measure", seed=None, environment=environment(problem)
         )
-        ledger, reason = Ledger(store, number, problem, recall(problem, stored), ours(problem, stored)), "error"
+        history = ours(problem, stored)
+        ledger, reason = Ledger(store, number, problem, recall(problem, history), history), "error"
         try:
             _try_all(ledger, runs, wanted, stop, anew=anew)
             _time_all(ledger, runs, wanted, stop, budget_s)

@@ -12,7 +12,7 @@ from autotune.devices import traits
 from autotune.model import Configuration, DeviceInfo, Identity, Outcome, Trial, identity
 from autotune.study import Problem
 from autotune.text import clean
-from autotune.tuner.finale import fastest
+from autotune.tuner.finale import Ranked
 
 if TYPE_CHECKING:
     from autotune.store import Store
@@ -21,19 +21,22 @@ WORKER_DEATHS = 2
 """A configuration that took a worker down this often is left alone."""
 
 
-def ours(problem: Problem, trials: Sequence[Trial]) -> list[Trial]:
+def ours(problem: Problem, trials: Sequence[Trial]) -> Ranked:
     """Return the stored trials of a problem's space and its device's driver, every attempt.
 
     A trial that passed with an impossible time, as from a damaged database, is left out.
     """
-    own = (trial for trial in trials if _is_of(problem.device, trial) and trial.configuration in problem.space)
-    return [trial for trial in own if trial.outcome is not Outcome.OK or _is_timed(trial)]
+    own = [trial for trial in trials if _is_of(problem.device, trial)]
+    rows = problem.space.rows_of([trial.configuration for trial in own])
+    valid = (trial for trial, row in zip(own, rows, strict=True) if row >= 0)
+    timed = (trial for trial in valid if trial.outcome is not Outcome.OK or _is_timed(trial))
+    return Ranked(timed, problem.device.driver)
 
 
 def recall(
-    problem: Problem, trials: Sequence[Trial], retry_failed: bool = False, tried: Container[Identity] = ()
+    problem: Problem, history: Ranked, retry_failed: bool = False, tried: Container[Identity] = ()
 ) -> list[Trial]:
-    """Return the stored trials that count here: the latest of each configuration, without those to be tried again.
+    """Return the trials of `ours` that count: the latest of each configuration, without those to be tried again.
 
     A failure by the configuration's own fault is never tried again; one that may be the machine's fault is tried once
     more. Trials under another driver are left out. If `fix` narrows the space, trials outside it are left out; a trial
@@ -41,14 +44,13 @@ def recall(
     Configurations that an earlier process of the same search has `tried` count, whatever their outcome.
     """
     by_configuration: dict[Identity, list[Trial]] = {}
-    for trial in (own := ours(problem, trials)):
+    for trial in history.trials:
         by_configuration.setdefault(identity(trial.configuration), []).append(trial)
     lax = traits(problem.device).understates_limits
     for tries in by_configuration.values() if lax else ():
         # Refused because of a limit that the driver reports, which is not trusted any more: treated as not tried.
         tries[:] = [t for t in tries if t.outcome is not Outcome.LAUNCH_ERROR or not is_too_large(t.reason)]
-    best = fastest(own, problem.device.driver)
-    bound = best.time_ns if best is not None else math.inf
+    bound = history.best.time_ns if history.best is not None else math.inf
     return [
         tries[-1]
         for name, tries in by_configuration.items()

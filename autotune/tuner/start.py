@@ -141,7 +141,8 @@ def _search(
     before = spent(store, request.submission)
     fresh = request.fresh and not before.is_begun
     stored = [] if fresh else store.trials(problem.key)
-    known = recall(problem, stored, request.retry_failed, before.tried)
+    history = ours(problem, stored)
+    known = recall(problem, history, request.retry_failed, before.tried)
     seed = secrets.randbits(32) if request.seed is None else request.seed
     number = store.start_search(
         problem.key,
@@ -154,7 +155,7 @@ def _search(
     )
     reason, failure = "error", None
     try:
-        ledger = Ledger(store, number, problem, known, ours(problem, stored), before.tried)
+        ledger = Ledger(store, number, problem, known, history, before.tried)
         search = Search(evaluator, ledger, request.budget, stop, on_progress, before.seconds)
         try:
             if identity(problem.default) not in {identity(trial.configuration) for trial in known}:
