@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <scale_tuned.h> /* of the build at hand: "" would take one that Make has left beside this file */
+#include <scale_tuned.h> /* of this build: with "" it could be a file that Make left beside this one */
 
 enum { N = 65536 };
 
