@@ -1,11 +1,11 @@
-"""The entry of `autotune` and `python -m autotune`.
+"""The entry point of `autotune` and `python -m autotune`.
 
-`autotune best` is on the path of other people's builds: it starts with the standard library alone. Everything
-else, and anything unusual about `best`, is the command line's.
+Other people's builds call `autotune best`, so it starts with the standard library alone. The command line (cli/)
+handles everything else, and anything unusual about `best`.
 
-The standard streams may be closed, full, left by their reader, ASCII only. Data that cannot be written is an
-OutputError; what is said on stderr is lost in silence where nobody can be told. Characters that a stream's encoding
-lacks are written as `\\u00b5`, which JSON, TOML and people can read.
+The standard streams may be closed, full, closed by their reader, or ASCII only. Data that cannot be written is an
+OutputError; messages that cannot be written to stderr are dropped silently. Characters that a stream's encoding lacks
+are written as `\\u00b5`, which JSON, TOML and people can read.
 """
 
 from __future__ import annotations
@@ -32,31 +32,32 @@ _RUNNING = ("search", "check", "compare", "cover", "new", "verify")
 """Commands that run kernels, or compile them."""
 
 _ASKING = ("devices", "studies", "worker")
-"""Commands that ask for devices, and run no kernel in processes of this one."""
+"""Commands that ask for devices, but run no kernel in child processes."""
 
 _LOOKING = ("check", "compare", "cover", "export", "history", "import", "report")
-"""Commands that ask for devices if at all, once all is imported: without kernels to run, these of the others too."""
+"""Commands that may ask for devices once everything is imported. Some of `_RUNNING` are here too: they may run none."""
 
 _HELP = ("--help", "-h")
 
 _NOT_HERE = (*_HELP, "--no-run", "--no-search", "--on", "--server")
-"""Options with which they do not, or not in processes of this one."""
+"""Options with which these commands run no kernels, or not in child processes."""
 
 _GARBAGE = 50_000
-"""New objects before Python looks for garbage: imports make many, and none that are garbage."""
+"""How many new objects make Python collect garbage: imports create many objects, but no garbage."""
 
 _ENDINGS = (signal.SIGTERM, signal.SIGHUP)
-"""What asks a command to end beside Ctrl-C: `timeout`, a service manager, a closed terminal."""
+"""Signals that ask a command to end, besides Ctrl-C: `timeout`, service managers and closed terminals send them."""
 
 _interrupted = threading.Event()
-"""One of these has come. A library may have made another error of it: pydantic does, while it builds its models."""
+"""Set once such a signal or Ctrl-C has come: a library may turn the KeyboardInterrupt into another error, as pydantic
+does while it builds its models."""
 
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
     prepare_streams()
     for number in _ENDINGS:
-        if signal.getsignal(number) is signal.SIG_DFL:  # `nohup` has one ignored
+        if signal.getsignal(number) is signal.SIG_DFL:  # `nohup` ignores one
             signal.signal(number, _interrupt)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupt)
@@ -64,9 +65,9 @@ def main() -> None:
     try:
         try:
             _run(sys.argv[1:])
-        except SystemExit as end:  # how Typer ends a command, done or not
+        except SystemExit as end:  # Typer ends every command like this
             code = end.code
-        except (OSError, MemoryError, ImportError, RuntimeError) as error:  # as what a command needs is imported
+        except (OSError, MemoryError, ImportError, RuntimeError) as error:  # while a command's modules are imported
             from autotune import cli
 
             code = cli.told(error)
@@ -77,20 +78,23 @@ def main() -> None:
         if error.what:
             print(f"error: {error}", file=sys.stderr)
         code = code or error.exit_code
-    except KeyboardInterrupt:  # while a module is imported: the command line itself catches what comes later
+    except KeyboardInterrupt:  # while a module is imported: the command line catches later ones
         code = _told_of_interrupt()
     except Exception:
         if not _interrupted.is_set():
             raise
         code = _told_of_interrupt()
-    # All is said and stored. Python, on its way out, would let an interrupt kill it as if it were not.
+    # Everything is printed and stored. An interrupt while Python ends would make the command look failed.
     for number in (signal.SIGINT, *_ENDINGS):
         signal.signal(number, signal.SIG_IGN)
     sys.exit(code)
 
 
 def _interrupt(number: int, _: object) -> None:
-    """End a command: what it was writing goes. A second may come by itself, from a shell, but of Ctrl-C."""
+    """End a command by KeyboardInterrupt, so that what it was writing is removed.
+
+    A second signal, which a shell may send by itself, is ignored; a second Ctrl-C is not.
+    """
     _interrupted.set()
     for other in _ENDINGS if number in _ENDINGS else ():
         signal.signal(other, signal.SIG_IGN)
@@ -98,15 +102,15 @@ def _interrupt(number: int, _: object) -> None:
 
 
 def _told_of_interrupt() -> int:
-    """Say that a command was interrupted, as the command line does, and return the exit code of that."""
+    """Say that a command was interrupted, as the command line does, and return the exit code for that."""
     print("interrupted", file=sys.stderr)
     return 130
 
 
 def command() -> None:
-    """Run the command line, and end this process as soon as nothing is left to be done in it.
+    """Run the command line, and end this process as soon as there is nothing left to do.
 
-    That Python takes apart what it has imported, and a driver what it holds, would take another .2 s.
+    The usual clean-up of Python's modules and of drivers would take another .2 s.
     """
     gc.set_threshold(_GARBAGE)
     try:
@@ -132,7 +136,7 @@ def _run(words: list[str]) -> None:
 
     pool.bound_threads()
     with ExitStack() as while_running:
-        elsewhere = _HELP if words[:1] == ["worker"] else _NOT_HERE  # whose --on takes this machine's devices
+        elsewhere = _HELP if words[:1] == ["worker"] else _NOT_HERE  # its --on means this machine's devices
         here = {word.partition("=")[0] for word in words}.isdisjoint(elsewhere)
         if words[:1] and words[0] in _ASKING and here:
             pool.list_apart()
@@ -148,8 +152,8 @@ def _run(words: list[str]) -> None:
 
 def prepare_streams() -> None:
     """Replace the standard streams of this process. Call it once, before anything is opened."""
-    # A file opened next would get the number of a closed stream, and what drivers say on stderr would end up in it.
-    # Nothing can be written to what is open for reading: data for a closed stdout fails as it should.
+    # The next file opened would get the number of a closed stream, and receive what drivers write to stderr.
+    # A closed stdout is opened for reading, so that writing data to it fails as it should.
     for descriptor, mode in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_RDWR)):
         try:
             os.fstat(descriptor)
@@ -163,23 +167,23 @@ def prepare_streams() -> None:
 
 
 class _Data(io.FileIO):
-    """Stdout. What fails is said once: nothing is left in buffers that would fail again as Python ends."""
+    """Stdout. A failure is reported once: no data stays in buffers to fail again when Python ends."""
 
     def write(self, data: ReadableBuffer, /) -> int:
-        """Write; OutputError where it fails."""
+        """Write. Raises OutputError if that fails."""
         try:
             return super().write(data)
         except OSError as error:
             _drop(self.fileno())
-            left = isinstance(error, BrokenPipeError)  # `| head`: its reader has what it wanted
+            left = isinstance(error, BrokenPipeError)  # `| head`: the reader needs no more
             raise OutputError("" if left else f"cannot be written: {error.strerror}", where="stdout") from None
 
 
 class _Talk(io.FileIO):
-    """Stderr: a command does its work also where nobody listens."""
+    """Stderr: a command goes on even if its messages cannot be written."""
 
     def write(self, data: ReadableBuffer, /) -> int:
-        """Write, or lose it."""
+        """Write, or drop the data if that fails."""
         try:
             return super().write(data)
         except OSError:
@@ -188,7 +192,7 @@ class _Talk(io.FileIO):
 
 
 def _drop(descriptor: int) -> None:
-    """Let whatever is still written there vanish."""
+    """Discard all that is written to the descriptor from now on."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, descriptor)
     os.close(nowhere)
@@ -205,7 +209,7 @@ def _text(raw: io.FileIO, old: TextIO | None, *, by_line: bool = False) -> io.Te
 
 
 def _escape(error: UnicodeError) -> tuple[str, int]:
-    """What stands for characters that cannot be encoded: UTF-16 units as JSON writes them."""
+    """Return the replacement of characters that cannot be encoded: UTF-16 units as JSON writes them."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     units = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass")

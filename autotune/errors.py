@@ -1,20 +1,20 @@
-"""Every error this package raises on purpose, with the exit code the command line gives it.
+"""Every error that this package raises on purpose, with the exit code that the command line gives it.
 
     AutotuneError              1   nothing usable came out: no verified configuration, nothing stored
-    ├── UsageError             2   the input is wrong; the user mends it
+    ├── UsageError             2   the input is wrong; the user can correct it
     │   ├── ExpressionError        an expression of a study
     │   ├── StudyError             a study file or its kernel
     │   ├── SpaceError             no configuration is valid
     │   ├── DeviceError            no such device, or one the study cannot use
     │   └── StoreError             a database that cannot be read or written
-    ├── SetupError             3   the machine lacks something (a driver, a linker); the message is the cure
+    ├── SetupError             3   the machine lacks something (a driver, a linker); the message says what to install
     ├── OutputError            1   stdout cannot be written
     └── WorkerError            4   a worker process died or overran; pool/ turns it into an outcome
 
-A message says what is wrong, where, and what to type next, in one line (a build log may follow). Whatever it quotes,
-the line can be read: the middle of very long words and parts is left out.
+A message says what is wrong, where, and what to type next, in one line (a build log may follow). The line stays
+readable whatever it quotes: the middle of very long words and parts is left out.
 
-And what libraries warn of, left out for a while (`without`); how a process has ended (`ending`).
+Also here: `without` hides warnings of libraries for a while; `ending` says how a process has ended.
 """
 
 import threading
@@ -23,10 +23,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 _MOST = {"where": 300, "what": 600, "hint": 3000}
-"""Characters of each part of a line. A hint may be a command with many options, to be typed as it is."""
+"""The most characters of each part of a line. A hint may be a long command, which the user must be able to copy."""
 
 _MOST_WORD = 100
-"""Characters of a word that says what is wrong, and is no path: it quotes what was given."""
+"""The most characters of a word in `what` that is not a path: it may quote any input."""
 
 
 class AutotuneError(Exception):
@@ -47,8 +47,8 @@ class AutotuneError(Exception):
         return f"{line}; {hint}" if hint else line
 
     def parts(self) -> tuple[str, str, str]:
-        """Return where, what and the hint as they can be read: none longer than a reader looks at."""
-        # A path may hold anything: what does not show in it, such as a line break, is spelt out.
+        """Return where, what and the hint, shortened so that they can be read."""
+        # A path may contain any character: invisible ones, such as a line break, are escaped.
         where = self.where if self.where.isprintable() else repr(self.where)
         what = " ".join(word if "/" in word else _cut(word, _MOST_WORD) for word in self.what.split(" "))
         told = {"where": where, "what": what, "hint": self.hint}
@@ -56,7 +56,7 @@ class AutotuneError(Exception):
         return where, what, hint
 
     def at(self, where: str) -> "AutotuneError":
-        """Return this error, placed at `where` (outermost first: file, then key), where it does not say so already."""
+        """Return this error with `where` put first (outermost first: file, then key), unless it is there already."""
         known, place = (text.removeprefix("./") for text in (self.where, where))
         if known != place and not known.startswith(f"{place}: "):
             self.where = f"{where}: {self.where}" if self.where else where
@@ -64,7 +64,7 @@ class AutotuneError(Exception):
 
 
 def shortened(text: str, most: int = _MOST["what"]) -> str:
-    """Return a text as it is where it has no more characters than that, else with long words shortened, and itself."""
+    """Return a text, shortened if it has more than `most` characters: first its long words, then the whole text."""
     return text if len(text) <= most else _cut(" ".join(_cut(word, 80) for word in text.split(" ")), most)
 
 
@@ -73,7 +73,7 @@ def _cut(text: str, most: int) -> str:
 
 
 class UsageError(AutotuneError):
-    """The input is wrong; the user can mend it."""
+    """The input is wrong; the user can correct it."""
 
     exit_code = 2
 
@@ -115,7 +115,7 @@ class WorkerError(AutotuneError):
 
 
 def ending(code: int) -> str:
-    """How a process has ended, by its exit code: `SIGABRT` that killed it, `exit code 1`."""
+    """Return how a process has ended, by its exit code: `exit code 1`, or the name of a signal, `SIGABRT`."""
     from signal import Signals
 
     if code >= 0:
@@ -125,7 +125,7 @@ def ending(code: int) -> str:
 
 @contextmanager
 def placed(where: str, kind: type[AutotuneError] = StudyError) -> Iterator[None]:
-    """Have errors of a kind that are raised within say where: see `AutotuneError.at`."""
+    """Add a place to errors of a kind that are raised in the block: see `AutotuneError.at`."""
     try:
         yield
     except kind as error:
@@ -138,10 +138,10 @@ _within: dict[type[Warning], int] = {}
 
 @contextmanager
 def without(category: type[Warning]) -> Iterator[None]:
-    """Have no warning of a category shown, as long as this lasts anywhere in the process.
+    """Hide warnings of a category while any thread of the process is in such a block.
 
-    Python's filters are the process's. `warnings.catch_warnings` sets them back as it found them: of two threads the
-    one that leaves last would set back what the other had set, and the program's own warnings be left out for good.
+    Python's filters belong to the whole process, and `warnings.catch_warnings` restores what it found. With two threads
+    the last to leave would restore the other's filter, and hide the program's own warnings for ever.
     """
     entry = ("ignore", None, category, None, 0)
     with _lock:
@@ -154,5 +154,5 @@ def without(category: type[Warning]) -> Iterator[None]:
         with _lock:
             _within[category] -= 1
             if not _within[category]:
-                with suppress(ValueError):  # the program has set its own anew
+                with suppress(ValueError):  # the program has replaced the filters
                     warnings.filters.remove(entry)  # type: ignore[attr-defined]

@@ -1,10 +1,10 @@
-"""What a stored result belongs to, its canonical text, and which names and values may enter. Standard library only.
+"""What a stored result belongs to, its canonical text, and which names and values are accepted. Standard library only.
 
-Names and values come from study files, from imported lines and from databases that others may have written, and become
-`-DNAME=VALUE`, lines of a header, keys of TOML and variables of a shell: each is checked where it enters.
+Names and values come from study files, from imported lines and from databases that others may have written. They become
+`-DNAME=VALUE`, lines of a header, keys of TOML and variables of a shell. So each is checked where it enters.
 
-The cold path of `autotune best` imports this file, so it does without dataclasses: with `inspect` they cost as
-much to import as sqlite3.
+The cold path of `autotune best` imports this file, so it uses no dataclasses: with `inspect` they take as long to
+import as sqlite3.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from autotune.errors import StudyError
 from autotune.text import clean, plain
 
-try:  # as the standard library's random does: hashlib loads OpenSSL, which takes longer than the rest of a look-up
+try:  # as the standard library's `random` does: hashlib loads OpenSSL, which takes longer than the rest of a look-up
     from _sha2 import sha256  # type: ignore[import-not-found]
 except ImportError:
     try:
@@ -38,15 +38,15 @@ Size = Mapping[str, int]
 """The problem size, e.g. `{"M": 1024, "N": 1024, "K": 1024}`."""
 
 Choices = Mapping[str, Value]
-"""Properties that the user picks and nothing tunes, e.g. `{"T": "float"}`."""
+"""Properties that the user chooses and that are not tuned, e.g. `{"T": "float"}`."""
 
 
 class ProblemKey(NamedTuple):
-    """What a stored result belongs to. A change of any field never serves a stale result silently.
+    """What a stored result belongs to. If any field changes, no stale result is served silently.
 
-    `kernel_hash` covers the kernel's text with its includes; `study_hash` the parts of the study that
-    decide what is run and accepted (launches, arguments, options, reference, tolerance, timing), not its
-    prose and not the lists of values, so that widening a parameter keeps what was measured.
+    `kernel_hash` covers the kernel's source with its includes. `study_hash` covers the parts of the study that decide
+    what is run and accepted (launches, arguments, options, reference, tolerance, timing). It does not cover prose or
+    lists of values, so results stay valid when a parameter gets more values.
     """
 
     study: str
@@ -58,34 +58,34 @@ class ProblemKey(NamedTuple):
 
 
 def ratio(here: Size, there: Size) -> float:
-    """Return how many times two sizes differ, the times of their dimensions multiplied: 1 for equal ones.
+    """Return by what factor two sizes differ: the product of the factors of their dimensions, 1 for equal sizes.
 
-    select.c.in computes it by the same steps, so that what is as near here is as near there.
+    select.c.in computes it by the same steps, so that sizes that are equally near here are equally near there.
     """
     most = least = 1.0
     for one, other in ((here[name], there[name]) for name in here):
-        if one != other:  # products of many sizes that differ are beyond a double
+        if one != other:  # products of many different sizes can exceed a double
             most, least = min(most * max(one, other), 1e300), min(least * min(one, other), 1e300)
     return most / least
 
 
 def apart(here: Size, there: Size) -> float:
-    """Return how far two sizes are apart: the doublings in each dimension added up."""
+    """Return how far two sizes are apart: the sum of the doublings in each dimension."""
     return math.log2(ratio(here, there))
 
 
 def size_order(size: Size) -> tuple[int, ...]:
-    """Return what sizes are sorted by wherever several are listed: their numbers, in the order they are shown in."""
+    """Return the sort key for lists of sizes: their numbers, in the order in which they are shown."""
     return tuple(size.values())
 
 
 def own_value(value: Value, listed: Iterable[Value]) -> Value:
-    """Return the listed value that is equal to a value, 1 for a 1.0; the value itself where there is none."""
+    """Return the listed value that equals a value, such as 1 for 1.0, or the value itself if there is none."""
     return next((own for own in listed if own == value), value)
 
 
 def in_order(size: Size, names: Iterable[str]) -> dict[str, int]:
-    """Return a size with its names in an order, others after them: a database has them by the alphabet."""
+    """Return a size with its names in the given order, others after them: a database sorts them alphabetically."""
     return {name: size[name] for name in (*names, *size) if name in size}
 
 
@@ -102,7 +102,7 @@ def key_columns(key: ProblemKey) -> dict[str, str]:
 
 
 def canonical(value: Any) -> str:
-    """Return JSON text that is equal for equal values, whatever the order of keys: for keys and hashes."""
+    """Return JSON text for keys and hashes: equal for equal values, whatever the order of their keys."""
     return _ENCODER.encode(plain(value))
 
 
@@ -121,11 +121,11 @@ def text_digest(text: str) -> str:
 
 
 STUDY_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}"
-"""Pattern of a study's name: neither an option nor a folder, wherever a command takes it."""
+"""Pattern of a study's name, which no command can mistake for an option or a folder."""
 
 
 def study_name_of(text: str, otherwise: str) -> str:
-    """Return a name for a study that is made of any text; `otherwise` of an empty one."""
+    """Return a valid study name made from any text, or `otherwise` if the text is empty."""
     return re.sub(r"[^A-Za-z0-9_.-]|^[.-]", "_", text)[:64] or otherwise
 
 
@@ -138,26 +138,26 @@ _ACTED_ON = frozenset({
 })  # fmt: skip
 _C_MARKS = ("*/", "/*", "??/")
 _ACTED_ON_FROM = ("BASH", "DYLD_", "LD_", "OCL_ICD_", "PYTHON")
-"""Beginnings of names that a shell, the dynamic loader or an interpreter acts on, as on those above."""
+"""Prefixes of names that a shell, the dynamic loader or an interpreter acts on, as on the names above."""
 
 
 def name_fault(name: object) -> str:
-    """Return what is wrong with a name, to stand behind it; "" where it may enter."""
+    """Return what is wrong with a name, as text to follow it, or "" if it is accepted."""
     if not isinstance(name, str) or not _IDENTIFIER.fullmatch(name):
-        return "is no C identifier of at most 64 characters"
+        return "is not a C identifier of at most 64 characters"
     if name in _ACTED_ON or name.startswith(_ACTED_ON_FROM):
         return "is a name that shells or loaders act on"
     return ""
 
 
 def macro_fault(name: str) -> str:
-    """Return what is wrong with the name of a `-D`, to stand behind it; it may have parameters, `AT(r,i)`."""
+    """Return what is wrong with the name of a `-D`, as text to follow it; it may have parameters, `AT(r,i)`."""
     own = name.partition("(")[0]
     return name_fault(own if _PARAMETERS.fullmatch(name, len(own)) else name)
 
 
 def value_fault(value: object) -> str:
-    """Return what is wrong with a value of a parameter or a choice, to stand behind it; "" where it may enter."""
+    """Return what is wrong with a value of a parameter or choice, as text to follow it, or "" if it is accepted."""
     if type(value) is int:
         return "" if -(2**63) <= value < 2**63 else "needs more than 64 bits"
     if not isinstance(value, float | str):
@@ -170,9 +170,9 @@ def value_fault(value: object) -> str:
 
 
 def word_fault(value: object) -> str:
-    """Return what keeps a value of a study out of `-DNAME=VALUE`, with what to write; "" where nothing does.
+    """Return why a value of a study cannot be in `-DNAME=VALUE`, with what to write instead, or "" if it can.
 
-    Values of before, which are stored, may have it: `value_fault` lets them pass.
+    Older values, which are stored, may have this fault: `value_fault` accepts them.
     """
     if not isinstance(value, str):
         return ""
@@ -187,7 +187,7 @@ def word_fault(value: object) -> str:
 
 
 def file_name_fault(name: str) -> str:
-    """Return why no file can be called so here, and the cure; "" where one can. Studies are UTF-8, locales vary."""
+    """Return why a file cannot have this name here, and the cure, or "" if it can: a locale need not be UTF-8."""
     try:
         os.fsencode(name)
     except UnicodeEncodeError:
@@ -198,31 +198,31 @@ def file_name_fault(name: str) -> str:
 
 
 def is_c_value(text: str) -> bool:
-    """True where `#define NAME text` is one line of C that leaves the lines after it alone."""
+    """Say whether `#define NAME text` is one line of C that does not affect the lines after it."""
     return text.isprintable() and not text.endswith("\\") and not any(mark in text for mark in _C_MARKS)
 
 
 def require_names(names: Iterable[object], where: str) -> None:
-    """Raise StudyError for the first name that may not enter."""
+    """Raise StudyError for the first name that is not accepted."""
     for name in names:
         if fault := name_fault(name):
             raise StudyError(f"{_shown(name)} {fault}", where=where, hint="choose another name")
 
 
 def require_values(values: Iterable[object], where: str) -> None:
-    """Raise StudyError for the first value that may not enter."""
+    """Raise StudyError for the first value that is not accepted."""
     for value in values:
         if fault := value_fault(value):
             raise StudyError(f"{_shown(value)} {fault}", where=where, hint="choose another value")
 
 
 def misfit(parameters: Mapping[str, Sequence[Any]], configuration: object) -> str:
-    """Return why a stored configuration is none of a study whose parameters have these values; "" where it is.
+    """Return why a stored configuration does not belong to a study with these parameters and values, or "" if it does.
 
-    It has each parameter and nothing else, with a value of its list, of the same type.
+    It must have each parameter and nothing else, with a value of its list, of the same type.
     """
     if not isinstance(configuration, Mapping):
-        return "it is no table of values"
+        return "it is not a table of values"
     for name in configuration:
         if name not in parameters:
             return f"the study has no parameter {_shown(name)}"
@@ -236,16 +236,16 @@ def misfit(parameters: Mapping[str, Sequence[Any]], configuration: object) -> st
 
 
 def _shown(value: object) -> str:
-    """Return the beginning of a value as Python writes it, which leaves no control character."""
+    """Return the beginning of a value's `repr`, which has no control characters."""
     return f"{value!r:.60}"
 
 
 MAX_LEVELS = 20
-"""Tables within tables of a study."""
+"""Levels of nested tables in a study at most."""
 
 
 def plain_copy(table: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return a copy of tables, to be changed by whoever has it. Raises StudyError as `require_plain` does."""
+    """Return a deep copy of tables, which the caller may change. Raises StudyError as `require_plain` does."""
     require_plain(table, where)
     copied: dict[str, Any] = _copied(table)
     return copied
@@ -258,7 +258,7 @@ def _copied(value: Any) -> Any:
 
 
 def require_plain(table: Mapping[str, Any], where: str) -> None:
-    """Raise StudyError for tables nested too deeply, and for a number that 64 bits do not hold."""
+    """Raise StudyError for tables nested too deeply, and for a whole number beyond 64 bits."""
     level: list[tuple[str, Any]] = list(table.items())
     for _ in range(MAX_LEVELS):
         below: list[tuple[str, Any]] = []

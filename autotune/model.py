@@ -1,17 +1,18 @@
-"""The records that travel between the rooms: frozen, plain data, no behaviour beyond their own fields.
+"""The records that the rooms exchange: frozen, plain data, with no behaviour beyond their own fields.
 
-Standard library only. What the cold path of `autotune best` needs of it is in identity.py.
+Standard library only. What the cold path of `autotune best` needs is in identity.py instead.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, overload
 
 from autotune.identity import Choices as Choices
 from autotune.identity import Configuration as Configuration
@@ -25,15 +26,15 @@ Environment = Mapping[str, str | int | float]
 
 
 def identity(configuration: Configuration) -> Identity:
-    """Return what is the same for equal configurations, and can be looked up."""
+    """Return a hashable key that is the same for equal configurations."""
     return tuple(sorted(configuration.items()))
 
 
 class Outcome(StrEnum):
     """How a trial ended.
 
-    `PENDING` is the row of a trial that has begun and not finished; `LOST`, of one whose search was killed
-    meanwhile, which says nothing of its configuration.
+    `PENDING` marks a trial that has begun and not finished; `LOST` one whose search was killed meanwhile, which says
+    nothing about its configuration.
     """
 
     PENDING = "pending"
@@ -48,17 +49,17 @@ class Outcome(StrEnum):
 
     @property
     def ended(self) -> bool:
-        """True where the trial came to an end that is told."""
+        """Whether the trial has ended and its end is known."""
         return self not in (Outcome.PENDING, Outcome.LOST)
 
     @property
     def failed(self) -> bool:
-        """True where the trial gave no usable time."""
+        """Whether the trial gave no usable time."""
         return self not in (Outcome.OK, Outcome.STOPPED, Outcome.PENDING, Outcome.LOST)
 
     @property
     def retriable(self) -> bool:
-        """True where the machine, not the configuration, may be at fault."""
+        """Whether the machine, not the configuration, may be at fault."""
         return self in (Outcome.TIMEOUT, Outcome.LAUNCH_ERROR, Outcome.CRASH)
 
 
@@ -85,26 +86,26 @@ class DeviceInfo:
     max_allocation: int = 0
     compute_capability: str = ""  # NVIDIA's, e.g. "9.0"
     backend: str = "opencl"
-    constant_memory: int = 65536  # the least that OpenCL asks for
+    constant_memory: int = 65536  # the minimum that OpenCL requires
     sub_group_size: int = 0  # 0: the driver does not tell
     images: bool = True
 
     @property
     def number(self) -> str:
-        """What selects the device on this machine as it is now: its index, `numpy:0` where OpenCL does not drive it."""
+        """The device's number on this machine as it is now: its index, or with another backend e.g. `numpy:0`."""
         return str(self.index) if self.backend == "opencl" else f"{self.backend}:{self.index}"
 
     @property
     def order(self) -> tuple[int, int]:
-        """What devices are sorted by, the best first: GPUs before CPUs, then by their compute units."""
+        """The sort key of devices, best first: GPUs before CPUs, then by their compute units."""
         return {"gpu": 0, "accelerator": 1, "cpu": 2}.get(self.kind, 3), -self.compute_units
 
     @property
     def fingerprint(self) -> str:
-        """The device's *model*: results key on it, so two equal cards share theirs.
+        """The device's *model*, which is the key of results: two equal cards share their results.
 
-        Vendor, normalised name, compute units and, where it belongs to the device and not to the
-        host, memory in GiB: `nvidia-h200-132cu-140g`. Index, driver and platform have no part in it.
+        Vendor, normalised name, compute units and, if the memory is the device's and not the host's, memory in GiB:
+        `nvidia-h200-132cu-140g`. Index, driver and platform are not part of it.
         """
         parts = [self.vendor_name, _slug(_plain_name(self)), f"{self.compute_units}cu"]
         if self.kind != "cpu":
@@ -131,9 +132,9 @@ _VENDORS = {
 
 
 def _plain_name(device: DeviceInfo) -> str:
-    """Drop what varies between drivers for the same device: PoCL's prefixes, Mesa's versions, trade marks, the vendor.
+    """Return the name without what varies between drivers: PoCL's prefixes, Mesa's versions, trade marks, the vendor.
 
-    PoCL names the processor that it compiles for before the model, and at the end of its version.
+    PoCL puts the processor that it compiles for before the model, and also at the end of its version.
     """
     name = re.sub(r"^(pthread|basic|cpu(-minimal)?)-", "", device.name)
     words = device.opencl_version.split("-")
@@ -148,17 +149,62 @@ def _slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
-@dataclass(frozen=True, slots=True)
-class Measurement:
-    """Run times of one configuration in nanoseconds, in the order they were taken, warm-up apart.
+class StoredSamples(Sequence[int]):
+    """Run times in nanoseconds as a database stores them: JSON text, parsed only when a time is needed.
 
-    `verified_runs` counts the runs whose outputs were verified while they were taken, where it was counted;
-    `throttled` names what slowed the device down meanwhile, where its sensors said so. `taken` is the instant that the
-    store gave a re-timing: one for all that were timed in the same turns.
+    A resumed search needs few of them, and numbers take eight times as much memory as the text. It compares equal to a
+    tuple of the times. `median_ns` is given if it is known without parsing.
     """
 
-    samples_ns: tuple[int, ...]
-    warmup_ns: tuple[int, ...] = ()
+    __slots__ = ("_median_ns", "text")
+
+    def __init__(self, text: str, median_ns: float | None = None) -> None:
+        self.text = text
+        self._median_ns = median_ns
+
+    @property
+    def median_ns(self) -> float:
+        """The median of the times."""
+        return median(self.read()) if self._median_ns is None else self._median_ns
+
+    def read(self) -> tuple[int, ...]:
+        """Return all times."""
+        return tuple(json.loads(self.text))
+
+    @overload
+    def __getitem__(self, at: int) -> int: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[int, ...]: ...
+    def __getitem__(self, at: int | slice) -> int | tuple[int, ...]:
+        return self.read()[at]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.read())
+
+    def __len__(self) -> int:
+        return self.text.count(",") + 1
+
+    def __eq__(self, other: object) -> bool:
+        return self.read() == (other.read() if isinstance(other, StoredSamples) else other)
+
+    def __hash__(self) -> int:
+        return hash(self.read())
+
+    def __repr__(self) -> str:
+        return repr(self.read())
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """Run times of one configuration in nanoseconds, in the order they were taken, with the warm-up separate.
+
+    `verified_runs` counts the runs whose outputs were verified meanwhile, if that was counted; `throttled` names what
+    slowed the device down meanwhile, if its sensors said so. `taken` is the time stamp that the store gave a re-timing,
+    the same for all that were timed in the same turns.
+    """
+
+    samples_ns: Sequence[int]
+    warmup_ns: Sequence[int] = ()
     cache: str = "warm"
     verified_runs: int = field(default=0, compare=False)
     throttled: str = field(default="", compare=False)
@@ -166,20 +212,21 @@ class Measurement:
 
     @property
     def median_ns(self) -> float:
-        """The median of the samples; NaN where there are none."""
-        return median(self.samples_ns)
+        """The median of the samples; NaN if there are none."""
+        samples = self.samples_ns
+        return samples.median_ns if isinstance(samples, StoredSamples) else median(samples)
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
     """One configuration put through compile, verify and time: exactly one outcome, with its reason.
 
-    `retimed` holds the samples of the final, interleaved timing; `*_s` are seconds of wall time;
-    `max_error` is the largest error seen, as a share of the tolerance; `environment` records what
-    could explain the result (driver, clocks, versions, registers, spills); `made` is what it was built and launched as
-    and the work it does (study.planning.made_of), plain data; None where nobody told. `origin` tells of a trial that
-    another tool made: its `format`, the `file` it was in and its `entry` there, JSON text; None for one made here.
-    `generation` counts how often a search has started over since the first of what was read of its problem.
+    `retimed` holds the samples of the final, interleaved timing; `*_s` are seconds of wall time; `max_error` is the
+    largest error seen, as a share of the tolerance; `environment` records what could explain the result (driver,
+    clocks, versions, registers, spills). `made` is plain data on how it was built and launched and the work it does
+    (study.planning.made_of), None if not known. `origin` describes a trial of another tool: its `format`, its `file`,
+    and its `entry` in that file as JSON text; None for a trial of ours. `generation` counts how often a search of the
+    problem has started over, from the first trial that was read.
     """
 
     configuration: Configuration
@@ -204,7 +251,7 @@ class Trial:
 
     @property
     def latest(self) -> Measurement:
-        """What ranks this trial: its re-timing, else its first measurement; without samples where it has neither."""
+        """The measurement that ranks this trial: its re-timing, else its first, else one without samples."""
         return self.retimed or self.measurement or Measurement(())
 
     @property
@@ -214,7 +261,7 @@ class Trial:
 
     @property
     def paced_ns(self) -> float:
-        """The median of the first measurement at the machine's usual pace; infinite where there is none."""
+        """The median of the first measurement at the machine's usual pace; infinite if there is none."""
         if self.measurement is None:
             return math.inf
         found = self.environment.get(PACE, 1.0)  # may have been imported
@@ -223,34 +270,34 @@ class Trial:
 
     @property
     def bounding_ns(self) -> float:
-        """The time by which it bounds others: no less than it took. What it would take at the usual pace is a guess."""
+        """The time by which it bounds others: at least its measured time, since `paced_ns` is an estimate."""
         taken = self.measurement.median_ns if self.measurement is not None else math.inf
         return max(taken, self.paced_ns)
 
     @property
     def standing_ns(self) -> float:
-        """What it is compared by while a search runs: its re-timed median, else its first at the usual pace."""
+        """The time by which a running search compares it: its re-timed median, else its first at the usual pace."""
         return self.retimed.median_ns if self.retimed is not None else self.paced_ns
 
     @property
     def verified_runs(self) -> int:
-        """How many verified runs it has stood among the finalists; 0 where it was not among them."""
+        """How many verified runs it has passed as a finalist; 0 if it was not one."""
         return verified_runs(self.environment)
 
     @property
     def throttled(self) -> str:
-        """What slowed the device down while its time was taken, by name; empty: nothing, as far as is known."""
+        """Names of what slowed the device down while it was timed; an empty string if nothing is known."""
         found = self.environment.get(THROTTLED, "")  # may have been imported
         return found if isinstance(found, str) else ""
 
     @property
     def unsteady(self) -> bool:
-        """Whether its result was right at one time and wrong at another."""
+        """Whether its result was right in one run and wrong in another."""
         return self.reason.startswith((AT_FIRST, AT_TIMES))
 
     @property
     def unverified(self) -> str:
-        """What the reference leaves unwritten or gives as NaN, in a sentence; empty: nothing, as far as is known."""
+        """What the reference leaves unwritten or gives as NaN, in a sentence; empty if nothing is known."""
         found = self.environment.get(UNVERIFIED, "")  # may have been imported
         return found if isinstance(found, str) else ""
 
@@ -262,48 +309,48 @@ def in_turns(first: Trial, second: Trial) -> bool:
 
 
 AT_FIRST, AT_TIMES = "right at first, ", "right in a second run, "
-"""How the reason begins where a result was right and then wrong, or the other way round."""
+"""How the reason begins if a result was right and then wrong, or the other way round."""
 
 PACE = "pace"
-"""Where a trial's environment says how many times as long as usual everything took when it was timed."""
+"""Key of a trial's environment: how many times as long as usual everything took when it was timed."""
 
 _MOST_PACE = 100.0
 
 CONTENTION = "contention"
-"""Where it says in what share of the time the kernel's threads waited for a core that others had."""
+"""Key: the share of the time for which the kernel's threads waited for a core that other programs had."""
 
 ENQUEUE = "enqueue_ns"
-"""Where it says what the host takes to enqueue a launch, in nanoseconds."""
+"""Key: nanoseconds that the host takes to enqueue a launch."""
 
 THROTTLED = "throttled"
-"""Where a trial's environment names what slowed the device down when it was timed."""
+"""Key: names of what slowed the device down when it was timed."""
 
 UNVERIFIED = "unverified"
-"""Where a trial's environment says what of its outputs no reference knows."""
+"""Key: which values of its outputs no reference verifies."""
 
 BUSY_CORES = "busy_cores"
-"""What slowed a device down that shares its cores with other programs, which had them."""
+"""The name for a slow-down because other programs used the cores that the device shares."""
 
 _VERIFIED_RUNS, _MOST_VERIFIED_RUNS = "verified_runs", 2**53
 
 
 def with_retiming(environment: Environment, retimed: Measurement) -> dict[str, str | int | float]:
-    """Return the environment of a trial that was timed again: more verified runs, and throttled as it was then."""
+    """Return the environment of a trial that was timed again: with more verified runs, and the new `throttled`."""
     runs = verified_runs(environment) + retimed.verified_runs
     kept = {name: value for name, value in environment.items() if name != THROTTLED}
     return {**kept, _VERIFIED_RUNS: runs, **({THROTTLED: retimed.throttled} if retimed.throttled else {})}
 
 
 def with_most_runs(environment: Environment, other: Environment) -> Environment:
-    """Return the environment of a trial with the verified runs that another account of it tells, where those are more.
+    """Return a trial's environment with the verified runs of another record of the same trial, if those are more.
 
-    Neither account tells which of its runs the other has counted: it stood at least so many.
+    Which runs both records count is not known, so the larger number is a lower bound.
     """
     runs = verified_runs(other)
     return {**environment, _VERIFIED_RUNS: runs} if runs > verified_runs(environment) else environment
 
 
 def verified_runs(environment: Environment) -> int:
-    """Return how many verified runs an environment tells of; 0 where it tells none, or a number that nobody counted."""
+    """Return the number of verified runs in an environment; 0 if it has none or an impossible number."""
     found = environment.get(_VERIFIED_RUNS, 0)  # may have been imported
     return found if isinstance(found, int) and 0 <= found < _MOST_VERIFIED_RUNS else 0

@@ -1,8 +1,7 @@
-"""How people write and read: durations, run times, rates, sizes, configurations; and text of others made safe.
+"""Formats and parses what people read and write (durations, times, rates, sizes); makes foreign text safe.
 
-What a database, a study, a driver or a compiler says may hold escape sequences that move a terminal's cursor,
-line breaks that forge a line of ours, or marks that show text in another order than it stands in. Standard library
-only.
+Text of a database, a study, a driver or a compiler may hold escape sequences that move a terminal's cursor, line
+breaks that fake a line of ours, or marks that change the order in which text is shown. Standard library only.
 """
 
 from __future__ import annotations
@@ -20,17 +19,17 @@ _TIMES = (("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1.0))
 
 
 _MOST_S = 1e100
-"""The longest duration, in seconds: beyond, arithmetic on it overflows somewhere."""
+"""The longest duration, in seconds: arithmetic on longer ones might overflow."""
 
 
 def parse_duration(text: str, *, where: str = "--timeout", hint: str = "write 90s, 5m or 1h30m") -> float:
-    """Seconds in `90s`, `5m`, `1h30m`, `8w`, `90d` or `45` (seconds); UsageError for anything else."""
+    """Return the seconds in `90s`, `5m`, `1h30m`, `8w`, `90d` or `45` (seconds). Raises UsageError for other texts."""
     words = text.replace(" ", "").lower()
     parts = re.findall(r"(\d+(?:\.\d+)?)([wdhms]?)", words)
     seconds = sum(float(number) * _SECONDS[unit] for number, unit in parts)
     units = ["wdhms".index(unit or "s") for _, unit in parts]
     if "".join(number + unit for number, unit in parts) != words or units != sorted(set(units)) or not parts:
-        raise UsageError(f"{text!r:.40} is no duration", where=where, hint=hint)
+        raise UsageError(f"{text!r:.40} is not a duration", where=where, hint=hint)
     if seconds > _MOST_S:
         raise UsageError(f"{text!r:.40} is longer than can be counted", where=where, hint=hint)
     if seconds <= 0:
@@ -39,7 +38,7 @@ def parse_duration(text: str, *, where: str = "--timeout", hint: str = "write 90
 
 
 def number(value: float, digits: int = 4) -> str:
-    """`value` with about `digits` significant digits and no exponent: `0.1234`, `12.34`, `41250`."""
+    """Return `value` with about `digits` significant digits and no exponent: `0.1234`, `12.34`, `41250`."""
     if not math.isfinite(value):
         return "-"
     if value == 0:
@@ -50,7 +49,7 @@ def number(value: float, digits: int = 4) -> str:
 
 
 def time(ns: float) -> str:
-    """A run time with its unit: `1.234 ms`, `56.70 µs`; `-` where it is not known."""
+    """Return a run time with its unit: `1.234 ms`, `56.70 µs`; `-` if it is not known."""
     if not math.isfinite(ns):
         return "-"
     for unit, scale in _TIMES:
@@ -60,7 +59,7 @@ def time(ns: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Wall time: `4.2 s`, `42 s`, `3 min 05 s`, `2 h 10 min`, `64 days`."""
+    """Return a wall time: `4.2 s`, `42 s`, `3 min 05 s`, `2 h 10 min`, `64 days`."""
     if seconds < 10 and seconds != int(seconds):
         return f"{seconds:.1f} s"
     whole = round(seconds)
@@ -74,41 +73,41 @@ def duration(seconds: float) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """`1 trial`, `1,200 trials`."""
+    """Return a count with its noun: `1 trial`, `1,200 trials`."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 def giga_rate(amount: float | None, ns: float) -> float | None:
-    """GFLOPS or GB/s: `amount` operations or bytes done in `ns`; None where either is not known."""
+    """Return GFLOPS or GB/s: `amount` operations or bytes in `ns` nanoseconds; None if either is not known."""
     if amount is None or not math.isfinite(ns) or ns <= 0:
         return None
     return amount / ns
 
 
 def rate(flops: float | None, ns: float) -> str:
-    """`1750 GFLOPS`; the empty string where it is not known."""
+    """Return a rate, `1750 GFLOPS`, or an empty string if it is not known."""
     return "" if (value := giga_rate(flops, ns)) is None else f"{number(value)} GFLOPS"
 
 
 def share(part: float, whole: float) -> str:
-    """`12 %`; `-` of nothing."""
+    """Return a share, `12 %`; `-` if the whole is 0."""
     return f"{100 * part / whole:.0f} %" if whole > 0 else "-"
 
 
 def size(values: Mapping[str, int]) -> str:
-    """`M=N=K=1024` where all are equal, else `M=1600 N=1600 K=1007`."""
+    """Return `M=N=K=1024` if all are equal, else `M=1600 N=1600 K=1007`."""
     if len(values) > 1 and len(set(values.values())) == 1:
         return "=".join(values) + f"={next(iter(values.values()))}"
     return pairs(values)
 
 
 def nothing_stored(study: str, at: str, device: str) -> str:
-    """`nothing is stored of sgemm at M=N=K=1024 on nvidia-h200-132cu-140g`: size and device as far as they are told."""
+    """Return `nothing is stored of sgemm at M=N=K=1024 on nvidia-h200-132cu-140g`; size and device may be empty."""
     return f"nothing is stored of {study}" + (f" at {at}" if at else "") + (f" on {device}" if device else "")
 
 
 def pairs(values: Mapping[str, object], between: str = " ") -> str:
-    """A configuration, choices or a size, `TS=16 WPT=4`, on one line whatever was stored; options take `,` between."""
+    """Return a configuration, choices or a size, `TS=16 WPT=4`, always on one line; for options use `,` between."""
     return line(between.join(f"{name}={value}" for name, value in values.items()))
 
 
@@ -127,23 +126,23 @@ def say(text: str) -> None:
 def say_error(error: AutotuneError) -> None:
     """Print `error: ...` on stderr as one line, and 50 lines of its detail (a build log) below, indented."""
     say(f"error: {error}")
-    told, most = error.detail.rstrip().splitlines(), 50  # where a name is missing, each line may complain
+    told, most = error.detail.rstrip().splitlines(), 50  # if a name is missing, each line may be an error
     more = [f"... {count(len(told) - most, 'line')} more"] if len(told) > most else []
     for detail in (*told[:most], *more):
         say(f"  {detail}")
 
 
 def lines(text: str) -> str:
-    """Return text of several lines, each of visible characters; line breaks and tabs stay."""
+    """Return text with visible characters, line breaks and tabs only."""
     if text.isprintable():
         return text
     return _visible(text.replace("\r\n", "\n"), "\n\t")
 
 
 def in_quotes(document: str, *, pairs: bool) -> str:
-    """Return a JSON or TOML document with what is not visible in its strings written as `\\uXXXX`.
+    """Return a JSON or TOML document with invisible characters of its strings written as `\\uXXXX`.
 
-    The document may hold such characters in strings only, line breaks apart. Beyond U+FFFF JSON writes `pairs` of
+    Except for line breaks, the document may hold such characters only in strings. Beyond U+FFFF JSON writes `pairs` of
     surrogates, TOML `\\UXXXXXXXX`.
     """
     if document.isprintable():
@@ -153,15 +152,15 @@ def in_quotes(document: str, *, pairs: bool) -> str:
 
 def clean(text: str) -> str:
     """Replace what UTF-8 or PostgreSQL cannot hold (lone surrogates, NUL): build logs hold anything."""
-    if text.isascii() and "\0" not in text:  # nearly all there is: an import cleans millions
+    if text.isascii() and "\0" not in text:  # nearly always so; an import cleans millions of texts
         return text
     return text.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 def plain(value: Any, *, nulls: bool = False) -> Any:
-    """Return `value` in what JSON holds: mappings, lists, text that UTF-8 can, and numbers.
+    """Return `value` in types that JSON has: mappings, lists, text that is valid in UTF-8, and numbers.
 
-    For NaN and the infinities stands text or, with `nulls`, null. What JSON has no form for stays.
+    NaN and the infinities become text or, with `nulls`, null. Values for which JSON has no form stay as they are.
     """
     if isinstance(value, str):
         return clean(value)
@@ -177,7 +176,7 @@ def plain(value: Any, *, nulls: bool = False) -> Any:
 
 
 def c_comment(text: str) -> str:
-    """Return text that stays within the `/* ... */` it is put in: one line without the marks of a comment."""
+    """Return text that cannot end the `/* ... */` around it: one line without comment marks."""
     return re.sub(r"\*(?=/)|/(?=\*)", lambda mark: mark[0] + " ", line(text))
 
 
@@ -200,7 +199,7 @@ def _escaped(char: str, pairs: bool) -> str:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return ` (did you mean 'x'?)` where a known word is close, else nothing. Another case is closest."""
+    """Return ` (did you mean 'x'?)` if a known word is close, else "". A word that differs only by case is closest."""
     from difflib import get_close_matches
 
     words = list(known)
@@ -210,9 +209,9 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def require_known(what: str, names: Iterable[str], known: Collection[str], *, where: str = "", hint: str = "") -> None:
-    """Raise UsageError for the first name that is none of those known: no `what` is named so.
+    """Raise UsageError for the first name that is not known: there is no such `what`.
 
-    `hint` stands for the list of those known.
+    `hint` replaces the list of known names.
     """
     for name in names:
         if name not in known:
@@ -232,7 +231,7 @@ def command(
 ) -> str:
     """Return the start of a command line that asks about a problem, ready for more options.
 
-    `database` is shown as it is: a URL without its passwords.
+    `database` is shown as it is given, so a URL must not have its password.
     """
     words = ["autotune", name, study]
     if device is not None:
@@ -249,14 +248,14 @@ def command(
 
 
 def typed(words: Iterable[str]) -> str:
-    """Return words as one line to type: quoted for a shell, characters that would not show as `$'\\x0a'`."""
-    import shlex  # a look-up that is answered needs none
+    """Return words as one line to type: quoted for a shell, with invisible characters as `$'\\x0a'`."""
+    import shlex  # here, since a look-up that finds an answer does not need it
 
     return " ".join(shlex.quote(word) if word.isprintable() else _spelt(word) for word in words)
 
 
 def _spelt(word: str) -> str:
-    """Return a word in the quotes of bash and zsh that spell bytes out; file names may hold some that are no UTF-8."""
+    """Return a word in the quotes of bash and zsh that escape bytes; file names may have bytes that are not UTF-8."""
     shown = (char if char.isprintable() else _bytes(char) for char in re.sub(r"(['\\])", r"\\\1", word))
     return f"$'{''.join(shown)}'"
 
@@ -267,7 +266,7 @@ def _bytes(char: str) -> str:
 
 
 def to_open(path: str, error: OSError) -> str:
-    """Return what to type where a path could not be opened as a file; "" where that cannot be said."""
+    """Return what to type if a path could not be opened as a file, or "" if that is not known."""
     if isinstance(error, FileNotFoundError):
         return f"{typed(['ls', path.rpartition('/')[0] or '.'])} lists what is there"
     if isinstance(error, IsADirectoryError):
@@ -276,18 +275,18 @@ def to_open(path: str, error: OSError) -> str:
 
 
 def installing(extra: str) -> str:
-    """Return the hint of how an extra of this package is installed."""
+    """Return a hint on how to install an extra of this package."""
     return f"pip install '.[{extra}]' in a checkout, or pip install 'opencl-autotune[{extra}]'"
 
 
 LARGEST_SIZE = 2**31 - 1
-"""The largest size that a problem may have; the least is 1."""
+"""The largest size that a problem may have; the smallest is 1."""
 
 
 def parse_size(texts: str | Sequence[str] | None, known: Mapping[str, int]) -> dict[str, int]:
-    """Return `known` with what the texts set: `M=1024,N=512`, or a plain number for every size.
+    """Return `known` with the changes in the texts: `M=1024,N=512`, or a plain number for every size.
 
-    Raises UsageError for an unknown name, one that is given twice, or a value that is no whole number of at least 1.
+    Raises UsageError for an unknown name, a name that is given twice, or a value that is not a whole number from 1.
     """
     size = dict(known)
     for item, name, value in _items(texts, "--size"):
@@ -305,7 +304,7 @@ def parse_size(texts: str | Sequence[str] | None, known: Mapping[str, int]) -> d
 
 
 def is_value(text: str, value: Any) -> bool:
-    """Say whether a text is a value of a list: as it is shown, or where that has a point, the same number (`1e-7`)."""
+    """Say whether a text means a listed value: as the value is shown, or for a float the same number (`1e-7`)."""
     if str(value) == text:
         return True
     try:
@@ -315,7 +314,7 @@ def is_value(text: str, value: Any) -> bool:
 
 
 def parse_choices(texts: str | Sequence[str] | None, offered: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
-    """Return the first value of each choice, or what the texts set (`T=int`). Raises UsageError for other values."""
+    """Return the first value of each choice, or its value in the texts (`T=int`). Raises UsageError for others."""
     choices = {name: values[0] for name, values in offered.items()}
     for item, name, value in _items(texts, "--choice"):
         if name not in offered:
@@ -329,7 +328,7 @@ def parse_choices(texts: str | Sequence[str] | None, offered: Mapping[str, Seque
 
 
 def split_items(text: str, option: str) -> list[str]:
-    """Return what stands between commas. Raises UsageError, at the `option`, where that is nothing."""
+    """Return the items between commas. Raises UsageError, at the `option`, for an empty item."""
     items = [part.strip() for part in text.split(",")]
     if not all(items):
         raise UsageError(f"{text!r} has an empty item", where=option, hint=f"write {option} NAME=VALUE,NAME=VALUE")
@@ -337,9 +336,9 @@ def split_items(text: str, option: str) -> list[str]:
 
 
 def _items(texts: str | Sequence[str] | None, option: str) -> Iterator[tuple[str, str, str]]:
-    """Yield each item between commas, its name ("" where there is none) and its value.
+    """Yield each item between commas, its name ("" if there is none) and its value.
 
-    Raises UsageError, at the `option`, for an empty item, a name that is given twice and `=` without one.
+    Raises UsageError, at the `option`, for an empty item, a name that is given twice, and `=` without a name.
     """
     seen: set[str] = set()
     for text in [texts] if isinstance(texts, str) else texts or ():

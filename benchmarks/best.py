@@ -2,10 +2,10 @@
 
     python benchmarks/best.py [STUDY] [--runs 21] [--trials 500 100000 1000000] [--json]
 
-Builds a database with so many trials of the study, as a search stores them: valid values of its lists, with what they
-were built as, some failed, some timed again. Then runs the commands by turns, each a new process, and prints the
-medians and their ratios. Target: at most 4. Exit code 1 above it. All have their bytecode, as an installed package
-has. `--json` writes results/best.json.
+Builds a database with this many trials of the study, as a search stores them: values from its lists, with what they
+were built as, some failed, some timed again. Then runs the commands in turns, each in a new process, and prints the
+medians and their ratios. Target: at most 4. Exit code 1 above it. All use compiled bytecode, as an installed package
+does. `--json` writes results/best.json.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ DEVICE = DeviceInfo(
 
 
 def configurations(problem: Problem, count: int) -> Iterator[Configuration]:
-    """Yield configurations of the study's lists, the default first; `best` checks the lists, not the constraints."""
+    """Yield configurations from the study's lists, the default first; `best` checks the lists, not the constraints."""
     yield problem.default
     names = list(problem.values)
     yield from (
@@ -59,7 +59,7 @@ def configurations(problem: Problem, count: int) -> Iterator[Configuration]:
 def fill(place: Path, study: str, count: int, first: int = 0) -> None:
     """Store trials of a study at its default size, each with 30 samples; every tenth has failed.
 
-    They are numbered from `first` on: equal numbers are equal trials.
+    They are numbered from `first` on; a trial with the same number is the same trial.
     """
     text = find_study(study)
     problem = Problem(Study.load(study), device=DEVICE)
@@ -109,7 +109,7 @@ def _pages(items: Iterator[Any]) -> Iterator[list[Any]]:
 
 
 def seconds(words: list[str], environment: dict[str, str]) -> float:
-    """Return the wall time of one process. It must succeed."""
+    """Return the wall time of one process, which must succeed."""
     start = time.perf_counter()
     subprocess.run(words, check=True, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return time.perf_counter() - start

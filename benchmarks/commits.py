@@ -1,10 +1,10 @@
-"""What it costs to have every trial on the disk itself: SQLite's synchronous=FULL beside NORMAL, for its two commits.
+"""The cost of having every trial on the disk itself: SQLite's synchronous=FULL beside NORMAL, for its two commits.
 
     python benchmarks/commits.py [FOLDER] [--trials N]
 
-A trial is begun and finished, two transactions, with 300 samples. NORMAL leaves out the fsync: a power cut may lose
-the last trials, though it never damages the file. autotune begins with NORMAL and finishes with FULL, which puts both
-on the disk. The ways take turns, ten times, so that what else the machine does falls on all. Printed for each:
+A trial with 300 samples is begun and finished, in two transactions. NORMAL leaves out the fsync: a power cut may lose
+the last trials, but never damages the file. autotune begins with NORMAL and finishes with FULL, which puts both on the
+disk. The ways take turns, ten times, so that other work of the machine affects all alike. Printed for each:
 milliseconds per trial, median and 95th percentile.
 """
 
@@ -33,7 +33,7 @@ WAYS = {"both NORMAL": ("NORMAL", "NORMAL"), "begun NORMAL": ("NORMAL", "FULL"),
 
 
 def trials_ms(path: Path, begun: str, ended: str, count: int) -> list[float]:
-    """Return what each of `count` trials took to be stored, in milliseconds."""
+    """Return the milliseconds that each of `count` trials took to be stored."""
     taken = []
     modes = mock.patch.multiple(database, HASTY=begun, SYNCHRONOUS=ended)
     with modes, Store.open(str(path)) as store:

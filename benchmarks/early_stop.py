@@ -1,11 +1,11 @@
-"""What stopping slow configurations early saves, and whether it loses anything, on recorded raw run times.
+"""What it saves to stop slow configurations early, and whether it loses anything, on recorded raw run times.
 
     python benchmarks/early_stop.py [DIRECTORY] [--seeds N]
 
 Each recorded space is searched at random (all its configurations, in a seeded order) by the rules of
-`autotune/bench/timing.py`, once with and once without the early stop; both see the same runs of each configuration.
-The final pick is what ranks first after the search. Printed per space: the share of seeds with the same pick,
-the worst loss (recorded time of the pick against that without early stop), and the device time saved.
+`autotune/bench/timing.py`, once with and once without the early stop; both see the same runs of each configuration. The
+final pick is what ranks first after the search. Printed per space: the share of seeds with the same pick, the worst
+loss (recorded time of the pick against that without early stop), and the device time saved.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DIRECTORY = Path(__file__).parent.parent.parent / "shared" / "replay"
 
 
 def search(runs: list[list[int]], order: np.ndarray, rules: Rules, *, stops: bool = True) -> tuple[int, float]:
-    """Search the configurations in this order; return the pick and the device seconds spent. `stops`: what is slow."""
+    """Search the configurations in this order; return the pick and the device seconds. `stops`: stop slow ones."""
     best, pick, spent = None, -1, 0
     for index in order:
         left = iter(runs[index])
@@ -54,7 +54,7 @@ def main() -> None:
         settled = np.array([np.median(row[len(row) // 3 :]) for row in runs])
         same, loss, seconds = 0, 0.0, np.zeros(2)
         rules = Rules(budget_s=1e6)
-        full, full_s = search(runs, np.arange(len(runs)), rules, stops=False)  # any order: the same
+        full, full_s = search(runs, np.arange(len(runs)), rules, stops=False)  # the order does not matter
         for seed in range(options.seeds):
             early, early_s = search(runs, np.random.default_rng(seed).permutation(len(runs)), rules)
             same += full == early

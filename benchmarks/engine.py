@@ -6,12 +6,12 @@
     python benchmarks/engine.py repeat [-d DEVICE] [--size 4096] [--searches 10]
 
 `peer` needs the extra `[bench]`. It runs `autotune search` with random configurations (builds differ tenfold in length)
-and a program that runs Kernel Tuner over the same ones, each a fresh process with empty build caches. Both verify every
+and a program that runs Kernel Tuner over the same ones, each a new process with empty build caches. Both verify every
 configuration; the wall time is that of the whole process. Both picks are then timed again, interleaved, in one process.
-`compilers` has pyopencl alone build as many random configurations, in processes that do nothing else and are ready
-before: no search that builds each of them is quicker.
-Where PYTHONDONTWRITEBYTECODE is set, unset it and run `python -m compileall` over the packages: pip leaves them
-compiled, and to compile them in each process takes longer than a short search.
+`compilers` builds as many random configurations with pyopencl alone, in processes that do nothing else and are ready
+before: no search that builds each of them can be faster.
+If PYTHONDONTWRITEBYTECODE is set, unset it and run `python -m compileall` over the packages, because pip leaves them
+compiled: compiling them in each process takes longer than a short search.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def make_problem(device: str | None, size: int) -> Any:
 
 
 def peer(options: argparse.Namespace) -> None:
-    """Race Kernel Tuner, and keep the rows beside those of the other kernels and sizes."""
+    """Race against Kernel Tuner, and keep the rows beside those of the other kernels and sizes."""
     from peer.race import race
 
     size = options.size or CONTESTS[options.kernel].size
@@ -80,12 +80,12 @@ def compilers(options: argparse.Namespace) -> None:
             command=command,
             columns=("kernel", "builds", "cores", "processes", "all, s", "a build, s"),
             rows=sorted([*others, *rows]),
-            note="From when all processes are ready: a search that builds as many needs its start and end besides.",
+            note="Measured from when all processes are ready; a search also needs time to start and to end.",
         )
 
 
 def overhead(options: argparse.Namespace) -> None:
-    """Time the loop, store and sampler around an evaluator that answers at once; and the device's idle time."""
+    """Time the loop, store and sampler with an evaluator that answers at once; and the device's idle time."""
     from autotune import api, tuner
     from autotune.model import Measurement, Outcome, Trial
     from autotune.tuner import Budget, Request

@@ -1,11 +1,11 @@
-"""How many evaluations each sampler needs on a real device to come near the best found by any of them.
+"""How many evaluations each sampler needs on a real device to come near the best that any of them finds.
 
     python benchmarks/evaluations.py [TARGET ...] [-d DEVICE] [--ways bayes bayes+donor tpe random] [--seeds 5]
                                      [--trials 40] [--save]
 
-A target is STUDY@SIZE@DONOR: the size that is searched and, for `+donor`, the one that 60 trials are known of, found by
-`bayes` under the same seed. Every search starts from an empty database but for that. What a configuration takes is the
-median of its first medians in all searches of the run, so that no search is judged by a lucky moment of its own.
+A target is STUDY@SIZE@DONOR: the size that is searched and, for `+donor`, a size of which 60 trials are known, found by
+`bayes` with the same seed. Otherwise every search starts from an empty database. The time of a configuration is the
+median of its first medians in all searches of the run, so that no search is judged by a lucky measurement of its own.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ WITHIN = (1.05, 1.02)
 AT = 25
 DONOR_TRIALS = 60
 SECONDS = 8.0
-"""Enough for the trials; the finale, which does not count, takes a tenth."""
+"""Enough for the trials; the finale takes a tenth and does not count."""
 COLUMNS = ("study", "size", "way", "to 5 %", "to 2 %", f"best at {AT}", "each seed to 2 %")
 
 Trials = list[tuple[Identity, float]]
-"""Configurations in the order tried, and the first median of each in nanoseconds; inf where there is none."""
+"""Configurations in the order tried, and the first median of each in nanoseconds; inf if it has none."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """What is searched: a problem, and the same at the size that a donor is of."""
+    """What is searched: a problem, and the same study at the donor's size."""
 
     problem: Problem
     donor: Problem
@@ -88,7 +88,7 @@ def search(problem: Problem, database: str, sampler: str, seed: int, trials: int
 
 
 def measured(target: Target, ways: list[str], seeds: int, trials: int) -> dict[str, list[Trials]]:
-    """All searches of a target, the ways in turn: a drifting clock meets all alike."""
+    """All searches of a target, the ways in turn, so that a drifting clock affects all alike."""
     found: dict[str, list[Trials]] = {way: [] for way in ways}
     with tempfile.TemporaryDirectory() as folder:
         if any("+" in way for way in ways):
@@ -124,7 +124,7 @@ def rows(target: Target, found: dict[str, list[Trials]]) -> list[list[str]]:
 
 
 def _first(trials: Trials, time: dict[Identity, float], goal: float) -> float:
-    """The number of the first trial that comes to the goal; inf where none does."""
+    """The number of the first trial that reaches the goal; inf if none does."""
     return next((number for number, (name, _) in enumerate(trials, 1) if time[name] <= goal), math.inf)
 
 
@@ -149,7 +149,7 @@ def main() -> None:
         found = rows(target, measured(target, options.ways, options.seeds, options.trials))
         print("\n".join(" | ".join(row) for row in found), flush=True)
         table += found
-        if options.save:  # as far as it is: a machine that is lent may go
+        if options.save:  # after each target, because a lent machine may be taken away
             write(table, options)
 
 
@@ -157,13 +157,14 @@ def write(table: list[list[str]], options: argparse.Namespace) -> None:
     """Write the result file."""
     save(
         "evaluations-h200",
-        question="How many evaluations on a real device until within 5 and 2 % of the best that any search found?",
+        question="How many evaluations does it take on a real device to come within 5 and 2 % of the best that any "
+        "search found?",
         command="python benchmarks/evaluations.py --save",
         columns=COLUMNS,
         rows=table,
         note=f"Medians of {options.seeds} searches of {options.trials} trials; `+donor` knows {DONOR_TRIALS} of "
-        "another size. The default, tried first, counts. A time is the median of what a configuration took in "
-        "all searches. -: not in half of them.",
+        "another size. The default, tried first, counts. A configuration's time is its median over all "
+        "searches. -: not reached in half of the searches.",
     )
 
 

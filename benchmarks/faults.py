@@ -1,8 +1,8 @@
-"""Kernels that break, as configurations among good ones: each costs one trial, and the device works afterwards.
+"""Kernels that fail, as configurations among good ones: each costs one trial, and the device works afterwards.
 
     python benchmarks/faults.py [-d DEVICE]
 
-Prints the outcome and the reason of every configuration, then searches a sound kernel on the same device.
+Prints the outcome and the reason of every configuration, then searches a correct kernel on the same device.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What curves of searches come to: figures per space, means over spaces and kernels, and what to choose by them.
+"""Figures from the curves of searches: per space, means over spaces and kernels, and the choice that follows from them.
 
     python benchmarks/figures.py choose A.json B.json ...
 
-`choose` takes reports of `search.py` over the same spaces and seeds, one per candidate. For each family of
-kernels in turn it takes the candidate that is best on the others, and says how that one does on the family
-left out, beside the first candidate.
+`choose` takes reports of `search.py` over the same spaces and seeds, one per candidate. For each family of kernels in
+turn it takes the candidate that is best on the other families, and shows its result on the family left out, beside that
+of the first candidate.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ TENTH = 0.1
 
 
 def family(space: str) -> str:
-    """The kind of kernel a space is of: `ktt_pnpoly__RTX_3090` and `pnpoly_bench__K20` are both `pnpoly`."""
+    """The kind of kernel of a space: `ktt_pnpoly__RTX_3090` and `pnpoly_bench__K20` are both `pnpoly`."""
     return space.partition("__")[0].removeprefix("ktt_").partition("_")[0]
 
 
 def evaluations(curves: Curves) -> NDArray[np.float64]:
-    """Evaluations to come within 5 % of the optimum, per seed; infinite where not within the budget."""
+    """Evaluations to come within 5 % of the optimum, per seed; infinite if not within the budget."""
     near = curves >= 1 / WITHIN
     return np.where(near.any(axis=1), near.argmax(axis=1) + 1.0, np.inf)
 
@@ -57,7 +57,7 @@ def figures(curves: Curves, cpu_ms: list[float]) -> dict[str, Any]:
 def aggregate(by_space: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """Means over spaces and over families of kernels, and the worst tenth of all runs.
 
-    Means are geometric, of medians over seeds; what was not reached counts with the whole budget.
+    Means are geometric, of medians over seeds; a goal that was not reached counts as the whole budget.
     """
     spaces = sorted(by_space)
     at = {mark: np.log([max(by_space[name]["at"][mark], 1e-3) for name in spaces]) for mark in map(str, MARKS)}
@@ -76,7 +76,7 @@ def aggregate(by_space: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 
 def _counts(found: dict[str, Any]) -> NDArray[np.float64]:
-    """Evaluations to 5 % of each run on a space, the whole budget where it did not get there."""
+    """Evaluations to 5 % of each run on a space; the whole budget if it did not get there."""
     return np.array([count or found["budget"] for count in found["by_seed"]["to_5pct"]], dtype=np.float64)
 
 
@@ -149,9 +149,9 @@ def late(cold: dict[str, dict[str, Any]], transfer: dict[str, dict[str, Any]], m
 
 
 def choose(candidates: dict[str, dict[str, dict[str, Any]]]) -> None:
-    """Leave each family out in turn: the choice of the others, and what it gives on the one left out.
+    """Leave each family out in turn: show the choice by the others, and its result on the one left out.
 
-    The judge is the mean logarithm of evaluations to 5 %, over runs, then spaces, then families.
+    The measure is the mean logarithm of evaluations to 5 %, over runs, then spaces, then families.
     """
     first = next(iter(candidates))
     spaces = sorted(set.intersection(*(set(by_space) for by_space in candidates.values())))

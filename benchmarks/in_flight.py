@@ -1,11 +1,11 @@
-"""What it costs and gains to have few or many configurations in flight, on what builds and trials of an H200 took.
+"""What few or many configurations in flight cost and gain, from recorded builds and trials of an H200.
 
     python benchmarks/in_flight.py [--seeds 20] [--builders 16] [--save]
     python benchmarks/in_flight.py --record DATABASE STUDY ...    # of searches by `--sampler random --cold`
 
-recorded/h200.npz holds, of each study and size, what each configuration tried took to build, to try and to run.
-Searches by `bayes` are played from it: builders and one device are at work as long as recorded, and so many are in
-flight as builders and device could ever use, or as `Ahead` says. The first configuration is the study's default.
+recorded/h200.npz holds, for each study and size, how long each tried configuration took to build, to try and to run.
+Searches by `bayes` are replayed from it: builders and one device work as long as recorded. In flight are either as many
+as builders and device could ever use, or as many as `Ahead` wants. The first configuration is the study's default.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from itertools import count, product
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy: no crowding
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy's import: no competing threads
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
@@ -41,7 +41,7 @@ from autotune.study import Study
 
 FILE = Path(__file__).parent / "recorded" / "h200.npz"
 LEAST = 24
-"""Spaces with fewer configurations are left out: there is little to choose."""
+"""Spaces with fewer configurations are left out: there is too little to choose from."""
 
 TRIALS = 200
 WITHIN = (1.05, 1.02)
@@ -73,7 +73,7 @@ class Recorded:
 
 
 def record(database: str, studies: Sequence[str]) -> None:
-    """Write what a database holds of some studies."""
+    """Write the trials of some studies in a database to the file."""
     arrays: dict[str, Any] = {}
     with Store.open(database) as store:
         found = [(study, key) for study in map(Study.load, studies) for key, _ in store.problems(study.name)]
@@ -117,7 +117,7 @@ def recorded() -> list[Recorded]:
 
 
 class Machine:
-    """Builders and a device whose clock is advanced from event to event; what is in flight is what `ahead` wants."""
+    """Builders and a device with a simulated clock, advanced from event to event; `ahead` wants a number in flight."""
 
     def __init__(self, of: Recorded, way: str, builders: int) -> None:
         self.now = 0.0
@@ -139,7 +139,7 @@ class Machine:
 
     @property
     def capacity(self) -> int:
-        """How many are wanted in flight."""
+        """How many configurations are wanted in flight."""
         return self._ahead.most if self._all else self._ahead.wanted(self._begun)
 
     def submit(self, row: int) -> None:
@@ -164,7 +164,7 @@ class Machine:
                 self._begun = self._builders
 
     def _occupy(self) -> None:
-        """Give work to whoever is free."""
+        """Give work to free builders and to the device if it is free."""
         while self._waiting and self._building < self._begun:
             row = self._waiting.popleft()
             self._building += 1
@@ -187,7 +187,7 @@ class Machine:
 
 
 def search(task: tuple[int, str, int, int]) -> list[float]:
-    """Play one search: evaluations and seconds to each of WITHIN, trials a second, how busy the device is."""
+    """Replay one search: evaluations and seconds to each of WITHIN, trials a second, how busy the device is."""
     number, way, seed, builders = task
     of = recorded()[number]
     machine, space = Machine(of, way, builders), of.recording.space
@@ -239,19 +239,20 @@ def main() -> None:
     if options.save:
         save(
             "in-flight",
-            question="What do few in flight save a search, and what do they cost the device?",
+            question="What does a search save with fewer trials in flight, and what does it cost the device?",
             command=f"python benchmarks/in_flight.py --seeds {options.seeds} --save",
             machine="played on one NVIDIA H200 and 16 builders, as recorded",
             columns=COLUMNS,
             rows=rows,
             note=f"Medians over {options.seeds} seeds. Evaluations and seconds of `bayes` to 5 and 2 % above the "
-            f"fastest recorded. `all`: {options.builders + 2} in flight, `as wanted`: what builds and trials call for. "
-            "A configuration takes what it took in one random search, however fast a best is known.",
+            f"fastest recorded. `all`: {options.builders + 2} in flight; `as wanted`: as many as build and trial times "
+            "call for. A configuration takes the time that it took in one random search, however fast the best so far "
+            "is.",
         )
 
 
 def shown(figures: NDArray[np.float64]) -> list[str]:
-    """Figures of a row as text."""
+    """The figures of a row as text."""
     to_5, to_2, s_5, s_2, rate, busy = figures
     return [f"{to_5:.3g}", f"{to_2:.3g}", f"{s_5:.2f}", f"{s_2:.2f}", f"{rate:.3g}", f"{100 * busy:.0f} %"]
 

@@ -1,11 +1,11 @@
-"""How long export and import take, and that a merge loses and doubles nothing.
+"""How long export and import take, and that a merge neither loses nor duplicates anything.
 
     python benchmarks/moving.py [--trials 100000] [--json]
 
-Fills one database and another that holds half as many, exports both, imports one, again (nothing is new), and the
-other (all of it is); and the first lines of one once for each of 500 sizes, which then share their configurations.
-Target: a minute for each import of 10^5 trials. Exit code 1 above it, or where a count is wrong.
-`--json` writes results/moving.json.
+Fills one database and another that holds half as many trials, and exports both. Imports the first export, then again
+(nothing is new), then the other one (all of it is new). Also imports the first lines of one export, repeated for each
+of 500 sizes, which then share their configurations. Target: a minute for each import of 10^5 trials. Exit code 1 above
+it, or if a count is wrong. `--json` writes results/moving.json.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 def timed(step: Callable[[], T]) -> tuple[float, T]:
-    """Return the seconds that a step takes, and what it gives."""
+    """Return the seconds that a step takes, and its result."""
     start = time.perf_counter()
     found = step()
     return time.perf_counter() - start, found
@@ -53,7 +53,7 @@ def load(lines: Path, database: Path) -> int:
 
 
 def repeat(lines: Path, copies: Path, count: int) -> None:
-    """Write so many lines: the same trials for each of SIZES sizes, in a search of their own there."""
+    """Write `count` lines: the same trials for each of SIZES sizes, in a separate search for each size."""
     with lines.open(encoding="utf-8") as file:
         first = [json.loads(line) for line in islice(file, -(-count // SIZES))]
     with copies.open("w", encoding="utf-8") as out:

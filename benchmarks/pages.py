@@ -1,11 +1,11 @@
-"""How long the pages of the service take with many trials stored: makes such a database, then asks for each page.
+"""How long the pages of the service take with many stored trials: makes such a database, then asks for each page.
 
     python benchmarks/pages.py make many.db --trials 1000000
     python benchmarks/pages.py time many.db [--save]
 
 The database is made of the bundled studies with invented times: 4 devices, 10 sizes, a fifth of all trials in one
-search, 1 in 12 of them failed, some searches in several parts. `time` has exit code 1 where a page takes more CPU than
-asked; `--save` writes results/pages.json.
+search, 1 in 12 of them failed, some searches in several parts. `time` has exit code 1 if a page takes more CPU time
+than the target; `--save` writes results/pages.json.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SIZES = tuple(2**power for power in range(7, 17))
 
 
 def device(name: str, vendor: str, units: int, memory: int, driver: str) -> DeviceInfo:
-    """A device to have measured on."""
+    """A device for the invented measurements."""
     return DeviceInfo(
         0, name, vendor, "OpenCL", driver, "gpu", "3.0", units, memory * 2**30, 48 * 2**10, 1024, (1024, 1024, 64), 1980
     )
@@ -60,7 +60,7 @@ DEVICES = (
 
 
 class Maker:
-    """Fills a database. Same seed, same database."""
+    """Fills a database; the same seed gives the same database."""
 
     def __init__(self, connection: sqlite3.Connection, seed: int) -> None:
         self.connection = connection
@@ -134,7 +134,7 @@ class Maker:
         size: int,
         trials: int,
     ) -> Iterator[dict[str, Any]]:
-        """Yield the columns of invented trials, slowly getting faster."""
+        """Yield the columns of invented trials, which slowly get faster."""
         for place in range(trials):
             drawn = {
                 name: favourite[name] if self.rng.random() < 0.3 * place / trials else self.rng.choice(list(known))
@@ -173,7 +173,7 @@ class Maker:
 
 
 def make(path: Path, trials: int, seed: int = 0) -> None:
-    """Write a database with so many trials."""
+    """Write a database with this many trials."""
     Store.open(str(path)).close()
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("PRAGMA synchronous=OFF")
@@ -190,7 +190,7 @@ def make(path: Path, trials: int, seed: int = 0) -> None:
 
 
 def summarise(path: Path) -> None:
-    """Make the summary that look-ups and pages read, which a search writes as it goes."""
+    """Make the summary that look-ups and pages read; a search writes it as it goes."""
     with Store.open(str(path)) as store, store._writing() as writing:
         standings.build(writing)
 
@@ -207,7 +207,7 @@ REPEATS = 5
 
 
 def ask(path: Path) -> dict[str, Any]:
-    """Ask for each page; return the milliseconds of CPU that the server took, the first time and in the median."""
+    """Ask for each page; return the milliseconds of the server's CPU time, for the first time and in the median."""
     import warnings
 
     with warnings.catch_warnings():
@@ -235,7 +235,7 @@ def ask(path: Path) -> dict[str, Any]:
 
 
 MOST_MS = 300
-"""What a page may take of the server's time."""
+"""The most milliseconds of the server's CPU time for a page."""
 
 
 def main() -> int:

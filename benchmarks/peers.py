@@ -25,7 +25,7 @@ _FOLDER = tempfile.TemporaryDirectory(prefix="autotune-peers-")
 
 @lru_cache(maxsize=64)
 def _cache(recording: Recording) -> str:
-    """The recorded space as a cache file of Kernel Tuner."""
+    """Write the recorded space as a cache file of Kernel Tuner."""
     space = recording.space
     entries = {}
     for trial in map(recording.trial, range(len(space))):
@@ -50,7 +50,7 @@ def _key(trial: Trial) -> str:
 
 
 def search_with_kernel_tuner(recording: Recording, strategy: str, seed: int, budget: int) -> tuple[list[Trial], float]:
-    """The distinct configurations a strategy tried, in order, and its CPU milliseconds for each."""
+    """The distinct configurations that a strategy tried, in order, and its CPU milliseconds for each."""
     try:
         from constraint import FunctionConstraint
         from kernel_tuner import tune_kernel
@@ -68,7 +68,7 @@ def search_with_kernel_tuner(recording: Recording, strategy: str, seed: int, bud
             1,
             [],
             dict(zip(space.names, map(list, space.values), strict=True)),
-            # Valid is what was recorded, whatever language the constraints were written in.
+            # What was recorded is valid; so the language of the constraints does not matter.
             restrictions=[FunctionConstraint(lambda *values: values in recorded)],
             lang="C",
             cache=cache,

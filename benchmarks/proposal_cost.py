@@ -1,4 +1,4 @@
-"""CPU time of one proposal, told trial included, by size of the space and number of trials.
+"""CPU time of one proposal, including telling its trial, by size of the space and number of trials.
 
     python benchmarks/proposal_cost.py [--sampler bayes] [--trials 1000] [--save]
 
@@ -53,7 +53,7 @@ def spent_ms(space: Space, sampler: str, trials: int, *, transfer: bool, in_flig
     other = [measure(space.configuration(row), rng) for row in space.sample(rng, 200).tolist()]
     began = time.process_time()
     proposer = Proposer(space, sampler, 0, [other] if transfer else [])
-    spent = [(time.process_time() - began) * 1000]  # what donors cost counts with the first proposal
+    spent = [(time.process_time() - began) * 1000]  # the cost of donors counts with the first proposal
     flying: deque[Trial] = deque()
     for _ in range(trials):
         began = time.process_time()
@@ -96,12 +96,13 @@ def main() -> None:
     if options.save:
         save(
             "proposal-cost",
-            question="What CPU time does a proposal take, told trial included?",
+            question="How much CPU time does a proposal take, including the report of a trial?",
             command="python benchmarks/proposal_cost.py " + " ".join(sys.argv[1:]),
             columns=COLUMNS,
             rows=found,
             asked="at most 10 ms at 18,000 configurations, 15 at 10^6",
-            note="The worst is a fit of the hyperparameters: twelve in the first 200 trials, then one in every 50.",
+            note="The worst is a fit of the hyperparameters: there are twelve in the first 200 trials, then one in "
+            "every 50.",
         )
 
 

@@ -1,4 +1,4 @@
-"""Searching a recorded space: the trials of one search, its curve, and what may disturb it."""
+"""Searches of a recorded space: the trials of one search, its curve, and disturbances."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Disturbance:
     noise: float = 0.0
 
     def of(self, recording: Recording, seed: int) -> Recording:
-        """The recording as disturbed under a seed; each configuration fails or is noisy once and for all."""
+        """The recording, disturbed by a seed; a configuration always fails or always has the same noise."""
         if not self.failures and not self.noise:
             return recording
         rng = np.random.default_rng([seed, len(recording.space)])
@@ -41,17 +41,17 @@ CALM = Disturbance()
 
 
 class Retiming:
-    """The end of a search that meets the same noise: the fastest are timed again, and the least median is named."""
+    """The end of a search with the same noise: the fastest are timed again, and the least median is named."""
 
     SAMPLES = 9
-    """Of each."""
+    """Samples of each."""
 
     def __init__(self, noise: float, seed: int) -> None:
         self._noise = noise
         self._rng = np.random.default_rng(seed)
 
     def named(self, times: Sequence[tuple[float, float]]) -> float:
-        """Return the true time of what is named of configurations, given as (first measured, true) times."""
+        """Return the true time of the configuration that is named, from (first measured, true) times."""
         fastest = sorted(times)[:MOST_FINALISTS]
         true = np.array([time for first, time in fastest if first <= fastest[0][0] * np.exp(4 * self._noise)])
         again = true[:, None] * np.exp(self._noise * self._rng.standard_normal((len(true), self.SAMPLES)))
@@ -69,7 +69,7 @@ def search(
 ) -> tuple[list[Trial], float]:
     """The trials of one search in the order they ended, and its CPU milliseconds per proposal.
 
-    Unless `whole`, it ends with the optimum: after that no figure changes.
+    Unless `whole`, it ends with the optimum: afterwards no figure changes.
     """
     began = time.process_time()
     proposer = Proposer(recording.space, sampler, seed, prior)
@@ -94,8 +94,8 @@ def curve(
 ) -> NDArray[np.float64]:
     """Optimum / best so far after 1, 2, ... `budget` evaluations; 0 before the first that worked.
 
-    The best is what was measured as such in `searched`, or what `finals` name of it; its time is the one in `true`, and
-    so is the optimum, among what works in `searched`.
+    The best is the fastest as measured in `searched`, or the one that `finals` names; its time is the one in `true`.
+    The optimum is also a time in `true`, of the configurations that work in `searched`.
     """
     optimum = float(np.nanmin(np.where(np.isnan(searched.time_ns), np.nan, true.time_ns)))
     best, seen, reached = np.inf, np.inf, []

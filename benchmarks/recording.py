@@ -1,4 +1,4 @@
-"""Recorded tuning spaces: all of their configurations, as they were measured once."""
+"""Recorded tuning spaces: all of their configurations, each measured once."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _OUTCOMES = (Outcome.OK, Outcome.COMPILE_ERROR, Outcome.LAUNCH_ERROR)  # by code
 class Recording:
     """An exhaustively measured space: a file `<kernel>__<device>.npz` of recorded configurations.
 
-    The file holds `parameters` (p,), `configs` (n, p), `time_ms` (n,) with NaN where it failed, and
-    `outcome` (n,): 0 ok, 1 compile error, 2 runtime error. Here `time_ns` and `outcome` go by row of `space`.
+    The file holds `parameters` (p,), `configs` (n, p), `time_ms` (n,) with NaN for failures, and `outcome` (n,): 0 ok,
+    1 compile error, 2 runtime error. Here `time_ns` and `outcome` are ordered by row of `space`.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Recording:
 
     @classmethod
     def load(cls, path: Path) -> Recording:
-        """Read one recorded space; UsageError where the file is not one."""
+        """Read one recorded space. Raises UsageError if the file is not one."""
         try:
             with np.load(path) as arrays:
                 names, configs = [str(name) for name in arrays["parameters"]], arrays["configs"]
@@ -54,13 +54,13 @@ class Recording:
         return float(np.nanmin(self.time_ns))
 
     def trial(self, row: int) -> Trial:
-        """What measuring this row of the space gave."""
+        """The result of measuring this row of the space."""
         outcome = _OUTCOMES[int(self.outcome[row])]
         measured = Measurement((round(float(self.time_ns[row])),)) if outcome == Outcome.OK else None
         return Trial(self.space.configuration(row), outcome, measurement=measured)
 
     def evaluator(self, capacity: int = 1) -> ReplayEvaluator:
-        """An evaluator that answers from it."""
+        """An evaluator that answers from the recording."""
         return ReplayEvaluator(map(self.trial, range(len(self.space))), capacity)
 
 

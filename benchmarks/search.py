@@ -4,12 +4,12 @@
     python benchmarks/search.py DIR ... --peers        # Kernel Tuner's strategies in the same harness
     python benchmarks/search.py DIR ... --save         # writes results/search.json
 
-DIR holds recorded spaces, `<kernel>__<device>.npz`. An evaluation is a distinct valid configuration tried;
-failures count. A sampler's name may carry what to run it with: `+transfer` (knows 200 evaluations on each other
-device of the same kernel, those that the same sampler made there under another seed), `+N` (N proposals in flight),
-`+fail30` (30 % of the configurations fail, by lot), `+noise5` (5 % noise on each time; judged by the time without),
-`+finals` (what is named after so many evaluations is the fastest of eight that are timed again, as a search ends).
-Figures are medians over seeds; the means are geometric, over spaces and over kernels.
+DIR holds recorded spaces, `<kernel>__<device>.npz`. An evaluation is a distinct valid configuration tried; failures
+count. A sampler's name may have suffixes: `+transfer` (it knows 200 evaluations on each other device of the same
+kernel, made there by the same sampler with another seed), `+N` (N proposals in flight), `+fail30` (a random 30 % of the
+configurations fail), `+noise5` (5 % noise on each time; judged by the time without), `+finals` (the result after each
+number of evaluations is the fastest of eight that are timed again, as a search ends). Figures are medians over seeds;
+the means are geometric, over spaces and over kernels.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy: CPU time of one thread, and no crowding
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy's import: CPU time of one thread, none that compete
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
@@ -39,7 +39,7 @@ from autotune import samplers
 from autotune.errors import AutotuneError, UsageError
 from autotune.model import Trial
 
-DONOR_SEED = 1_000_003  # added to the seed of the searches whose trials are handed over
+DONOR_SEED = 1_000_003  # added to the seed of the searches whose trials are transferred
 DONOR_TRIALS = 200
 _BARE = ("transfer", "finals")
 
@@ -76,7 +76,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class Task:
-    """One search: a recorded space, how, under which seed; `others` are the other devices of the kernel."""
+    """One search: a recorded space, how to search, and the seed; `others` are the other devices of the kernel."""
 
     path: Path
     others: tuple[Path, ...]
@@ -87,13 +87,13 @@ class Task:
 
     @property
     def file(self) -> Path | None:
-        """Where its result is kept: below the sampler's sources, so that what has changed is run anew."""
+        """Where its result is kept: in a folder for the samplers' sources, so that it runs again after they change."""
         if self.keep is None:
             return None
         return self.keep / sources() / f"{self.variant.name}+{self.budget}" / f"{self.path.stem}.{self.seed}.json"
 
     def run(self) -> dict[str, Any]:
-        """The curve and the CPU time, computed or as kept."""
+        """The curve and the CPU time, computed or read from the kept result."""
         if self.file is not None and self.file.exists():
             return dict(json.loads(self.file.read_text()))
         recording = load(self.path)
@@ -121,7 +121,7 @@ class Task:
 
 @lru_cache(maxsize=1024)
 def donor_rows(path: Path, sampler: str, seed: int, keep: Path | None) -> list[int]:
-    """The rows that a cold search tried on one device. What is kept serves every version of the sampler."""
+    """The rows that a cold search tried on one device. Kept rows are used for every version of the sampler."""
     file = None if keep is None else keep / "donors" / f"{sampler}.{path.stem}.{seed}.json"
     if file is not None and file.exists():
         return list(json.loads(file.read_text()))
@@ -175,7 +175,7 @@ def benchmark(paths: list[Path], variants: list[Variant], options: argparse.Name
 
 
 def compare_transfer(results: dict[str, dict[str, Any]]) -> None:
-    """Say where transfer costs more than it gives."""
+    """Print where transfer costs more than it gives."""
     for name in results:
         if f"{name}+transfer" in results:
             pair = results[name], results[f"{name}+transfer"]
@@ -222,7 +222,7 @@ def main() -> None:
 
 
 def store(results: dict[str, dict[str, Any]], spaces: int) -> None:
-    """Write the table of the pages."""
+    """Write the table for the docs."""
     rows = table_rows(results)
     save(
         "search",
@@ -231,11 +231,11 @@ def store(results: dict[str, dict[str, Any]], spaces: int) -> None:
         columns=TABLE,
         rows=rows,
         asked="of `bayes` .945, .980, .996, 1.000 and 17; with transfer .970, .983, .992, .999 and 5",
-        note="Optimum / best so far after so many evaluations, and evaluations to come within 5 % (the budget where a "
-        "search did not): geometric means over spaces, over kernels too, of medians over seeds; the worst tenth of all "
-        "runs. `transfer`: only spaces that have donors; `16`: so many in flight; `fail30`: 30 % fail, by lot; "
-        "`noise5`: 5 % noise on each time, judged by the time without; `finals`: named is the fastest of eight timed "
-        "again.",
+        note="Optimum / best so far after so many evaluations, and evaluations to come within 5 % (the whole "
+        "budget if a search did not): geometric means over spaces (and over kernels) of medians over seeds; and the "
+        "worst tenth of all runs. `transfer`: only spaces that have donors; `16`: so many in flight; `fail30`: a "
+        "random 30 % fail; `noise5`: 5 % noise on each time, judged by the time without noise; `finals`: the best is "
+        "the fastest of eight that are timed again.",
     )
 
 

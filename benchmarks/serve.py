@@ -3,16 +3,16 @@
     python benchmarks/serve.py [--seconds 120] [--rate 200] [--requests 100000] [--connections 8] [--no-search] [--save]
     python benchmarks/serve.py --beside TURNS [--trials 300] [--study matmul] [--size 2048] [--rate 200] [--save]
 
-    at a rate    so many requests a second for the time given, each at its instant whether or not those before it are
+    at a rate    this many requests a second for the time given, each at its instant whether or not those before it are
                  answered (open loop): latency counts from that instant, so that a stall is not hidden
-    at the limit as fast as the connections go (closed loop), for the same time
-    memory       resident size of the server before and after so many requests
+    at the limit as fast as the connections allow (closed loop), for the same time
+    memory       resident size of the server before and after this many requests
 
-With `--beside`, what look-ups at the rate cost a search: the same random trials with and without them, by turns.
+With `--beside`: what look-ups at the rate cost a search. The same random trials run with and without them, in turns.
 
-Every second question is one of five, the rest are drawn from a thousand sizes, so that both what is kept and what is
-looked up is measured. Exit code 1 where an answer is not 200, or the memory grew. `--save` writes results/serve.json,
-or serve-beside.json.
+Every second question is one of five, the rest are drawn from a thousand sizes, so that both kept answers and new
+look-ups are measured. Exit code 1 if an answer is not 200, or the memory grew. `--save` writes results/serve.json, or
+serve-beside.json.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ TRIALS = 500
 
 
 def fill(database: str) -> None:
-    """Store trials of matmul at one size, as searches on a GPU would have."""
+    """Store trials of matmul at one size, as searches on a GPU would have stored them."""
     text, draw = find_study("matmul"), random.Random(1)
     key = problem_key(text, {"M": 1024, "N": 1024, "K": 1024}, {"T": "float"}, DEVICE.fingerprint)
     values = {name: entry["values"] for name, entry in text.table["parameters"].items()}
@@ -78,7 +78,7 @@ def serving(folder: Path) -> Iterator[tuple[str, str, int]]:
             token = found[1]
             break
     drain = threading.Thread(target=server.stderr.read, daemon=True)
-    drain.start()  # a full pipe would stop it
+    drain.start()  # a full pipe would block the server
     try:
         yield url, token, server.pid
     finally:
@@ -87,14 +87,14 @@ def serving(folder: Path) -> Iterator[tuple[str, str, int]]:
 
 
 class Connection:
-    """One connection that is kept, and asks one thing at a time."""
+    """One persistent connection that asks one question at a time."""
 
     def __init__(self, port: int) -> None:
         self.port = port
         self.streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def ask(self, path: str) -> int:
-        """Return the status of the answer, having read all of it."""
+        """Return the status of the answer, after reading all of it."""
         if self.streams is None:
             self.streams = await asyncio.open_connection("127.0.0.1", self.port)
         reader, writer = self.streams
@@ -142,7 +142,7 @@ async def at_rate(port: int, rate: float, seconds: float, connections: int) -> d
 
 
 async def at_limit(port: int, seconds: float, connections: int, most: int | None = None) -> dict[str, Any]:
-    """Ask on each connection as soon as the last question is answered."""
+    """Ask on each connection as soon as its last question is answered."""
     took: list[float] = []
     wrong, paths = 0, questions()
     until = time.perf_counter() + seconds
@@ -186,11 +186,11 @@ def resident_kib(pid: int) -> int:
 COLUMNS = ("way", "requests", "not 200", "per s", "p50, ms", "p99, ms", "max, ms", "server, MiB")
 
 GROWN_KIB = 16 * 1024
-"""What the server may grow by over all requests, and still have its memory called flat."""
+"""The most that the server may grow over all requests for its memory to count as constant."""
 
 
 def measure(folder: Path, asked: argparse.Namespace) -> tuple[list[tuple[Any, ...]], str, bool]:
-    """Ask in each way; return the rows, a note, and whether all was well."""
+    """Ask in each way; return the rows, a note, and whether everything was right."""
     with serving(folder) as (url, token, pid):
         port, server = int(url.rpartition(":")[2]), Server(url, token, cache=False)
         search = None
@@ -216,7 +216,7 @@ def measure(folder: Path, asked: argparse.Namespace) -> tuple[list[tuple[Any, ..
 
 
 def searched_s(asked: argparse.Namespace, rate: float) -> tuple[float, int]:
-    """Search on a server of its own beside so many questions a second; return the seconds, and those answered."""
+    """Search on a separate server beside this many questions a second; return the seconds, and the answers."""
     answered = 0
     with tempfile.TemporaryDirectory(prefix="autotune-benchmark-") as folder, serving(Path(folder)) as (url, token, _):
         port, server = int(url.rpartition(":")[2]), Server(url, token, cache=False)
@@ -234,7 +234,7 @@ def searched_s(asked: argparse.Namespace, rate: float) -> tuple[float, int]:
 
 
 def beside(asked: argparse.Namespace) -> list[tuple[Any, ...]]:
-    """Search by turns alone and beside questions, who begins by turns too; return a row for each, and their sums."""
+    """Search in turns alone and beside questions, in alternating order; return a row for each turn, and the sums."""
     rows: list[tuple[Any, ...]] = []
     for turn in range(asked.beside):
         took = {rate: searched_s(asked, rate) for rate in ((0.0, asked.rate), (asked.rate, 0.0))[turn % 2]}

@@ -1,12 +1,12 @@
-"""Kills a server while searches run and wait: no finished trial is lost, the queue is whole, nothing is left.
+"""Kills a server while searches run and wait: no finished trial is lost, the queue is complete, no process is left.
 
     python benchmarks/serve_sigkill.py [--kills 50] [--minutes 120] [--seed 1] [--save]
 
-Ten users send a search each at once, then another before every third kill. The server is killed with SIGKILL, often
-while a search is at work, and started again on the same database. After each kill: no process of it lives five seconds
-later, the database passes SQLite's integrity check, every trial that an event told of is stored, and everything that
-was answered with 202 is stored and stands in its user's order. At last the server is left alone until all have ended.
-Exit code 1 where any of that does not hold. `--save` writes benchmarks/results/serve-sigkill.json.
+Ten users send a search each at once; then another one is sent before every third kill. The server is killed with
+SIGKILL, often while a search is at work, and started again on the same database. After each kill: none of its processes
+lives five seconds later, the database passes SQLite's integrity check, every trial that an event reported is stored,
+and everything that was answered with 202 is stored in its user's order. In the end the server is left alone until all
+have ended. Exit code 1 if any of this does not hold. `--save` writes benchmarks/results/serve-sigkill.json.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ TRIALS = 8
 
 
 class Place:
-    """A database with ten users, and what is known to be in it."""
+    """A database with ten users, and what must be in it."""
 
     def __init__(self, root: Path) -> None:
         self.root, self.database, self.kept = root, root / "a.db", 0
@@ -52,7 +52,7 @@ class Place:
         self.sent: dict[str, list[str]] = {user: [] for user in self.users}
 
     def start(self, mark: str) -> tuple[subprocess.Popen[str], str]:
-        """Start a server; return it and its URL when it takes requests."""
+        """Start a server; return it and its URL once it takes requests."""
         environment = {**os.environ, MARK: mark, "TMPDIR": str(self.root), "AUTOTUNE_LOCKS": str(self.root)}
         words = [
             sys.executable,
@@ -81,12 +81,12 @@ class Place:
         self.sent[user].append(told["id"])
 
     def at_work(self) -> bool:
-        """Whether a trial is on record that has not ended."""
+        """Whether a recorded trial has not ended."""
         with closing(sqlite3.connect(self.database)) as connection:
             return connection.execute("SELECT 1 FROM trials WHERE outcome = 'pending'").fetchone() is not None
 
     def check(self, mark: str, announced: int) -> float:
-        """Assert that nothing is left and nothing lost; return the seconds until the last process was gone."""
+        """Assert that no process is left and nothing is lost; return the seconds until the last process was gone."""
         began = time.monotonic()
         while left := alive(mark):
             assert time.monotonic() - began < 5.0, f"processes {left} outlived {mark}"
@@ -104,7 +104,7 @@ class Place:
 
 
 class Watch(threading.Thread):
-    """Counts the trials of which events of a search tell."""
+    """Counts the trials that the events of a search report."""
 
     def __init__(self, url: str, token: str, search: str) -> None:
         super().__init__(daemon=True)
@@ -118,7 +118,7 @@ class Watch(threading.Thread):
                 if kind == "progress" and told["trial"] is not None and told["phase"] == "search":
                     self.trials += 1
                     self.first.set()
-        except Exception:  # the server was killed, which is what this is for
+        except Exception:  # the server was killed, as intended
             return
         finally:
             self.first.set()
@@ -130,7 +130,7 @@ def running(url: str, token: str) -> str | None:
 
 
 def kill(place: Place, number: int, draw: random.Random) -> dict[str, Any]:
-    """Start the server, send something, kill it, and look at what is left."""
+    """Start the server, send something, kill it, and check what is left."""
     mark = f"{os.getpid()}-{number}"
     server, url = place.start(mark)
     token = place.users["user0"]
@@ -159,7 +159,7 @@ def kill(place: Place, number: int, draw: random.Random) -> dict[str, Any]:
 
 
 def settle(place: Place) -> dict[str, int]:
-    """Leave a server alone until all has ended; return how many ended how."""
+    """Leave a server alone until all searches have ended; return how many ended in each state."""
     server, url = place.start(f"{os.getpid()}-last")
     client = Server(url, place.users["user0"], cache=False)
     states: dict[str, int] = {}
@@ -180,7 +180,7 @@ COLUMNS = (
 
 
 def run(place: Place, most: int, minutes: float, draw: random.Random) -> tuple[Any, ...]:
-    """Kill so often, or until the time is over; return the row, whose last cell says what did not hold."""
+    """Kill this often, or until the time is over; return the row, whose last cell says what did not hold."""
     kills: list[dict[str, Any]] = []
     states: dict[str, int] = {}
     amiss, until = "", time.monotonic() + 60 * minutes
@@ -214,7 +214,7 @@ def main() -> int:
     for name, cell in zip(COLUMNS, row, strict=True):
         print(f"{name:28} {cell}")
     if asked.save:
-        question = "What is lost where the server is killed while searches run and wait?"
+        question = "What is lost if the server is killed while searches run and wait?"
         command = "python benchmarks/serve_sigkill.py " + " ".join(sys.argv[1:])
         tables.save("serve-sigkill", question=question, command=command, columns=COLUMNS, rows=[row])
     return int(bool(row[-1]))

@@ -2,9 +2,9 @@
 
     python benchmarks/share.py [-d DEVICE] [--size 4096] [--trials 200] [--seeds 3]
 
-Once started (from the end of the first trial to the end of the last), and of all the time that the device's worker
-was there, the first builds and the finalists included. What a build takes tells the speed of the host: where
-builders are the bottleneck, the share is what they leave.
+Once started (from the end of the first trial to the end of the last), and of the whole time of the device's worker,
+with the first builds and the finalists. The time of a build shows the speed of the host: if builders are the
+bottleneck, they limit the share.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from autotune.tuner import Budget, Request
 
 
 class Watched(DeviceEvaluator):
-    """Notes the wall and device seconds at the end of every trial."""
+    """Records the wall and device seconds at the end of every trial."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)

@@ -1,18 +1,18 @@
-"""Kills searches, their workers, and interrupts them, at random moments: nothing is lost and nothing is left.
+"""Kills searches and their workers, and interrupts searches, at random moments: nothing is lost and nothing is left.
 
     python benchmarks/sigkill.py [--searches 200] [--workers 100] [--interrupts 50] [--seed 1] [--save]
 
-Every search works on one database and one study of 2,000 configurations on the CPU device; some of them never
-end, and some bring their worker down.
+Every search works on one database and one study of 2,000 configurations on the CPU device; some of them never end, and
+some crash their worker.
 
     searches     killed with SIGKILL in their first seconds
-    workers      builders, the device's and the process that they are forks of, killed with SIGKILL under one search,
+    workers      builders, the device's worker and the process that forks them, killed with SIGKILL under one search,
                  also while they start; it goes on
     interrupts   Ctrl-C (SIGINT to the command and, as a terminal sends it, to its whole process group), half of them
-                 among the finalists: exit 130, or 0 where it had ended
+                 among the finalists: exit 130, or 0 if it had ended
 
-After each: no process of it lives two seconds later, the database passes SQLite's integrity check, and every
-trial that was announced as finished is stored; otherwise it stops there. A last search is left to end by itself.
+After each: no process of it lives two seconds later, the database passes SQLite's integrity check, and every trial that
+was announced as finished is stored; otherwise it stops there. A last search is left to end by itself.
 `--save` writes benchmarks/results/sigkill.json.
 """
 
@@ -104,7 +104,7 @@ MARK = "AUTOTUNE_SIGKILL_BENCHMARK"
 
 
 def alive(mark: str) -> list[int]:
-    """Return the processes that carry the mark in their environment, and are no zombies."""
+    """Return the processes that have the mark in their environment and are not zombies."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -126,7 +126,7 @@ def finished(database: Path) -> int:
 
 
 class Place:
-    """A folder with the study and a database of its own; counts what is stored."""
+    """A folder with the study and its own database; counts what is stored."""
 
     def __init__(self, root: Path) -> None:
         self.root, self.database, self.kept = root, root / "trials.db", 0
@@ -134,7 +134,7 @@ class Place:
         (root / "victim.cl").write_text(KERNEL)
 
     def start(self, mark: str, *command: str, **options: Any) -> subprocess.Popen[str]:
-        """Start Python with these arguments, marked."""
+        """Start Python with these arguments and the mark."""
         folder = str(self.root)
         environment = {**os.environ, MARK: mark, "TMPDIR": folder, "AUTOTUNE_LOCKS": folder}
         return subprocess.Popen(
@@ -142,13 +142,13 @@ class Place:
         )
 
     def search(self, mark: str, seed: int, trials: int) -> subprocess.Popen[str]:
-        """Start a search by the Python API, which says how many trials are done."""
+        """Start a search by the Python API, which prints how many trials are done."""
         return self.start(
             mark, "-c", SEARCH, str(self.root / "victim.toml"), str(self.database), str(seed), str(trials)
         )
 
     def check(self, mark: str, announced: int) -> float:
-        """Assert that nothing is left and nothing lost; return the seconds until the last process was gone."""
+        """Assert that no process is left and nothing is lost; return the seconds until the last process was gone."""
         began = time.monotonic()
         while left := alive(mark):
             assert time.monotonic() - began < 2.0, f"processes {left} outlived {mark}"
@@ -162,7 +162,7 @@ class Place:
 
 @dataclass
 class Row:
-    """A line of the table that is printed."""
+    """A line of the printed table."""
 
     what: str
     count: int
@@ -197,7 +197,7 @@ def most(said: str) -> int:
 
 
 class Announced(threading.Thread):
-    """Reads what a search says: the numbers of trials done."""
+    """Reads what a search prints: the numbers of trials done."""
 
     def __init__(self, search: subprocess.Popen[str]) -> None:
         super().__init__(daemon=True)
@@ -215,7 +215,7 @@ class Announced(threading.Thread):
         return most("\n".join(self.lines))
 
     def wait_for(self, count: int) -> None:
-        """Wait until so many are announced; no more than two minutes."""
+        """Wait until this many are announced, but no more than two minutes."""
         deadline = time.monotonic() + 120
         while self.count < count:
             assert self.search.poll() is None, f"the search ended: {self.lines[-3:]}"
@@ -224,7 +224,7 @@ class Announced(threading.Thread):
 
 
 def workers(mark: str, role: str) -> list[int]:
-    """Return the search's workers of a role, those that just start included."""
+    """Return the search's workers of a role, including those that are just starting."""
     found = []
     for pid in alive(mark):
         try:
@@ -238,7 +238,7 @@ def workers(mark: str, role: str) -> list[int]:
 
 @contextmanager
 def ending(search: subprocess.Popen[str]) -> Iterator[None]:
-    """Kill the search where an assertion fails: to wait for it would take for ever."""
+    """Kill the search if an assertion fails: waiting for it would take for ever."""
     try:
         yield
     except BaseException:
@@ -306,7 +306,7 @@ def interrupt(place: Place, count: int, draw: random.Random) -> Row:
 
 
 def main() -> None:
-    """Kill and interrupt, check after each, and print what was seen."""
+    """Kill and interrupt, check after each, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--searches", type=int, default=200)
     parser.add_argument("--workers", type=int, default=100)
@@ -342,11 +342,12 @@ def save(rows: Sequence[Row], kept: int) -> None:
     """Write results/sigkill.json."""
     tables.save(
         "sigkill",
-        question="What is lost where searches and their workers are killed, and searches interrupted?",
+        question="What is lost if searches and their workers are killed, and searches interrupted?",
         command="python benchmarks/sigkill.py " + " ".join(sys.argv[1:]),
         columns=["killed", "how often", "trials that had ended", "lost", "gone within, s", "remark"],
         rows=[[one.what, one.count, one.trials, 0, f"{one.gone_s:.2f}", one.remark] for one in rows],
-        note=f"Of {kept} trials in one database; a loss would have ended it. A last search was left to end by itself.",
+        note=f"{kept} trials in one database; a lost trial would have ended the benchmark. The last search was left to "
+        "end by itself.",
     )
 
 

@@ -2,11 +2,11 @@
 
     python benchmarks/sizes.py [--db PATH] [--json]
 
-The same random configurations, the default among them, are searched at several sizes of each study, where PATH does
-not hold them yet. Then each size in turn is left out, and each rule names a configuration from what the other sizes
-tell: of all trials, or of a random half of each size's, as where each was searched by itself. A rule's loss is the time
-of what it names over the best there, less one; a trial that was stopped counts with the time it had by then. `--json`
-writes results/sizes.json.
+The same random configurations, the default among them, are searched at several sizes of each study, unless PATH holds
+them already. Then each size in turn is left out, and each rule names a configuration from what is known at the other
+sizes: from all trials, or from a random half of each size's, as if each had been searched separately. A rule's loss is
+the time of what it names divided by the best time there, minus one; a stopped trial counts with its time until the
+stop. `--json` writes results/sizes.json.
 """
 
 from __future__ import annotations
@@ -42,29 +42,29 @@ STUDIES: Mapping[str, tuple[int, Sequence[str]]] = {
     "product_sum": (30, ("1024,64", "16384,64", "1024,1024", "65536,256", "256,8192")),
 }
 HALVES = 8
-"""So many random halves."""
+"""How many random halves are used."""
 
 UNKNOWN = 0.5
-"""The log loss of what was not tried at a size."""
+"""The log loss of a configuration that was not tried at a size."""
 
 
 @dataclass(frozen=True)
 class Stored:
-    """A size with trials of it."""
+    """A size with its trials."""
 
     problem: Problem
     trials: Sequence[Trial]
 
     @cached_property
     def model(self) -> Callable[[Configuration], float]:
-        """What the searches' transfer foretells of a configuration there: its log time over the best."""
+        """The prediction for a configuration there by the searches' transfer: its log time over the best."""
         features = Features(self.problem.space)
         donor = Donor(features, self.trials)
         return lambda configuration: float(donor.predict(features.of([configuration]))[0])
 
     @cached_property
     def best(self) -> Trial:
-        """The one that a look-up would name."""
+        """The trial that a look-up would name."""
         found = fastest(self.trials, self.problem.device.driver)
         assert found is not None
         return found
@@ -74,7 +74,7 @@ Rule = Callable[[Problem, Sequence[Stored]], Configuration]
 
 
 def measured(name: str, device: DeviceInfo, database: str) -> list[Stored]:
-    """Return the trials of each size, searched where they are not stored."""
+    """Return the trials of each size, searched if they are not stored."""
     study, (count, sizes) = Study.load(name), STUDIES[name]
     pairs = [zip(study.sizes, map(int, size.split(",")), strict=True) for size in sizes]
     problems = [Problem(study, dict(pair), None, device) for pair in pairs]
@@ -98,12 +98,12 @@ def measured(name: str, device: DeviceInfo, database: str) -> list[Stored]:
 
 
 def nearest(left_out: Problem, others: Sequence[Stored]) -> Configuration:
-    """What the size itself tells."""
+    """Choose by the size alone."""
     return min(others, key=lambda other: apart(other.problem.size, left_out.size)).best.configuration
 
 
 def weighted(left_out: Problem, others: Sequence[Stored]) -> Configuration:
-    """What a look-up serves: the best that lost least at the sizes it was tried at, the nearer the more."""
+    """Choose as a look-up does: the best that lost least at the sizes where it was tried; nearer sizes count more."""
 
     def loss(configuration: Configuration, at: Stored) -> float:
         name = identity(configuration)
@@ -114,7 +114,7 @@ def weighted(left_out: Problem, others: Sequence[Stored]) -> Configuration:
 
 
 def modelled(left_out: Problem, others: Sequence[Stored]) -> Configuration:
-    """The same with what a model of each size foretells."""
+    """Choose in the same way with the predictions of a model of each size."""
     return _least(left_out, others, lambda configuration, at: at.model(configuration))
 
 
@@ -135,7 +135,7 @@ RULES: Mapping[str, Rule] = {
 
 
 def lost(rule: Rule, known: Sequence[Stored], told: Sequence[Stored]) -> list[float]:
-    """Return the log loss at each size, left out in turn; `told` is what a rule may see of what is known."""
+    """Return the log loss at each size, left out in turn; `told` is the part of `known` that a rule may see."""
     found = []
     for place, here in enumerate(known):
         times = {identity(trial.configuration): trial.time_ns for trial in here.trials if not trial.outcome.failed}
@@ -145,7 +145,7 @@ def lost(rule: Rule, known: Sequence[Stored], told: Sequence[Stored]) -> list[fl
 
 
 def halves(known: Sequence[Stored], seed: int) -> list[Stored]:
-    """Return a random half of each size's trials; all of a size where none of that half passed."""
+    """Return a random half of each size's trials, or all of them if nothing in that half passed."""
     rng = np.random.default_rng(seed)
     found = []
     for one in known:
@@ -175,7 +175,7 @@ def main() -> int:
     if options.json:
         save(
             "sizes",
-            question="What is lost at a size that was never tuned, by what is stored of the others?",
+            question="What is lost at a size that was never tuned, by what is stored for other sizes?",
             command="python benchmarks/sizes.py",
             columns=["study", "trials told", "rule", "loss, %", "worst, %", "at each size left out, %"],
             rows=rows,

@@ -2,10 +2,10 @@
 
     python benchmarks/space.py [DEFINITIONS] [--limit SECONDS] [--repeats N] [--json OUT]
 
-Each build runs in a fresh process; time and memory are those of the build, imports apart. DEFINITIONS is a
-`spaces.json` of recorded spaces: objects with `parameters` and `constraints`; where the recording
-`<name>.npz` lies beside it, its configurations must be the space exactly. Peers come with the extra `[bench]`;
-one that is not installed is left out. Prints a Markdown table.
+Each build runs in a new process; time and memory are those of the build, without imports. DEFINITIONS is a
+`spaces.json` of recorded spaces: objects with `parameters` and `constraints`. If the recording `<name>.npz` is beside
+it, the space must have exactly its configurations. Peers come with the extra `[bench]`; one that is not installed is
+left out. Prints a Markdown table.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Problem = dict[str, Any]
 
 
 def own_problems() -> dict[str, Problem]:
-    """CLBlast's Xgemm with its large set of values, and three spaces of 10^9 combinations, 10^5 valid."""
+    """CLBlast's Xgemm with its large set of values, and three spaces of 10^9 combinations with 10^5 valid ones."""
     powers = [2**exponent for exponent in range(10)]
     nine = {name: list(range(1, 11)) for name in "abcdefghi"}
     every = " * ".join(nine)
@@ -84,7 +84,7 @@ def own_problems() -> dict[str, Problem]:
 
 
 def recorded_problems(path: Path) -> dict[str, Problem]:
-    """The distinct spaces of a file of definitions; equal ones once."""
+    """The distinct spaces of a file of definitions; equal spaces only once."""
     distinct: dict[str, Problem] = {}
     for name, definition in json.loads(path.read_text()).items():
         problem = {key: definition[key] for key in ("parameters", "constraints")}
@@ -110,7 +110,7 @@ Built = tuple[int, Callable[[], Iterable[Sequence[Any]]]]
 
 
 def build_autotune(problem: Problem) -> Built:
-    """autotune's decision diagram."""
+    """Build autotune's decision diagram."""
     from autotune.expression import Expression
     from autotune.space import Constraint, Space
 
@@ -124,7 +124,7 @@ def build_autotune(problem: Problem) -> Built:
 
 
 def build_and_list(problem: Problem) -> Built:
-    """The same, with the table of all valid configurations that the peers hold."""
+    """Build the same, with the table of all valid configurations that the peers hold."""
     from autotune.expression import Expression
     from autotune.space import Constraint, Space
 
@@ -134,7 +134,7 @@ def build_and_list(problem: Problem) -> Built:
 
 
 def build_kernel_tuner(problem: Problem) -> Built:
-    """Kernel Tuner's constraint solver, with its defaults."""
+    """Run Kernel Tuner's constraint solver, with its defaults."""
     from kernel_tuner.searchspace import Searchspace
 
     space = Searchspace(problem["parameters"], list(problem["constraints"]), max_threads=2**31)
@@ -142,7 +142,7 @@ def build_kernel_tuner(problem: Problem) -> Built:
 
 
 def build_pyatf(problem: Problem) -> Built:
-    """pyATF's chain of trees; each constraint stands at the last of its parameters, as pyATF asks."""
+    """Build pyATF's chain of trees; each constraint belongs to the last of its parameters, as pyATF requires."""
     from pyatf import TP, Set
     from pyatf.search_space import SearchSpace
 
@@ -176,7 +176,7 @@ BUILDERS = {
 
 
 def digest(configurations: Iterable[Sequence[Any]]) -> str:
-    """One number for a set of configurations, whatever their order."""
+    """One number for a set of configurations, independent of their order."""
     total = 0
     for configuration in configurations:
         text = repr([int(value) if value == int(value) else float(value) for value in configuration])
@@ -185,12 +185,12 @@ def digest(configurations: Iterable[Sequence[Any]]) -> str:
 
 
 def memory() -> int:
-    """The most memory this process has held so far, in bytes."""
+    """The most memory that this process has held so far, in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def measure(tool: str) -> None:
-    """Build the problem that stands on standard input; print what it took as JSON."""
+    """Build the problem on standard input; print time and memory as JSON."""
     problem = json.load(sys.stdin)
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_LIMIT, MEMORY_LIMIT))
     BUILDERS[tool]({"parameters": {"x": [1, 2]}, "constraints": ["x < 2"]})  # imports and first use
@@ -206,7 +206,7 @@ def measure(tool: str) -> None:
 
 
 def build_apart(tool: str, problem: Problem, limit: float) -> dict[str, Any]:
-    """What one build took, in a fresh process; a failure where it ends without an answer."""
+    """Time and memory of one build, in a new process; a failure if it ends without an answer."""
     command = [sys.executable, __file__, "--build", tool]
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1]), "PYTHONWARNINGS": "ignore"}
     try:
@@ -221,7 +221,7 @@ def build_apart(tool: str, problem: Problem, limit: float) -> dict[str, Any]:
 
 
 def repeated(tool: str, problem: Problem, limit: float, repeats: int) -> dict[str, Any]:
-    """The median of several builds; one where a build takes long."""
+    """The median of several builds; only one build if it takes long."""
     runs = [build_apart(tool, problem, limit)]
     while len(runs) < repeats and runs[0].get("seconds", limit) < 5:
         runs.append(build_apart(tool, problem, limit))
@@ -232,7 +232,7 @@ def repeated(tool: str, problem: Problem, limit: float, repeats: int) -> dict[st
 
 
 def recorded_digest(problem: Problem) -> tuple[int, str] | None:
-    """The number and digest of the recorded configurations; None where there is no recording."""
+    """The number and digest of the recorded configurations, or None without a recording."""
     if not problem.get("recording"):
         return None
     with np.load(problem["recording"]) as arrays:
@@ -245,7 +245,7 @@ def recorded_digest(problem: Problem) -> tuple[int, str] | None:
 
 
 def agreement(results: dict[str, dict[str, Any]], recorded: tuple[int, str] | None) -> str:
-    """Whether all that answered found the same configurations."""
+    """Whether all tools that answered found the same configurations."""
     answers = {(run["valid"], run["digest"]) for run in results.values() if "valid" in run}
     if recorded:
         answers.add(recorded)
@@ -261,7 +261,7 @@ def cell(run: dict[str, Any]) -> str:
 
 
 def main() -> int:
-    """Build every space with every tool and print the table; 1 where two tools differ."""
+    """Build every space with every tool and print the table; return 1 if two tools differ."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("definitions", nargs="?", type=Path, help="a spaces.json of recorded spaces")
     parser.add_argument("--limit", type=float, default=120.0, help="seconds for one build")

@@ -1,4 +1,4 @@
-"""What each stop rule costs and loses on recorded spaces, and how true the expected gain comes.
+"""What each stop rule costs and loses on recorded spaces, and how accurate the expected gain is.
 
     python benchmarks/stop_rules.py DIR ... [--seeds 5] [--save]
 
@@ -47,12 +47,12 @@ def search(recording: Recording, seed: int) -> tuple[NDArray[np.float64], NDArra
 
 
 def first(stop: NDArray[np.bool_]) -> int:
-    """Evaluations made when a rule first says stop; all of them where it never does."""
+    """Evaluations made when a rule first says stop; all of them if it never does."""
     return int(stop.argmax()) + 1 if stop.any() else BUDGET
 
 
 def stale(best: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Evaluations since the best last fell."""
+    """Evaluations since the best last improved."""
     fell = np.append(True, best[1:] < best[:-1])
     return np.arange(BUDGET) - np.maximum.accumulate(np.where(fell, np.arange(BUDGET), 0))
 
@@ -65,7 +65,7 @@ class Judged:
     pairs: list[tuple[int, float, float]] = field(default_factory=list)
 
     def add(self, recording: Recording, seed: int) -> None:
-        """Take in a search."""
+        """Add a search."""
         best, gains = search(recording, seed)
         known = np.nan_to_num(gains, nan=1.0)
         stops = {f"`--until-stale {n}`": stale(best) >= n for n in STALE}
@@ -73,7 +73,7 @@ class Judged:
         for name, stop in stops.items():
             count = first(stop)
             self.rules.setdefault(name, []).append((count, recording.best_ns / best[count - 1]))
-        now = np.arange(2 * AHEAD - 1, BUDGET - AHEAD, AHEAD)  # the estimate is of the last trials too
+        now = np.arange(2 * AHEAD - 1, BUDGET - AHEAD, AHEAD)  # the estimate uses the last trials too
         self.pairs += list(zip(now + 1, gains[now], 1 - best[now + AHEAD] / best[now], strict=True))
 
     def of_rules(self) -> Iterator[tuple[str, ...]]:

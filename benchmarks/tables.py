@@ -1,11 +1,11 @@
-"""The tables of the pages of docs/, from the result files of benchmarks/results/.
+"""The tables in the pages of docs/, from the result files of benchmarks/results/.
 
     python benchmarks/tables.py            # writes them anew between their markers
-    python benchmarks/tables.py --check    # exit code 1 where a page is not what the files say
+    python benchmarks/tables.py --check    # exit code 1 if a page differs from the files
 
 A result file is JSON: `question`, `command`, `machine`, `date`, `commit`, `asked`, `note`, `columns` and `rows`. A
-benchmark writes its own with `save`; only the newest is kept, what was before is git's. In a page, what stands
-between `<!-- table NAME -->` and `<!-- end -->` is generated.
+benchmark writes its own with `save`; only the newest is kept, git has the earlier ones. In a page, the text between
+`<!-- table NAME -->` and `<!-- end -->` is generated.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def saved(name: str, command: str) -> list[list[Any]]:
 
 
 def model() -> str:
-    """Return the first GPU's model in a word, such as `h100`; `cpu` where there is none."""
+    """Return the first GPU's model in a word, such as `h100`, or `cpu` if there is none."""
     words = " ".join(_gpus()[:1]).partition(",")[0].lower().split()
     return next((word for word in words if any(map(str.isdigit, word))), "cpu")
 
@@ -86,7 +86,7 @@ def _commit() -> str:
 
 
 def _said(words: list[str]) -> str:
-    """Return what a program prints, nothing where it is not installed or fails."""
+    """Return what a program prints, or an empty string if it is not installed or fails."""
     try:
         return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):
@@ -94,7 +94,7 @@ def _said(words: list[str]) -> str:
 
 
 def rendered(page: str) -> str:
-    """Return the page with every table as the result files have it."""
+    """Return the page with every table made from the result files."""
     return _TABLE.sub(lambda match: f"{match[1]}{_table(match[2])}{match[3]}", page)
 
 

@@ -2,12 +2,12 @@
 
     python benchmarks/trace.py [--list] [--json] [--traced 20]
 
-Three paths: the search's thread from one proposal to the next, with the default sampler's model at work; a device's
-worker from one job to the next; and `autotune best --format json` of a stored result, all of it. Counted is what runs
-of this package on a PoCL device: distinct functions (comprehensions and the like belong to theirs; what a module calls
-while it is imported is left out), distinct files, and distinct pairs of a function and one in another file that it
-calls, libraries in between left out. No two trials meet the same (a model that is fitted anew, a busy machine): of
-several that pass, what three in four go through counts. `--list` names it.
+Three paths: the search's thread from one proposal to the next, with the default sampler's model in use; a device's
+worker from one job to the next; and the whole of `autotune best --format json` of a stored result. It counts what runs
+of this package on a PoCL device: distinct functions (comprehensions and the like belong to their function; calls of a
+module during its import are left out), distinct files, and distinct pairs of a function and a function in another file
+that it calls, ignoring libraries in between. No two trials are the same (a model is fitted anew, a machine is busy). So
+what three in four of the passing trials go through counts. `--list` names it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from autotune.bench.timing import Limits, Rules
 from autotune.devices import list_devices
 from autotune.model import DeviceInfo, Outcome
 from autotune.pool import DeviceEvaluator, Settings, data
-from autotune.samplers import surrogate  # noqa: F401  (a search imports it meanwhile, which takes long while traced)
+from autotune.samplers import surrogate  # noqa: F401  (a search would import it, which takes long while traced)
 from autotune.study import Problem, Study
 from autotune.tuner import Budget, Request
 
@@ -44,23 +44,23 @@ UNTRACED = 7
 """Trials before the first that counts: from there on the default sampler's model proposes."""
 
 TRACED = 12
-"""Trials of a path that count, where it is not said otherwise."""
+"""How many trials of a path count by default."""
 
 ROOT = str(Path(autotune.__file__).parent)
 Function = tuple[str, str]
 """File and qualified name."""
 
 RULES = Rules(trial_s=0.02)
-"""For how long a trial is timed is no part of its way."""
+"""How long a trial is timed does not matter for its path."""
 
 T = TypeVar("T")
 
 BEFORE = {"search thread": (104, 25, 70), "device worker": (81, 12, 52), "best --format json": (71, 14, 48)}
-"""Version 0.1, counted alike (its look-up with some class bodies)."""
+"""Version 0.1, counted in the same way (its look-up with some class bodies)."""
 
 
 class Calls:
-    """What was called in one stretch."""
+    """The calls of one stretch."""
 
     def __init__(self) -> None:
         self.functions: set[Function] = set()
@@ -73,7 +73,7 @@ class Calls:
 
 
 class Trace:
-    """A profile function that notes the calls of its thread; each call of the function `mark` begins a new stretch."""
+    """A profile function that records the calls of its thread; each call of the function `mark` begins a stretch."""
 
     def __init__(self, mark: str = "") -> None:
         self._mark = mark
@@ -103,7 +103,7 @@ class Trace:
             sys.setprofile(None)
 
     def typical(self, skip: int) -> Calls:
-        """Return what three in four stretches have, but for the first `skip` and the last, which is cut off."""
+        """Return what three in four stretches have, without the first `skip` and the last, which is cut off."""
         found, typical = self.stretches[skip:-1], Calls()
         typical.functions = _in_most([calls.functions for calls in found])
         typical.crossings = _in_most([calls.crossings for calls in found])
@@ -116,7 +116,7 @@ def _in_most(found: Sequence[set[T]]) -> set[T]:
 
 
 def _is_import(caller: FrameType | None) -> bool:
-    """Say whether a module of the package calls while it is imported."""
+    """Return whether a module of the package makes this call during its import."""
     code = None if caller is None else caller.f_code
     return code is not None and code.co_name == "<module>" and code.co_filename.startswith(ROOT)
 
@@ -129,7 +129,7 @@ def _function(frame: FrameType) -> Function | None:
 
 
 class Brief(DeviceEvaluator):
-    """Times finalists for a moment: they are no part of a trial."""
+    """Times finalists only briefly: they are not part of a trial."""
 
     def retime(self, configurations: Sequence[Any], budget_s: float = 1.0, stop: threading.Event | None = None) -> Any:
         """Time them, at the end of a search."""
@@ -155,7 +155,7 @@ def trace_worker(problem: Problem, folder: Path, traced: int) -> Calls:
         with trace.on():
             serve("device", theirs)
 
-    worker = threading.Thread(target=work, daemon=True)  # what goes wrong here ends all
+    worker = threading.Thread(target=work, daemon=True)  # an error here ends everything
     worker.start()
     for message in (problem.device, setup):
         ours.send(message)
@@ -198,7 +198,7 @@ def trace_best(device: DeviceInfo, database: str) -> Calls:
 def trace_all(traced: int) -> dict[str, Calls]:
     """Trace the three paths."""
     device = next(info for info in list_devices() if info.kind == "cpu")
-    # What compiles fast: the way is the same for all.
+    # The variant that compiles fast: the path is the same for all.
     fix = {"VARIANT": ["NAIVE"]}
     problem = Problem(Study.load(STUDY), dict.fromkeys("MNK", SIZE), None, device, fix=fix)
     with tempfile.TemporaryDirectory() as folder:
@@ -230,7 +230,9 @@ def main() -> None:
         from tables import save
 
         question = "How much of the package does one trial, and one look-up, pass through?"
-        about = "Distinct functions, files, and calls from a function to one in another file, which three in four of"
+        about = (
+            "Distinct functions, distinct files, and calls from one file to another, which at least three in four of"
+        )
         about += f" {options.traced} trials go through. PoCL, {STUDY} {SIZE}."
         save("trace", question=question, command="python benchmarks/trace.py", columns=columns, rows=rows, note=about)
 

@@ -1,13 +1,13 @@
-"""Does `autotune.tuned` reach in a fresh process what a search found, and what does a call cost the host?
+"""Does `autotune.tuned` reach in a new process what a search found, and what does a call cost the host?
 
     python benchmarks/tuned.py [STUDY] [--size M=N=K] [--trials 20 | --seconds 40] [--db PATH] [--json]
 
-Searches a little, then starts a new process that asks for the kernel, calls it on a queue of its own with arrays of
-its own, and compares the time of a call, queued one after another, with the one that the search stored: the device's
-share of it. Target: at most 2 % above. Then the host's share: the time until a call returns, on a size so small that
-the device keeps up, beside pyopencl's `enqueue_nd_range_kernel` with its arguments set before, and with them set anew;
-and that of a kernel of six scalars, left to the study and given other values in each call, beside pyopencl's that
-was told their types. Target: at most 20 us each. Exit code 1 where one is missed. `--json` writes results/tuned.json.
+Searches a little, then starts a new process that asks for the kernel and calls it with its own queue and arrays. The
+time of a call, queued one after another, is compared with the time that the search stored: the device's share of a
+call. Target: at most 2 % above. Then the host's share: the time until a call returns, at a size so small that the
+device keeps up. It is compared with pyopencl's `enqueue_nd_range_kernel`, with its arguments set before, and with them
+set anew. The same for a kernel of six scalars, whose values the study gives or each call gives, beside pyopencl's that
+was told their types. Target: at most 20 us each. Exit code 1 if one is missed. `--json` writes results/tuned.json.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from benchmarks.tables import save
 MOST_SLOWER, MOST_US = 0.02, 20.0
 SCALARS = ("a", "b", "c", "d", "e", "f")
 BATCH_S, BATCHES, CALLS = 0.2, 15, 100
-"""Seconds of a batch of calls, and how many; calls of a batch whose host time is taken."""
+"""Seconds of a batch of calls, how many batches, and the calls in a batch whose host time is measured."""
 
 
 def arrays(kernel: TunedKernel, queue: Any) -> dict[str, Any]:
-    """Return what a call takes: inputs of random numbers, outputs of zeros."""
+    """Return the arguments of a call: inputs of random numbers, outputs of zeros."""
     import numpy as np
     import pyopencl.array as cla
 
@@ -68,7 +68,7 @@ def queue_of(kernel: TunedKernel) -> Any:
 
 
 def batches_ns(call: Callable[[], Any], queue: Any) -> list[float]:
-    """Return the time of one call in each of some batches, from the first enqueued to the last one's end."""
+    """Return the time of one call in each of some batches, from the first enqueue to the end of the last call."""
     call()
     queue.finish()
     begun = time.perf_counter()
@@ -99,7 +99,7 @@ def host_us(call: Callable[[], Any], queue: Any) -> float:
 
 
 def plain_calls(kernel: TunedKernel, queue: Any, given: dict[str, Any]) -> dict[str, Callable[[], Any]]:
-    """Return how a program would launch the same kernels without us: arguments set before, and set for each call."""
+    """Return the launches of the same kernels without autotune: arguments set before, and set for each call."""
     import pyopencl as cl
 
     plan = kernel._main.ready.plan
@@ -134,7 +134,7 @@ def plain_calls(kernel: TunedKernel, queue: Any, given: dict[str, Any]) -> dict[
 
 
 def of_scalars() -> Study:
-    """Return a study of a kernel that does next to nothing with many scalars."""
+    """Return a study of a kernel that does almost nothing with many scalars."""
     taken = ", ".join(f"float {name}" for name in SCALARS)
     return Study(
         name="scalars",
@@ -169,7 +169,7 @@ def scalars_us(queue: Any) -> dict[str, float]:
 
 
 def measure(study: str, size: dict[str, int]) -> dict[str, Any]:
-    """What the fresh process does: asks, calls, times."""
+    """Ask, call and time, in the new process."""
     begun = time.perf_counter()
     kernel = autotune.tuned(study, size=size)
     asked_s = time.perf_counter() - begun

@@ -1,4 +1,4 @@
-"""A small study, databases of its bests, and programs in C: for tests of what is exported for programs."""
+"""A small study, databases of its bests, and programs in C, for tests of exports for programs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.studies import SOURCE, table
 
 CHOICES = {"T": "float"}
 WINDOWS = ["-Dnear=", "-Dfar=", "-Dsmall=char", "-Dinterface=struct"]
-"""Words that windows.h makes macros of: a header has none of them as a name."""
+"""Words that windows.h defines as macros: a header must not use them as names."""
 STRICT = ["-Wall", "-Wextra", "-Werror", "-Wconversion", "-pedantic", "-Wno-overlength-strings", *WINDOWS]
 COMPILERS = {"c": ["gcc", "-std=c99", *STRICT], "c++": ["g++", "-std=c++11", "-x", "c++", *STRICT]}
 SANITIZED = ["gcc", "-std=c99", *STRICT, "-fsanitize=undefined,signed-integer-overflow", "-fno-sanitize-recover=all"]
@@ -45,7 +45,7 @@ H100 = replace(DEVICE, name="NVIDIA H100 PCIe", compute_units=114, memory=80 * 2
 
 
 def stored(path: Path, *entries: tuple[DeviceInfo, int, dict[str, Value]], study: StudyText | None = None) -> Path:
-    """A database with one trial of each device, size and configuration."""
+    """Return a database with one trial of each device, size and configuration."""
     with Store.open(str(path)) as store:
         for device, n, configuration in entries:
             put(store, [ok(configuration, 50, 51)],
@@ -56,7 +56,7 @@ def stored(path: Path, *entries: tuple[DeviceInfo, int, dict[str, Value]], study
 def collected(
     path: Path, *entries: tuple[DeviceInfo, int, dict[str, Value]], study: StudyText | None = None
 ) -> Catalogue:
-    """The bests of a study in such a database."""
+    """Return the bests of a study in such a database."""
     return collect(study or text(), CHOICES, database=str(stored(path, *entries, study=study)))
 
 
@@ -75,13 +75,13 @@ def printed(program: Path, *words: str, **variables: str) -> list[str]:
 
 
 def answers(folder: Path, written: str, program: str, *words: str, language: str = "c") -> list[str]:
-    """What a program says that includes this header."""
+    """Return the output of a program that includes this header."""
     (folder / "saxpy_tuned.h").write_text(written)
     return printed(compiled(folder, program, language), *words)
 
 
 def swapping(turns: int | str, groups: Sequence[str], **access: str) -> StudyText:
-    """A loop whose kernel takes all of the groups' buffers, which change places after each turn."""
+    """Return a study of a loop whose kernel takes all of the groups' buffers, which are swapped after each turn."""
     every = "".join(groups)
     buffers = {name: {"type": "float", "shape": ["N"], "access": access.get(name, "inout")} for name in every}
     loop = {"entry": "saxpy", "global": ["round_up(N, WG)"], "local": ["WG"], "arguments": list(every), "repeat": turns}
@@ -93,7 +93,7 @@ def swapping(turns: int | str, groups: Sequence[str], **access: str) -> StudyTex
 
 
 def launched(turns: int, groups: Sequence[str]) -> tuple[list[list[str]], dict[str, str]]:
-    """What a program passes turn by turn, as pointers in C that are exchanged, and what they point at in the end."""
+    """Return the pointers that a C program passes in each turn while it swaps them, and where they point at the end."""
     points = {name: name for group in groups for name in group}
     passed = []
     for _ in range(turns):

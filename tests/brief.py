@@ -1,9 +1,9 @@
-"""Searches of tests keep their builds for one another, and are brief: in pytest's processes, and in those they start.
+"""Makes searches of tests share their builds and end quickly: in pytest's processes, and in those that tests start.
 
     python -m tests.brief search ./saxpy.toml
 
-is the command so, with its process, its signals and its workers a user's; and so is a program, where the first word
-is a file of Python. The variable BUILDS names the folder.
+runs the command in this way, with its process, its signals and its workers like a user's. If the first word is a Python
+file, it runs that program. The variable BUILDS names the folder.
 """
 
 from __future__ import annotations
@@ -23,15 +23,20 @@ BUILDS = "AUTOTUNE_TEST_BUILDS"
 
 
 def share_builds(change: Callable[[object, str, object], None], kept: Path) -> None:
-    """Have workers keep what they build: most build the same few kernels, among them the one by which a worker shows
-    that its machine is sound."""
+    """Have workers keep what they build.
+
+    Most build the same few kernels, such as the one by which a worker shows that its machine works.
+    """
     change(keeper, "new_salt", lambda: 1)
     change(folder, "environment", lambda device, _, worker: environment(device, kept, worker=worker))
 
 
 def shorten_finales(change: Callable[[object, str, object], None]) -> None:
-    """Have finalists timed for half a second: on a machine that is busy with other tests it stays in doubt which is the
-    fastest, and they would run for all the time that a search gives them."""
+    """Have finalists timed for half a second.
+
+    On a machine that is busy with other tests the fastest often stays in doubt, and they would use all the time that a
+    search gives them.
+    """
     change(loop, "RETIME_S", 0.5)
 
 

@@ -1,4 +1,4 @@
-"""A small study in a place of its own, and the commands as a user types them, in this process."""
+"""A small study in a folder of its own, and the commands as a user types them, in this process."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def write_study(folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def searched(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """The database of a search of two trials, and what the search printed as JSON: one search for many tests."""
+    """Return the database and the JSON output of a search of two trials: one search for many tests."""
     folder = tmp_path_factory.mktemp("searched")
     write_study(folder)
     with pytest.MonkeyPatch.context() as patch:
@@ -62,7 +62,7 @@ def searched(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
 
 @pytest.fixture
 def stored(searched: tuple[Path, dict[str, Any]], tmp_path: Path) -> dict[str, Any]:
-    """What a search of two trials found; its trials are in this test's own database."""
+    """Return the result of a search of two trials, with its trials in this test's own database."""
     shutil.copy(searched[0], tmp_path / "own.db")
     return searched[1]
 
@@ -74,7 +74,7 @@ def run(*words: str, code: int = 0, stdin: str | None = None) -> Result:
 
 
 def one_error(result: Result) -> str:
-    """The only line that says error; nothing of it is on stdout, and no traceback anywhere."""
+    """Return the only line that says error. Nothing of it may be on stdout, and no traceback anywhere."""
     assert "Traceback" not in result.output
     assert not re.search("^error", result.stdout, re.MULTILINE)
     lines = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
@@ -83,7 +83,7 @@ def one_error(result: Result) -> str:
 
 
 def change(old: str, new: str) -> None:
-    """Edit the study; the edit must take."""
+    """Edit the study; the old text must be there."""
     path = Path("saxpy.toml")
     assert old in path.read_text()
     path.write_text(path.read_text().replace(old, new, 1))

@@ -31,25 +31,25 @@ from tests.studies import study
 
 SLOWEST_FIRST = ("cluster", "browser", "device")
 
-# What Python compiles is kept, as for users, also where an environment has it not: each process of pytest's, and each
-# that a test starts, would compile all that it imports of this package and of the tests again.
+# Keep compiled bytecode, as for users, even if the environment turns that off. Otherwise each process of pytest, and
+# each process that a test starts, would compile everything that it imports of this package and of the tests again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
-    # Under `nohup` the programs that tests start would be deaf to it as well: what is ignored is inherited.
+    # Ignored signals are inherited: under `nohup` the programs that tests start would ignore it too.
     signal.signal(signal.SIGHUP, lambda *_: None)
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a job that a script left in the background
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a background job of a script
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# How long an example takes, or is in the making, on a busy machine is no fault of what is tested.
+# A busy machine may make or run an example slowly, which is not a fault of the tested code.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """What is collected stays to the end: Python looks for no garbage in it, now or among the tests."""
+    """Exclude what is collected from Python's garbage collection, because it stays to the end."""
     gc.disable()
     try:
         return (yield)
@@ -59,9 +59,10 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Who asks for the server's fixture needs a server; which modules need a device they say themselves.
+    """Mark tests that use the server's fixture as `server`, and sort slow files first.
 
-    A file is one worker's: those that take minutes go first, so that none of them is left alone at the end.
+    Modules that need a device mark themselves. All tests of a file run in one worker: files that take minutes begin
+    first, so that none is left alone at the end.
     """
     ranks: dict[Path, int] = {}
     for item in items:
@@ -75,7 +76,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def own_locks() -> Iterator[None]:
-    """Devices are locked, and built kernels kept, for these tests alone: others may be run beside them."""
+    """Use separate folders for locks and kept builds in these tests: other tests may run at the same time."""
     with tempfile.TemporaryDirectory(prefix="autotune-test-") as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("AUTOTUNE_LOCKS", folder)
         patch.setenv("AUTOTUNE_CACHE", folder)
@@ -84,7 +85,7 @@ def own_locks() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def shared_builds(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[None]:
-    """The workers of these searches keep what they build for those of the next, of all of pytest's processes."""
+    """Have the workers of these searches keep their builds for later searches, in all of pytest's processes."""
     base = tmp_path_factory.getbasetemp()
     kept = (base if worker_id == "master" else base.parent) / "builds"
     kept.mkdir(exist_ok=True)
@@ -96,7 +97,7 @@ def shared_builds(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> I
 
 @pytest.fixture(autouse=True, scope="session")
 def brief_finales() -> Iterator[None]:
-    """The finalists of these searches are timed for half a second."""
+    """Time the finalists of these searches for half a second."""
     with pytest.MonkeyPatch.context() as patch:
         brief.shorten_finales(patch.setattr)
         yield
@@ -104,7 +105,7 @@ def brief_finales() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def one_command_line() -> Iterator[None]:
-    """Typer's runner makes all commands anew at each call, which takes longer than most of them do."""
+    """Cache Typer's commands: its runner makes all of them anew at each call, which takes longer than most of them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("typer.testing._get_command", cache(get_command))
         yield
@@ -112,9 +113,9 @@ def one_command_line() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def written_once() -> Iterator[None]:
-    """SQLAlchemy writes each statement anew for each database that is opened, which takes longer than SQLite's part."""
+    """Share compiled statements: SQLAlchemy writes each anew for each opened database, slower than SQLite runs it."""
     first = create_engine("sqlite://", poolclass=NullPool)
-    first.connect().close()  # its dialect knows then what it talks to
+    first.connect().close()  # so that its dialect knows the database's version
 
     def created(*args: object, **options: object) -> Engine:
         engine = create_engine(*args, **options)
@@ -130,7 +131,7 @@ def written_once() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def untraced(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes that a test marked `untraced` starts are bare, also where coverage would start with them."""
+    """Start the processes of a test marked `untraced` without coverage."""
     if request.node.get_closest_marker("untraced"):
         for name in COVERED_BY:
             monkeypatch.delenv(name, raising=False)
@@ -144,7 +145,7 @@ def problem() -> Problem:
 
 @pytest.fixture(scope="session")
 def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database as it is once it was made, which takes several times as long as to open one."""
+    """A newly made database: making one takes several times as long as opening it."""
     made = tmp_path_factory.mktemp("empty") / "a.db"
     with Store.open(str(made)):
         return made
@@ -152,7 +153,7 @@ def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def store(tmp_path: Path, empty_database: Path) -> Iterator[Store]:
-    """An empty database of the test's own."""
+    """An empty database for each test."""
     own = shutil.copy(empty_database, tmp_path / "a.db")
     with Store.open(str(own)) as opened:
         yield opened
@@ -166,7 +167,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """A folder that another user can reach: pytest's own are closed to others, again with each run of pytest."""
+    """A folder that another user can reach: pytest closes its own folders to others, again at each run."""
     with tempfile.TemporaryDirectory(prefix="autotune-test-") as folder:
         Path(folder).chmod(0o755)
         yield Path(folder)
@@ -174,14 +175,14 @@ def open_folder() -> Iterator[Path]:
 
 @pytest.fixture
 def postgres_url(postgres_server: str) -> str:
-    """The URL of an empty PostgreSQL database; skips where there is no server to start."""
+    """The URL of an empty PostgreSQL database; skips if no server can be started."""
     postgres.clear(postgres_server)
     return postgres_server
 
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[str]:
-    """The URL of a PostgreSQL server of the tests' own."""
+    """The URL of a PostgreSQL server for the tests."""
     with tempfile.TemporaryDirectory(prefix="autotune-test-") as folder:
         Path(folder).chmod(0o755)  # the server runs as an ordinary user
         with postgres.server(Path(folder)) as url:
@@ -202,9 +203,9 @@ def session(device: DeviceInfo) -> Session:
 
 @pytest.fixture(scope="module")
 def one_compiler() -> Iterator[None]:
-    """These drafts ask one process, one after another, as the compiles of a draft do: each would start a driver anew.
+    """Have one process compile these drafts, one after another, because each new process would start a driver.
 
-    That each has its own, and what becomes of one that fails, is tested in test_inspect.py.
+    test_inspect.py tests that each draft has its own process, and what happens if one fails.
     """
     with ExitStack() as opened, pytest.MonkeyPatch.context() as patch:
         kept = cache(lambda device: opened.enter_context(Inspector(device)))
@@ -214,14 +215,14 @@ def one_compiler() -> Iterator[None]:
 
 @pytest.fixture
 def links(device: DeviceInfo) -> None:
-    """Skips where the driver calls no linker as it launches, as PoCL's does."""
+    """Skips if the driver, unlike PoCL's, calls no linker when it launches."""
     if not traits(device).builds_at_launch:
         pytest.skip(f"{device.name} needs no linker")
 
 
 @pytest.fixture(autouse=True)
 def doubles(request: pytest.FixtureRequest) -> None:
-    """Skips a test marked `doubles` where the driver has no `double`."""
+    """Skips a test marked `doubles` if the driver has no `double`."""
     if request.node.get_closest_marker("doubles"):
         device = device_here()
         if "cl_khr_fp64" not in device.extensions:
@@ -230,7 +231,7 @@ def doubles(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture(autouse=True)
 def processor(request: pytest.FixtureRequest) -> None:
-    """Skips a test marked `processor` where a device with cores of its own was chosen."""
+    """Skips a test marked `processor` if a device with its own cores was chosen."""
     if request.node.get_closest_marker("processor"):
         device = device_here()
         if not traits(device).shares_cores:

@@ -1,4 +1,4 @@
-"""Processes of tests of which no coverage is wanted: to start it takes as long as all else that a short one does."""
+"""How tests start processes without coverage: starting coverage takes as long as everything else in a short process."""
 
 COVERED_BY = ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
-"""Variables by which it starts with a process of Python."""
+"""Variables that make coverage start with a Python process."""

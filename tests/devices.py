@@ -9,11 +9,11 @@ from autotune.devices import find_device, list_devices
 from autotune.model import DeviceInfo
 
 CHOSEN = "AUTOTUNE_TEST_DEVICE"
-"""The variable that names another, as `--device` does."""
+"""The variable that names another device, as `--device` does."""
 
 
 @cache
 def device_here() -> DeviceInfo:
-    """The first CPU, which pip's PoCL drives unless OCL_ICD_VENDORS names another driver; or the one that is chosen."""
+    """The chosen device, or the first CPU, which pip's PoCL drives unless OCL_ICD_VENDORS names another driver."""
     chosen = os.environ.get(CHOSEN)
     return find_device(chosen) if chosen else next(device for device in list_devices() if device.kind == "cpu")

@@ -1,4 +1,4 @@
-"""Kernels that several tests of `autotune new` draft studies of, and how they read what was drafted."""
+"""Kernels from which several tests of `autotune new` draft studies, and helpers that read the drafts."""
 
 from __future__ import annotations
 

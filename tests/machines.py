@@ -1,7 +1,7 @@
-"""Machines of a cluster, on this one: a scheduler and workers as processes, each in a network of its own where it may.
+"""Machines of a cluster, simulated on this one: a scheduler and workers as processes.
 
-`Machines(folder)` puts each into a network namespace, joined by a bridge that leads nowhere else; without the right to
-make them, all share the loopback interface. Their devices are NumPy's, and every machine has locks of its own.
+`Machines(folder)` puts each into a network namespace, joined by a bridge that leads nowhere else. Without the right to
+make namespaces, all share the loopback interface. Their devices are NumPy's, and every machine has its own locks.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from tests.waiting import wait_until
 ROOT = Path(__file__).parent.parent
 
 _LEAVE_S = 10.0
-"""How long a process may take to end in order."""
+"""Seconds that a process may take to end in order."""
 
 
 def may_have_networks() -> bool:
-    """True where this process may make network namespaces and join them."""
+    """True if this process may make network namespaces and join them."""
     if shutil.which("ip") is None or shutil.which("unshare") is None or os.geteuid() != 0:
         return False
     name = f"autotune-{uuid.uuid4().hex[:6]}"
@@ -58,7 +58,7 @@ for port in ports:
 
 
 class Machines:
-    """Machine 0 has the scheduler and the searches; the others workers. Close it, or use it as a context manager."""
+    """Machine 0 has the scheduler and the searches, the others workers. Close it, or use it as a context manager."""
 
     def __init__(self, folder: Path, *, apart: bool, environment: Mapping[str, str] | None = None) -> None:
         self.folder = folder
@@ -111,7 +111,7 @@ class Machines:
         path = self.folder / "scheduler.log"
         with path.open("a") as log:
             known = path.read_text().count("Scheduler at:")
-            # Else it would look 50 times a second whether its loop answers, for nobody. No line of ours runs in it.
+            # Otherwise it would check its loop 50 times a second, without use. No coverage: it runs no line of ours.
             quiet = {"DASK_DISTRIBUTED__ADMIN__TICK__INTERVAL": "1s"}
             quiet |= dict.fromkeys(COVERED_BY, "")
             process = self.start(0, *command, stdout=log, stderr=log, env=quiet)
@@ -119,7 +119,7 @@ class Machines:
         return process
 
     def worker(self, machine: int, device: str = "numpy:0", **options: Any) -> subprocess.Popen[str]:
-        """Start a worker on a machine, what it says goes to a file."""
+        """Start a worker on a machine; its output goes to a file."""
         self._network(machine)
         with (self.folder / f"worker-{machine}.log").open("a") as log:
             return self.start(
@@ -133,12 +133,12 @@ class Machines:
         return self.start(0, *command, **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options})
 
     def said(self, machine: int) -> str:
-        """What the worker of a machine has said."""
+        """The output of the worker of a machine."""
         path = self.folder / f"worker-{machine}.log"
         return path.read_text() if path.exists() else ""
 
     def listening(self, machine: int) -> str:
-        """Where processes of a machine listen, as /proc tells it: one `ADDRESS:PORT ` each."""
+        """Where processes of a machine listen, from /proc: one `ADDRESS:PORT ` each."""
         found = ""
         inside = self._inside(machine)
         for table in ("tcp", "tcp6"):
@@ -153,7 +153,7 @@ class Machines:
         return found
 
     def answering_http(self, machine: int, own: str) -> list[str]:
-        """Which ports of a machine's own address answer plain HTTP, to anybody."""
+        """The ports of a machine's own address that answer plain HTTP, without authentication."""
         ports = [where.rpartition(":")[2] for where in self.listening(machine).split() if where.startswith(f"{own}:")]
         command = [*self._inside(machine), sys.executable, "-c", _GET, own, *ports]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
@@ -165,13 +165,13 @@ class Machines:
         return {number for path in tasks.glob("*/children") for number in path.read_text().split()}
 
     def wait_for(self, condition: Any, process: subprocess.Popen[str] | None = None) -> None:
-        """Wait until a condition holds, while a process lives."""
+        """Wait until a condition holds; fail if the process ends before."""
 
         def holds() -> bool:
             assert process is None or process.poll() is None, f"ended with {process.returncode}"
             return bool(condition())
 
-        wait_until(holds, pause_s=0.05)  # what processes come to takes seconds
+        wait_until(holds, pause_s=0.05)  # processes take seconds
 
     def close(self) -> None:
         """End every process and network."""
@@ -215,7 +215,7 @@ class Machines:
 
 
 def kill(process: subprocess.Popen[str]) -> None:
-    """Kill a process and the group that it leads: a machine without power."""
+    """Kill a process and the group that it leads, like a machine without power."""
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 

@@ -1,8 +1,8 @@
 """A backend for tests: a device that computes with NumPy. Its kernels are Python text, run on arrays of bytes.
 
-`-DNAME=VALUE` defines a name. A kernel is a function: a buffer is given as an array of its bytes, a scalar as a NumPy
-number, local memory as a number of bytes. `geometry()` tells it the sizes of the launch. NUMPY_DEVICE names another
-model, NUMPY_THROTTLED what slows it down by the account of its sensors, which it has then.
+`-DNAME=VALUE` defines a name. A kernel is a function: it gets a buffer as an array of its bytes, a scalar as a NumPy
+number, local memory as a number of bytes. `geometry()` returns the sizes of the launch. NUMPY_DEVICE names another
+model. NUMPY_THROTTLED gives the device sensors, which report this as the reason for throttling.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ INFO = DeviceInfo(
 
 
 class Kernel:
-    """A function of a program, and the arguments it has."""
+    """A function of a program, and its arguments."""
 
     def __init__(self, run: Callable[..., None]) -> None:
         self.run = run
@@ -37,7 +37,7 @@ class Kernel:
 
 
 class Program:
-    """A module made of the text."""
+    """A module made from the text."""
 
     log, binary_suffix = "", "bin"
     resources: Mapping[str, int] = {}
@@ -56,7 +56,7 @@ class Program:
 
 
 class Session(devices.Session):
-    """Everything runs as it is enqueued; an event is when it began and when it ended."""
+    """Everything runs when it is enqueued; an event is the pair of its begin and its end."""
 
     alignment = 64
     cache = 2**16
@@ -95,7 +95,7 @@ class Session(devices.Session):
             exec(code, names)
         except Exception as error:
             log = f"kernel:{getattr(error, 'lineno', 1)}: error: {error}"
-            raise BuildError("the text is no module", name=type(error).__name__, detail=log) from None
+            raise BuildError("the text is not a module", name=type(error).__name__, detail=log) from None
         return Program(code, names)
 
     def set_arguments(self, kernel: Kernel, arguments: Sequence[Any], first: int = 0) -> None:

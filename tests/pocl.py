@@ -10,20 +10,20 @@ import pyopencl
 from autotune.devices import processor
 
 VARIABLES = ("OCL_ICD_VENDORS", "LD_PRELOAD")
-"""What `environment` sets; Python's pyopencl has a loader of its own, and wants neither."""
+"""The variables that `environment` sets. Python's pyopencl has its own loader, and needs neither."""
 
 SHIM = Path(__file__).parent / "processor.c"
 
 
 def driver() -> Path | None:
-    """The driver that pyopencl's wheel brings, or the system's."""
+    """The driver in pyopencl's wheel, or the system's."""
     return next(
         iter([*Path(pyopencl.__file__).parent.glob(".libs/libpocl*.so"), *Path("/usr/lib").rglob("libpocl.so")]), None
     )
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Variables under which PoCL is the only OpenCL of a C program; what they name lies in a folder of their own."""
+    """Variables with which PoCL is the only OpenCL of a C program; the folder holds the files that they name."""
     library = driver()
     if library is None:
         return {}
@@ -33,7 +33,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def _named(folder: Path) -> dict[str, str]:
-    """What names the processor for a C program where PoCL's compiler has no name for it; needs gcc and CL/cl.h."""
+    """The variables that name the processor if PoCL's compiler has no name for it; needs gcc and CL/cl.h."""
     version = next(one for one in pyopencl.get_platforms() if "Portable" in one.name).get_devices()[0].version
     if not version.strip().endswith("-generic"):
         return {}

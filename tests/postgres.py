@@ -1,4 +1,4 @@
-"""A PostgreSQL server of the tests' own, where its programs and a driver are installed."""
+"""A PostgreSQL server for the tests, if its programs and a driver are installed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.waiting import wait_until
 
 @contextmanager
 def server(folder: Path) -> Iterator[str]:
-    """Start a server in an empty folder and yield its URL; skip the test where there is none to start."""
+    """Start a server in an empty folder and yield its URL; skip the test if none can be started."""
     pytest.importorskip("psycopg")
     initdb = _program("initdb")
     if initdb is None or _program("postgres") is None:
@@ -33,13 +33,13 @@ def server(folder: Path) -> Iterator[str]:
 
 
 def start(folder: Path) -> subprocess.Popen[bytes]:
-    """Start a server, a first time or again, in the folder of `server`."""
+    """Start a server in the folder of `server`, for the first time or again."""
     options = ["-c", "listen_addresses=", "-c", "fsync=off", "-k", str(folder)]
     return subprocess.Popen([_program("postgres") or "", "-D", folder / "data", *options], **_common(folder))
 
 
 def _program(name: str) -> str | None:
-    """Debian keeps the programs of each version in a folder of their own, which is on nobody's PATH."""
+    """Find a program of PostgreSQL; Debian keeps those of each version in a folder that is not on the PATH."""
     places = os.pathsep.join([os.environ.get("PATH", ""), *map(str, Path("/usr/lib/postgresql").glob("*/bin"))])
     return shutil.which(name, path=places)
 
@@ -58,7 +58,7 @@ def clear(url: str) -> None:
 
 
 def _ordinary_user(folder: Path) -> dict[str, Any]:
-    """PostgreSQL refuses to run as root."""
+    """Return options to run as an ordinary user: PostgreSQL refuses to run as root."""
     if os.geteuid() != 0:
         return {}
     shutil.chown(folder, "nobody")

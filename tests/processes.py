@@ -1,4 +1,4 @@
-"""Processes as a test sees them: whether one has ended, one that stays stopped."""
+"""Helpers for processes in tests: whether one has ended, and one that stays stopped."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 
 def has_ended(pid: int, within_s: float = 60.0) -> bool:
-    """Tell whether a process ends; who was sent SIGKILL is there for a moment still, longer on a busy machine."""
+    """Return whether a process ends in time; after SIGKILL it still exists for a moment, longer on a busy machine."""
     with suppress(ProcessLookupError):
         descriptor = os.pidfd_open(pid)
         try:
@@ -24,7 +24,7 @@ def has_ended(pid: int, within_s: float = 60.0) -> bool:
 
 
 def deafen(process: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch) -> Event:
-    """Have a process that is stopped not go on; return what is set once it was to."""
+    """Keep a stopped process from continuing; return an event that is set once it is told to continue."""
     told, send_signal = Event(), process.send_signal
 
     def send(number: int) -> None:

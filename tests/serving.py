@@ -1,4 +1,4 @@
-"""A server for tests: the application in this process, with a device that nobody has and no process started."""
+"""A server for tests: the application in this process, with an invented device and without child processes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytest.importorskip("fastapi", reason="pip install '.[serve]'")
 pytest.importorskip("httpx", reason="pip install httpx")
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # Starlette would have another client installed
+    warnings.simplefilter("ignore")  # Starlette recommends another client
     from starlette.testclient import TestClient
 
 from autotune.service import Config, Service, create_app, runner, state
@@ -54,7 +54,7 @@ SMALL = {"study": "matmul", "size": {"M": 64, "N": 64, "K": 64}, "budget": {"tri
 
 
 class Work:
-    """Stands for the processes of searches: each goes on until `ends` is set, or it is stopped."""
+    """Replaces the processes of searches: each search runs until `ends` is set, or until it is stopped."""
 
     def __init__(self) -> None:
         self.begun: list[Submission] = []
@@ -62,7 +62,7 @@ class Work:
         self.ends = False
 
     async def child(self, of: runner.Runner, submission: Submission) -> runner.Ending:
-        """Do as `Runner._child` does."""
+        """Do what `Runner._child` does."""
         self.begun.append(submission)
         self.asked.append(of._asked(submission))
         while not self.ends:
@@ -76,7 +76,7 @@ class Work:
 
 
 class Client:
-    """Asks the server as somebody: `as_("run").post(...)`; `anybody` sends no token."""
+    """Asks the server with a role: `ask("run", "POST", ...)`; the role None sends no token."""
 
     def __init__(self, http: TestClient, service: Service, work: Work) -> None:
         self.http = http
@@ -85,7 +85,7 @@ class Client:
         self.tokens: dict[str, str] = {}
 
     def headers(self, role: str | None, name: str = "") -> dict[str, str]:
-        """Return the headers of somebody with that role; None: of nobody."""
+        """Return the headers of somebody with that role; without a role, none."""
         if role is None:
             return {}
         who = name or role
@@ -100,7 +100,7 @@ class Client:
 
 
 async def told(name: str, asked: Mapping[str, Any], seconds: float) -> Mapping[str, Any]:
-    """Do as `process.work` does, in this process."""
+    """Do what `process.work` does, in this process."""
     if name == "devices":
         return TOLD
     return await asyncio.to_thread({"outline": outline, "check": check, "default": default}[name], asked)

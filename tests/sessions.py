@@ -1,4 +1,4 @@
-"""Sessions that build a program once, however often they are asked for it: most tests need the same few."""
+"""Sessions that build a program once, however often it is asked for: most tests need the same few programs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def building_once(session: Session) -> Session:
 
 
 def alike(session: Session) -> Session:
-    """Another session on the same context, with what that has built, which has launched nothing and may be changed."""
+    """Return another session on the same context, with the same builds; it has launched nothing and may be changed."""
     found = copy(session)
     found.busy_ns()  # from here on it has its own list of launches
     return found

@@ -36,7 +36,7 @@ KEY = ProblemKey("scale", "k" * 32, "s" * 32, DEVICE.fingerprint, {"M": 64, "N":
 
 
 def newer_driver(driver: str) -> DeviceInfo:
-    """The same card under another driver."""
+    """The same device with another driver."""
     return replace(DEVICE, driver=driver)
 
 
@@ -54,7 +54,7 @@ def put(
     environment: Mapping[str, str] | None = None,
     fresh: bool = False,
 ) -> int:
-    """Store trials as one search that ended; return its number."""
+    """Store trials as one search that has ended; return its number."""
     search = store.start_search(key, device, sampler="random", seed=1, environment=environment, fresh=fresh)
     begun = store.begin(search, [trial.configuration for trial in trials])
     store.finish(list(zip(begun, trials, strict=True)))
@@ -63,7 +63,7 @@ def put(
 
 
 def put_in(path: Path, trials: Sequence[Trial], **options: object) -> None:
-    """Store trials in the database at a path, as `put` does. What was put into a new one before is copied."""
+    """Store trials in the database at a path, as `put` does. Equal new databases are copied from the first one."""
     wanted = None if path.exists() else pickle.dumps((trials, options))
     if wanted in _FILES:
         path.write_bytes(_FILES[wanted])
@@ -78,7 +78,7 @@ _FILES: dict[bytes | None, bytes] = {}
 
 
 def columns(path: Path) -> dict[str, list[str]]:
-    """The names of the columns of each table of a database file."""
+    """Return the names of the columns of each table of a database file."""
     connection = sqlite3.connect(path)
     tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
     found = {name: [row[1] for row in connection.execute(f"PRAGMA table_info({name})")] for name in tables}
@@ -93,14 +93,14 @@ MADE = {
     "bytes": None,
     "work": {"flops": "2 * M * N"},
 }
-"""What a trial may have been built and launched as."""
+"""An example of what a trial was built and launched as."""
 
 SMALL = replace(DEVICE, name="a small one", kind="cpu", compute_units=2, local_memory=2**15)
-"""A device with less local memory than the default of the bundled sgemm takes."""
+"""A device with less local memory than the default configuration of the bundled sgemm needs."""
 
 
 TURNS = "2026-01-02T03:04:05.000006+00:00"
-"""When what was timed again in turns was."""
+"""The instant of the trials that were timed again in turns."""
 
 
 def put_moved(store: Store) -> ProblemKey:

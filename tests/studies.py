@@ -1,4 +1,4 @@
-"""A small study that tests build on: y = alpha * x + y, with everything a table can hold."""
+"""A small study for many tests: y = alpha * x + y, with everything that a table can hold."""
 
 from __future__ import annotations
 
@@ -80,19 +80,19 @@ arguments = ["N", "alpha", "x", "y"]
 [reference]
 numpy = { y = "alpha * x + y" }
 """
-"""The same as a file, but for its size lists, tolerance and work."""
+"""The same study as a file, without size lists, tolerance and work."""
 
 
 def table(**changes: Any) -> dict[str, Any]:
-    """A copy of the table with a NumPy reference; `changes` replace whole tables."""
+    """Return a copy of the table with a NumPy reference; `changes` replace whole tables."""
     return {**deepcopy(TABLE), "reference": {"numpy": {"y": "alpha * x + y"}}, **changes}
 
 
 def at(wpt: int, wg: int = 64, fast: int = 0) -> dict[str, Value]:
-    """A configuration of it."""
+    """Return a configuration of the study."""
     return {"WPT": wpt, "WG": wg, "FAST": fast}
 
 
 def study(**changes: Any) -> Study:
-    """The study built in Python; `source=` replaces its kernel."""
+    """Return the study built in Python; `source=` replaces its kernel."""
     return Study(**{"source": SOURCE, **table(**changes)})

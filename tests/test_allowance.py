@@ -1,4 +1,4 @@
-"""What a container or a job has of its machine, as control groups of either version tell it."""
+"""The part of its machine that a container or a job may use, as control groups of either version say."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ INSIDE = "4:memory:/docker/0123\n3:cpu:/docker/0123\n2:pids:/docker/0123\n"
 
 @pytest.fixture
 def groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Groups:
-    """Lays out what the system tells; 64 cores are seen, and 2 GiB are free."""
+    """Write what the system says of control groups; 64 cores are visible, and 2 GiB are free."""
 
     def lay(own: str, files: Mapping[str, str], meminfo: str = "MemAvailable: 2097152 kB\n") -> None:
         (tmp_path / "proc" / "self").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""What `autotune new` makes of a file with several kernels that do the same."""
+"""How `autotune new` treats a file with several kernels that do the same."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ BY_ITEM = "const int i = get_global_id(0);"
 
 
 def whens(lines: list[str]) -> dict[str, str]:
-    """By kernel, under which condition it is launched."""
+    """Return, by kernel, the condition under which it is launched."""
     found, entry = dict[str, str](), ""
     for line in lines:
         if line.startswith("entry = "):

@@ -1,4 +1,4 @@
-"""What a worker says is taken for an answer only where it is one: a kernel may have changed anything in it."""
+"""What a worker sends is accepted only if it is an answer: a kernel may have changed anything in it."""
 
 from __future__ import annotations
 

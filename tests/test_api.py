@@ -65,22 +65,22 @@ def test_bad_input_is_one_error(tmp_path: Path, arguments: dict[str, object]) ->
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"size": 20000}, 'size: 20000 is no mapping of names to sizes; write size={"N": 1024}'),
-        ({"size": "N=20000"}, "size: 'N=20000' is no mapping of names to sizes"),
-        ({"size": {1: 2}}, "size: 1 is no name of a size"),
-        ({"size": {"N": 20000.0}}, "N: 20000.0 is no whole number of at least 1; write N=1024"),
-        ({"size": {"N": 2**31}}, "N: 2147483648 is no whole number from 1 to 2147483647; write N=1024"),
-        ({"size": {"N": np.float64(2)}}, "N: np.float64(2.0) is no whole number"),
-        ({"size": {"N": True}}, "N: True is no whole number"),
+        ({"size": 20000}, 'size: 20000 is not a mapping of names to sizes; write size={"N": 1024}'),
+        ({"size": "N=20000"}, "size: 'N=20000' is not a mapping of names to sizes"),
+        ({"size": {1: 2}}, "size: 1 is not a name of a size"),
+        ({"size": {"N": 20000.0}}, "N: 20000.0 is not a whole number of at least 1; write N=1024"),
+        ({"size": {"N": 2**31}}, "N: 2147483648 is not a whole number from 1 to 2147483647; write N=1024"),
+        ({"size": {"N": np.float64(2)}}, "N: np.float64(2.0) is not a whole number"),
+        ({"size": {"N": True}}, "N: True is not a whole number"),
         ({"size": {"T": "int"}}, "write T=1024; a choice is choices={\"T\": 'int'}"),
-        ({"size": {"N": np.array([[1], [2]])}}, "is no whole number"),
-        ({"choices": "T=float"}, "choices: 'T=float' is no mapping of names to values"),
-        ({"choices": {1: 2}}, 'choices: 1 is no name of a choice; write choices={"T": "float"}'),
+        ({"size": {"N": np.array([[1], [2]])}}, "is not a whole number"),
+        ({"choices": "T=float"}, "choices: 'T=float' is not a mapping of names to values"),
+        ({"choices": {1: 2}}, 'choices: 1 is not a name of a choice; write choices={"T": "float"}'),
         ({"choices": {"T": 5}}, "choices: T cannot be 5; it can be float, double"),
-        ({"device": 0}, '0 is no selector of a device; write device="0"'),
-        ({"device": [0]}, "[0] is no selector of a device"),
-        ({"database": 3}, 'database: 3 is no path of a database, nor a URL; write database="tuned.db"'),
-        ({"database": b"x.db"}, "database: b'x.db' is no path of a database"),
+        ({"device": 0}, '0 is not a selector of a device; write device="0"'),
+        ({"device": [0]}, "[0] is not a selector of a device"),
+        ({"database": 3}, 'database: 3 is not a path or a URL of a database; write database="tuned.db"'),
+        ({"database": b"x.db"}, "database: b'x.db' is not a path or a URL of a database"),
     ],
 )
 def test_sizes_and_devices_that_are_none_are_one_line(
@@ -124,39 +124,39 @@ def test_whole_numbers_of_numpy_are_sizes_choices_and_values_and_say_how_to_sear
 
 @pytest.mark.parametrize("trials", [0, -1, "x", 1.5, True])
 def test_trials_are_a_whole_number(tmp_path: Path, trials: object) -> None:
-    with pytest.raises(UsageError, match=r"trials: .* is no whole number of at least 1"):
+    with pytest.raises(UsageError, match=r"trials: .* is not a whole number of at least 1"):
         autotune.search(study(), trials=trials, database=str(tmp_path / "a.db"))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"seed": -1}, "seed: -1 is no whole number from 0 to 4294967295; write seed=1"),
-        ({"seed": "x"}, "seed: 'x' is no whole number from 0"),
-        ({"seed": 1.5}, "seed: 1.5 is no whole number from 0"),
-        ({"fix": ["WG"]}, "fix: ['WG'] is no mapping of names to values; write fix={"),
-        ({"fix": {"WG": None}}, "fix: 'WG': None is no value to keep"),
-        ({"fix": {"WG": []}}, "fix: 'WG': [] is no value to keep"),
-        ({"fix": {1: 64}}, "fix: 1: 64 is no value to keep"),
-        ({"start": 3}, 'start: 3 is no list of configurations; write start=[{"WG": 64}]'),
-        ({"start": {"WG": 64}}, "start: {'WG': 64} is no list of configurations"),
-        ({"start": ["WG"]}, "start: ['WG'] is no list of configurations"),
-        ({"start": [{1: 64}]}, "start: [{1: 64}] is no list of configurations"),
-        ({"sampler": None}, 'sampler: None is no name of a sampler; write sampler="bayes"'),
+        ({"seed": -1}, "seed: -1 is not a whole number from 0 to 4294967295; write seed=1"),
+        ({"seed": "x"}, "seed: 'x' is not a whole number from 0"),
+        ({"seed": 1.5}, "seed: 1.5 is not a whole number from 0"),
+        ({"fix": ["WG"]}, "fix: ['WG'] is not a mapping of names to values; write fix={"),
+        ({"fix": {"WG": None}}, "fix: 'WG': None is not a value to keep"),
+        ({"fix": {"WG": []}}, "fix: 'WG': [] is not a value to keep"),
+        ({"fix": {1: 64}}, "fix: 1: 64 is not a value to keep"),
+        ({"start": 3}, 'start: 3 is not a list of configurations; write start=[{"WG": 64}]'),
+        ({"start": {"WG": 64}}, "start: {'WG': 64} is not a list of configurations"),
+        ({"start": ["WG"]}, "start: ['WG'] is not a list of configurations"),
+        ({"start": [{1: 64}]}, "start: [{1: 64}] is not a list of configurations"),
+        ({"sampler": None}, 'sampler: None is not a name of a sampler; write sampler="bayes"'),
         ({"fresh": None}, "fresh: None is neither True nor False; write fresh=True where it is meant"),
         ({"cold": 2}, "cold: 2 is neither True nor False"),
         ({"retry_failed": "yes"}, "retry_failed: 'yes' is neither True nor False"),
         ({"allow_python": "no"}, "allow_python: 'no' is neither True nor False"),
-        ({"run_limit": "1"}, "run_limit: '1' is no number of seconds above 0; write run_limit=300"),
-        ({"build_limit": 0}, "build_limit: 0 is no number of seconds above 0"),
-        ({"run_limit": math.inf}, "run_limit: inf is no number of seconds above 0"),
-        ({"on": 3}, "on: 3 is no address of a cluster; write on="),
-        ({"on_progress": 3}, "on_progress: 3 is no function; write on_progress=print"),
-        ({"budget": 3, "trials": None}, "budget: 3 is no budget; write budget=autotune.Budget(trials=100)"),
+        ({"run_limit": "1"}, "run_limit: '1' is not a number of seconds above 0; write run_limit=300"),
+        ({"build_limit": 0}, "build_limit: 0 is not a number of seconds above 0"),
+        ({"run_limit": math.inf}, "run_limit: inf is not a number of seconds above 0"),
+        ({"on": 3}, "on: 3 is not an address of a cluster; write on="),
+        ({"on_progress": 3}, "on_progress: 3 is not a function; write on_progress=print"),
+        ({"budget": 3, "trials": None}, "budget: 3 is not a budget; write budget=autotune.Budget(trials=100)"),
         ({"budget": Budget(seconds=9.0)}, "budget: says when to stop, and so do trials= and seconds=; leave trials="),
-        ({"budget": Budget(trials="x"), "trials": None}, "trials: 'x' is no whole number of at least 1"),
-        ({"budget": Budget(until_stale=0), "trials": None}, "until_stale: 0 is no whole number of at least 1"),
-        ({"budget": Budget(least_gain=1), "trials": None}, "least_gain: 1 is no share between 0 and 1"),
+        ({"budget": Budget(trials="x"), "trials": None}, "trials: 'x' is not a whole number of at least 1"),
+        ({"budget": Budget(until_stale=0), "trials": None}, "until_stale: 0 is not a whole number of at least 1"),
+        ({"budget": Budget(least_gain=1), "trials": None}, "least_gain: 1 is not a share between 0 and 1"),
         (
             {"budget": Budget(least_gain=0.1), "trials": None, "sampler": "random"},
             "least_gain: random estimates no gain; leave sampler= out",
@@ -295,5 +295,5 @@ def test_a_device_and_a_cluster_that_are_none_are_told_of_as_arguments() -> None
     for ask in (autotune.best, autotune.tuned, autotune.search):
         with pytest.raises(DeviceError, match="no device 'nope'; choose with device=: 0 "):
             ask(device="nope")
-    with pytest.raises(UsageError, match=r"^on: '' is no address of a scheduler; write on=tcp://HOST:8786"):
+    with pytest.raises(UsageError, match=r"^on: '' is not an address of a scheduler; write on=tcp://HOST:8786"):
         autotune.search(on="")

@@ -1,4 +1,4 @@
-"""What guards around buffers are for, on a real device: to change where a kernel writes beyond an end."""
+"""The guards around buffers, on a real device: they change where a kernel writes beyond an end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ kernel void overrun(global const T *x, global T *y, float a, float b) {
 
 
 def prepared(session: Session, kind: str, access: str) -> tuple[Arena, list[Guarded]]:
-    """An input x and a written buffer y of N elements between their guards."""
+    """An input x and an output buffer y of N elements between their guards."""
     arena = Arena(session, {name: np.ones(N) for name in ("x", "y")})
     buffers = {name: Buffer(name, kind, (N,), (N,), way) for name, way in (("x", "in"), ("y", access))}
     return arena, arena.prepare(Plan("", (), (), buffers))

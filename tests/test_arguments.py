@@ -1,4 +1,4 @@
-"""The arguments of kernels: what each kind declares, holds and makes, and the types they have."""
+"""The arguments of kernels: what each kind declares, holds and makes, and their types."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CONCRETE: dict[str, Argument] = {
 
 
 class Memory:
-    """A session that notes what is asked of it."""
+    """A session that records the calls."""
 
     def allocate(self, nbytes: int) -> str:
         return f"{nbytes} bytes"
@@ -67,7 +67,8 @@ def test_what_does_not_fit_is_told_with_its_place(kind: type[Argument]) -> None:
         with pytest.raises(ValueError, match='addressing = "repeat" needs normalized = true'):
             declared(kind, sampler={"addressing": "repeat"})
         return
-    for type_, message in (("flaot", "unknown type 'flaot'"), ("float{NOPE}", "names 'NOPE'")):
+    told = {"flaot": "unknown type 'flaot'", "atomic_uint": r".*did you mean 'uint'", "float{NOPE}": "names 'NOPE'"}
+    for type_, message in told.items():
         with pytest.raises(StudyError, match=rf"^arguments\.x\.type: {message}"):
             declared(kind, type=type_)
     given: Any = {"shape": ["NOPE"], "image": ["NOPE"], "value": "NOPE", "local": "NOPE"}[kind.key]
@@ -199,8 +200,8 @@ def test_values_that_a_type_holds(kind: str, value: Any) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"type": "float4"}, "'float4' is no type of a channel"),
-        ({"type": "double"}, "'double' is no type of a channel"),
+        ({"type": "float4"}, "'float4' is not a type of a channel"),
+        ({"type": "double"}, "'double' is not a type of a channel"),
         ({"type": "float", "normalized": True}, "a channel of float is not normalized"),
     ],
 )

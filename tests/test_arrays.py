@@ -1,4 +1,4 @@
-"""The NumPy language of references: what it computes, and that nothing in it takes the machine."""
+"""The NumPy language of references: what it computes, and that nothing in it can use up the machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bests of a study for programs: what is collected, the table, where buffers lie that change places."""
+"""The bests of a study for programs: what is collected, the table, and which buffers are swapped."""
 
 from __future__ import annotations
 
@@ -42,6 +42,7 @@ def test_all_devices_and_sizes_or_those_chosen(tmp_path: Path) -> None:
     for asked, said in (
         ({"sizes": [{"N": 5}], "devices": [DEVICE.fingerprint]}, f" at N=5 on {DEVICE.fingerprint};"),
         ({"devices": ["x-1cu"]}, " on x-1cu;"),
+        ({"devices": [DEVICE.fingerprint, "x-1cu"]}, " on x-1cu;"),
         ({"sizes": [{"N": 5}]}, " at N=5;"),
         ({"sizes": [{"N": 1000}, {"N": 5}]}, " at N=5;"),
     ):

@@ -93,5 +93,5 @@ def test_host_times_have_a_label_and_a_median_for_every_type(choice):
 
 def test_only_a_matrix_product_has_host_baselines():
     require_product(product().study)
-    with pytest.raises(UsageError, match="saxpy is no matrix product"):
+    with pytest.raises(UsageError, match="saxpy is not a matrix product"):
         require_product(saxpy())

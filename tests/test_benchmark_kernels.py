@@ -1,4 +1,4 @@
-"""The benchmark of the kernels: its limit kernels compute what they claim, its table says what was measured."""
+"""The benchmark of the kernels: its limit kernels compute what they claim, its table shows what was measured."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_sizes() -> None:
     assert studies.parse_size("64", sgemm) == {"M": 64, "N": 64, "K": 64}
     assert studies.parse_size("1600x1601x1007", sgemm) == {"M": 1600, "N": 1601, "K": 1007}
     for wrong in ("", "64x64", "-1", "64x0x64", "M=64"):
-        with pytest.raises(UsageError, match="is no size of sgemm"):
+        with pytest.raises(UsageError, match="is not a size of sgemm"):
             studies.parse_size(wrong, sgemm)
 
 

@@ -31,12 +31,12 @@ PAGES = (
     "/admin", "/login", "/problems/2", "/problems/2/learned", "/compare?study=sgemm&by=size", "/trials?study=sgemm",
 )  # fmt: skip
 LONG = KEY._replace(study="convolution_" * 5, size={"ROWS_" * 8: 4096}, choices={"TYPE_" * 8: "float_" * 8})
-"""A problem whose names are as long as they get; the third that is stored."""
+"""A problem with the longest possible names; the third one stored."""
 
 LONG_PAGES = ("/searches", "/trials", "/trials/30", "/problems/3", "/problems/3/learned", f"/best?study={LONG.study}")
 LONG_MS = 90_000
 TALLEST = 280
-"""Pixels of a table's cell: more, and a column is squeezed to a word a line."""
+"""The most pixels of a table's cell: a higher cell means that its column is squeezed to one word a line."""
 
 pytestmark = [
     pytest.mark.browser,
@@ -51,7 +51,7 @@ def long(configuration: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Server:
-    """`autotune serve` on a database of its own; `kill` and `start` go on with the same port."""
+    """`autotune serve` on its own database; `kill` and then `start` keep the same port."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -103,7 +103,7 @@ def browser() -> Iterator[Any]:
 
 
 class Window:
-    """A page of a browser that is signed in, and what its console said."""
+    """A page in a signed-in browser, and the output of its console."""
 
     def __init__(self, browser: Any, server: Server, **options: Any) -> None:
         self.context = browser.new_context(accept_downloads=True, **options)
@@ -119,7 +119,7 @@ class Window:
         self.page.goto(self.url + path)
 
     def fits(self, what: str) -> None:
-        """Hold the page to its window and the cells of its tables to a height, with all shown that is folded."""
+        """Check that the page fits its window and no cell of its tables is too high, all details open."""
         self.page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
         assert self.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, what
         heights = "[...document.querySelectorAll('td')].map((cell) => cell.getBoundingClientRect().height)"
@@ -135,7 +135,7 @@ def window(browser: Any, server: Server) -> Iterator[Window]:
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 def test_every_page_is_quiet_and_fits(browser: Any, server: Server, width: int, scheme: str) -> None:
-    """As it comes, and in the other scheme once the system changes to that."""
+    """In the colour scheme at loading, and in the other one after the system changes to it."""
     window = Window(browser, server, viewport={"width": width, "height": 800}, color_scheme=scheme)
     for path in PAGES:
         window.page.emulate_media(color_scheme=scheme)
@@ -232,7 +232,7 @@ def test_every_page_is_walked_by_keys(window: Window) -> None:
 
 
 def fill_own(window: Window, **changes: str) -> None:
-    """Fill the form in with a study of one's own."""
+    """Fill in the form with a study of one's own."""
     window.go("/submit")
     window.page.select_option("#study", "own")
     window.page.locator("#toml").fill(changes.get("toml", STUDY))
@@ -326,7 +326,7 @@ def test_what_is_wrong_is_shown_at_its_line(window: Window) -> None:
     page.locator("#toml").fill(STUDY)
     page.locator("#timeout").fill("soon")
     page.get_by_role("button", name="Check").click()
-    page.get_by_text("is no duration").wait_for()
+    page.get_by_text("is not a duration").wait_for()
     assert [line for line in window.said if "422" not in line] == []
 
 
@@ -340,7 +340,7 @@ def test_a_search_is_stopped(window: Window) -> None:
 
 
 def searching_for_long(window: Window, state: str) -> str:
-    """Submit a search that does not end by itself; return its id as soon as its page says that it is in a state."""
+    """Submit a search that does not end by itself; return its id as soon as its page shows a state."""
     many = STUDY.replace("N = 1000", "N = 200000").replace("[32, 64, 8192]", str([*range(32, 4032)]))
     fill_own(window, toml=many, timeout="30m", trials="4000")
     window.page.get_by_role("button", name="Search").click()

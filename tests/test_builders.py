@@ -23,7 +23,7 @@ from tests.studies import study
 
 
 class Noted:
-    """Notes what a keeper is told."""
+    """Records what a keeper is told."""
 
     def __init__(self) -> None:
         self.started, self.begun, self.closed = threading.Event(), threading.Event(), False

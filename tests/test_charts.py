@@ -111,5 +111,5 @@ def test_labels_of_others_are_text_and_nothing_else(tmp_path, kind):
 
 
 def drawn(path):
-    """The texts of a picture as a browser shows them; well-formed XML or an error."""
+    """Return the texts of a picture as a browser shows them; raises an error unless it is well-formed XML."""
     return [element.text for element in ElementTree.parse(path).iter("{http://www.w3.org/2000/svg}text")]

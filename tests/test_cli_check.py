@@ -1,4 +1,4 @@
-"""`check` as the author of a study types it."""
+"""`check`, as the author of a study types it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["own_place"]  # a fixture
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Result:
-    """What `check --json` says of a study in which nothing is amiss."""
+    """Return what `check --json` says of a study without an error."""
     folder = tmp_path_factory.mktemp("sound")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -38,9 +38,9 @@ def test_check_groups_excluded_values_by_reason() -> None:
     change("[arguments.x]", f'{idle}[[constraints]]\nrequire = "WPT < 5"\n\n[arguments.x]')
     result = run("check", "./saxpy.toml", "--no-run")
     shown = result.stdout
-    assert result.stderr.count("nothing asks") == 1
+    assert result.stderr.count("nothing uses") == 1
     assert "P0, P1, P2, " in result.stderr
-    assert "P15 and 2 more have" in result.stderr
+    assert "P15 and 2 more:" in result.stderr
     assert shown.count("WPT < 5") == 2  # the constraint, and why
     assert "WPT=5, 6, 7," in shown
     assert "20 and more: WPT < 5\n" in shown
@@ -122,7 +122,7 @@ def test_a_reference_that_is_wrong_against_itself_is_a_warning_of_check_and_sear
         'arguments.y = { type = "float", shape = ["N"], access = "out" }\n'
         '[[launch]]\nentry = "once"\nglobal = ["N"]\nlocal = ["WG"]\narguments = ["N", "x", "y"]\n'
     )
-    said = "warning: the configuration that is the reference gives another result when it runs again: compare what "
+    said = "warning: the reference is a configuration of the kernel, and gave another result when it ran again"
     assert said in run("check", "./once.toml", code=1).stderr
     assert said in run("search", "./once.toml", "--trials", "1", code=1).stderr
 

@@ -1,4 +1,4 @@
-"""`compare` as a user types it."""
+"""`compare`, as a user types it."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_compare_by_device_shows_the_devices_here() -> None:
 
 
 ELSEWHERE = replace(DEVICE, name="NVIDIA H999")
-"""A device that no machine has, the one these tests run on included."""
+"""A device that no machine has, not even the one that runs these tests."""
 
 
 @pytest.fixture(name="elsewhere")

@@ -1,4 +1,4 @@
-"""What a command refuses: one line that says what, where and what to type next, and its exit code."""
+"""Refusals of commands: one line that says what, where and what to type next, and the exit code."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_syntax_error_in_the_kernel_is_one_line_and_the_log(command: str) -> N
 def test_a_size_that_a_kernel_takes_for_a_macro_is_named_with_what_makes_it_one() -> None:
     change("[sizes]\n", "[sizes]\nM = 4\n")
     Path("saxpy.cl").write_text(SOURCE.replace("int i", "int k = M, i"))
-    cure = 'M is a size, no macro: [defines] M = "M" makes it one'
+    cure = 'M is a size, not a macro: [defines] M = "M" makes it one'
     for command in (["check"], ["search", "--trials", "1"]):
         assert cure in one_error(run(*command, "./saxpy.toml", code=2))
     change("[sizes]\n", '[defines]\nM = "M"\n\n[sizes]\n')
@@ -100,8 +100,8 @@ BAD_WORDS = {
     "search ./saxpy.toml --fix WG=32,,64": "--fix: 'WG=32,,64' has an empty item; write --fix NAME=VALUE",
     "best ./saxpy.toml --size N=64,": "--size: 'N=64,' has an empty item; write --size NAME=VALUE",
     "search ./saxpy.toml --sampler magic": "known: .*random",
-    "search ./saxpy.toml --until-gain much": "no percentage",
-    "search ./saxpy.toml --until-gain 0%": "no percentage",
+    "search ./saxpy.toml --until-gain much": "is not a percentage",
+    "search ./saxpy.toml --until-gain 0%": "is not a percentage",
     "search ./saxpy.toml --until-gain 1% --sampler random": "random estimates no gain",
     "search ./saxpy.toml --timeout soon": "5m",
     "search ./saxpy.toml --at-most 2": "name it with --on",
@@ -122,7 +122,7 @@ BAD_WORDS = {
     "compare ./saxpy.toml --by WG --sizes 0": "not a size",
     "compare ./saxpy.toml --by WG --chart a.pdf": "png or .svg",
     "compare ./saxpy.toml --by WG --chart no/a.png": "mkdir",
-    "compare ./saxpy.toml --by WG --baselines": "no matrix product",
+    "compare ./saxpy.toml --by WG --baselines": "is not a matrix product",
     "import nowhere.jsonl": "cannot be opened: .*; ls . lists what is there",
     "import ./": "cannot be opened: .*; name a file in it: ls .",
     "new nosuch.cl": "cannot be read: .*; ls . lists what is there",
@@ -272,7 +272,7 @@ def test_a_server_whose_driver_is_missing_is_the_machines_lack(monkeypatch: pyte
 def test_a_line_that_is_no_trial_names_its_number() -> None:
     assert "stdin:1: " in one_error(run("import", code=2, stdin="{}\n"))
     Path("wide.jsonl").write_bytes("{}\n".encode("utf-16"))
-    assert "wide.jsonl: is no text in UTF-8; save it as such" in one_error(run("import", "wide.jsonl", code=2))
+    assert "wide.jsonl: is not text in UTF-8; save it as such" in one_error(run("import", "wide.jsonl", code=2))
 
 
 def test_a_table_of_another_tool_is_told_what_can_be_read() -> None:

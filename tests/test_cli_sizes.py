@@ -1,4 +1,4 @@
-"""`search --sizes`, `cover` and `verify` as a user types them."""
+"""`search --sizes`, `cover` and `verify`, as a user types them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FAST, DEFAULT = {"WPT": 4, "WG": 32}, {"WPT": 1, "WG": 64}
 
 
 def recorded(one: Problem, failed: Outcome | None = None) -> list[Trial]:
-    """A trial of every configuration, the last the fastest."""
+    """Return a trial of every configuration, the last one the fastest."""
     every = [one.space.configuration(row) for row in range(len(one.space))]
     if failed is not None:
         return [Trial(configuration, failed, "because") for configuration in every]
@@ -49,7 +49,7 @@ def answer(
     trials_of: Callable[[Problem], list[Trial]],
     after: Callable[[Any], object] = lambda stop: None,
 ) -> None:
-    """Have searches answer from records; `after` is called with what stops them."""
+    """Have searches answer from records; `after` is called with the event that stops them."""
 
     def search(request: Request, stop: threading.Event | None = None, **options: Any) -> Result:
         result = real(request, stop, evaluator=ReplayEvaluator(trials_of(request.problem)), **options)
@@ -61,7 +61,7 @@ def answer(
 
 @pytest.fixture
 def replayed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Searches answer from records in which everything passes."""
+    """Have searches answer from records in which everything passes."""
     answer(monkeypatch, recorded)
 
 
@@ -158,7 +158,7 @@ def test_a_bad_list_is_one_error(replayed: None) -> None:
         (("cover", "./saxpy.toml", "--sizes", ""), "--sizes: an empty value is given"),
         (("cover", "./saxpy.toml", "--sizes", "N=1,N=2"), "put a semicolon between sizes: --sizes 'N=1;N=2'"),
         (("cover", "./saxpy.toml", "--sizes", "N=1", "--sizes", "N=2"), "--sizes: N is given twice for one size"),
-        (("verify", "./saxpy.toml", "--max-slowdown", "much"), "'much' is no percentage; write --max-slowdown 5%"),
+        (("verify", "./saxpy.toml", "--max-slowdown", "much"), "'much' is not a percentage; write --max-slowdown 5%"),
     ):
         assert said in one_error(run(*words, code=2))
     few = run("search", "./saxpy.toml", "--sizes", "1,2", "--trials", "1", code=2)

@@ -1,4 +1,4 @@
-"""The client of a server: what it believes, what it keeps, what it does while the server is away."""
+"""The client of a server: which answers it accepts, which it keeps, what it does while the server is away."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ Answers = list[tuple[int, Mapping[str, str], Any]]
 
 
 class Fake:
-    """A server that says what it is told to, and remembers what it was asked."""
+    """A server that gives prepared answers, and records the requests."""
 
     def __init__(self, answers: Answers) -> None:
         self.answers = answers
@@ -189,7 +189,7 @@ def test_what_a_server_refuses_is_not_answered_from_the_cache() -> None:
 def test_what_no_server_of_autotune_says_is_not_believed(told: Any) -> None:
     with server((200, {"Cache-Control": "max-age=60"}, told)) as fake:
         for _ in range(2):  # nor kept
-            with pytest.raises(UsageError, match="cannot be believed"):
+            with pytest.raises(UsageError, match="its answer is invalid"):
                 Server(fake.url).best("blur")
 
 
@@ -201,14 +201,14 @@ def test_what_is_answered_to_no_question_is_one_line(told: Any, monkeypatch: pyt
     with server((200, {}, told)) as fake:
         asked = Server(fake.url)
         for ask in (asked.search, lambda: asked.sizes("blur")):
-            with pytest.raises(AutotuneError, match="is this a server of autotune, of this version"):
+            with pytest.raises(AutotuneError, match="is it an autotune server of this version"):
                 ask()
 
 
 @pytest.mark.parametrize("ask", [Server.home, Server.devices, Server.studies, Server.history])
 def test_a_list_is_no_table_and_a_table_no_list(ask: Callable[[Server], Any]) -> None:
     for told in ([5], {"a": 5}) if ask in (Server.studies, Server.history) else ([5],):
-        with server((200, {}, told)) as fake, pytest.raises(ServerAway, match="what no server of autotune does"):
+        with server((200, {}, told)) as fake, pytest.raises(ServerAway, match="its answer is invalid"):
             ask(Server(fake.url))
 
 
@@ -296,7 +296,7 @@ def test_a_history_that_is_none_is_one_line(changed: dict[str, Any]) -> None:
     with server((200, {}, [ROW | changed])) as fake:
         told = CliRunner().invoke(app, ["history", "--server", fake.url])
     assert told.exit_code == 2
-    assert "cannot be believed" in told.stderr
+    assert "its answer is invalid" in told.stderr
 
 
 def test_a_history_is_asked_for_by_the_name_in_a_file_and_says_what_it_lacks(tmp_path: Path) -> None:
@@ -320,7 +320,7 @@ def test_a_search_that_tells_nothing_known_is_one_line(events: bytes) -> None:
     with server((202, {}, queued), (200, {}, events)) as fake:
         told = CliRunner().invoke(app, ["search", "blur", "--server", fake.url])
     assert told.exit_code == 2
-    assert "cannot be believed: no '" in told.stderr
+    assert "its answer is invalid: no '" in told.stderr
 
 
 @pytest.mark.parametrize(("told", "code"), [(2, 2), (3, 3), (4, 4), (1, 1), (None, 1), (0, 1), ("2", 1), ([], 2)])
@@ -334,7 +334,7 @@ def test_a_search_that_failed_there_ends_the_command_as_one_here(told: Any, code
 
 
 def test_a_search_that_is_not_followed_to_its_end_is_said_to_go_on() -> None:
-    """As where the token is revoked meanwhile."""
+    """For example if the token is revoked meanwhile."""
     queued = {"id": "x", "study": "blur", "device": "d"}
     with server((202, {}, queued), (401, {}, {"error": "the token was revoked", "where": "", "hint": ""})) as fake:
         found = CliRunner().invoke(app, ["search", "blur", "--server", fake.url])
@@ -352,7 +352,7 @@ def test_a_progress_without_end_is_one_line(what: str, told: str) -> None:
     with server((202, {}, queued), (200, {}, events + b"\n\n" + END)) as fake:
         found = CliRunner().invoke(app, ["search", "blur", "--server", fake.url])
     assert found.exit_code == 2, found.exception
-    assert "cannot be believed" in found.stderr
+    assert "its answer is invalid" in found.stderr
 
 
 def test_a_search_that_cannot_be_stopped_is_said_to_go_on(capsys: pytest.CaptureFixture[str]) -> None:
@@ -378,18 +378,18 @@ def test_notes_are_lines_of_visible_characters() -> None:
     ],
 )
 def test_what_is_no_server_is_said_so(url: str) -> None:
-    with pytest.raises(UsageError, match="is no server"):
+    with pytest.raises(UsageError, match="is not a server"):
         Server(url)
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"url": None}, "url: NoneType is no text; write autotune.connect"),
-        ({"url": b"http://x"}, "url: bytes is no text"),
-        ({"url": "http://127.0.0.1:1", "token": 5}, "token: int is no text"),
-        ({"url": "tune"}, "url: 'tune' is no server"),
-        ({"url": "http://127.0.0.1:1", "token": "a\nb"}, "token: holds what no token does"),
+        ({"url": None}, "url: NoneType is not text; write autotune.connect"),
+        ({"url": b"http://x"}, "url: bytes is not text"),
+        ({"url": "http://127.0.0.1:1", "token": 5}, "token: int is not text"),
+        ({"url": "tune"}, "url: 'tune' is not a server"),
+        ({"url": "http://127.0.0.1:1", "token": "a\nb"}, "token: holds characters that no token has"),
     ],
 )
 def test_a_program_is_told_of_its_arguments(given: dict[str, Any], said: str) -> None:
@@ -400,17 +400,20 @@ def test_a_program_is_told_of_its_arguments(given: dict[str, Any], said: str) ->
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        (lambda server: server.best(None), "study: NoneType is no name of a study, nor a path"),
-        (lambda server: server.best("matmul", size=5), 'size: int is no mapping of names to values; write size={"NAME'),
-        (lambda server: server.best("matmul", size="64"), "size: str is no mapping"),
-        (lambda server: server.best("matmul", choices=5), "choices: int is no mapping"),
-        (lambda server: server.search("matmul", size=["M=5"]), "size: list is no mapping"),
-        (lambda server: server.search("matmul", on_progress=5), "on_progress: int is no function; write print"),
+        (lambda server: server.best(None), "study: NoneType is neither the name of a study nor a path"),
+        (
+            lambda server: server.best("matmul", size=5),
+            'size: int is not a mapping of names to values; write size={"NAME',
+        ),
+        (lambda server: server.best("matmul", size="64"), "size: str is not a mapping"),
+        (lambda server: server.best("matmul", choices=5), "choices: int is not a mapping"),
+        (lambda server: server.search("matmul", size=["M=5"]), "size: list is not a mapping"),
+        (lambda server: server.search("matmul", on_progress=5), "on_progress: int is not a function; write print"),
         (lambda server: server.submit("matmul", size={"M": object()}), "object is nothing that can be sent to a serv"),
         (lambda server: server.submit("matmul", size={("M",): 1}), "cannot be sent to a server: keys must be str"),
-        (lambda server: server.submit("matmul", once="a\nb"), "once: is no key of plain characters; leave it out"),
-        (lambda server: server.search("matmul", budget=5), "budget: int is no mapping"),
-        (lambda server: server.history(limit=None), "limit: NoneType is no whole number; write limit=30"),
+        (lambda server: server.submit("matmul", once="a\nb"), "once: is not a key of plain characters; leave it out"),
+        (lambda server: server.search("matmul", budget=5), "budget: int is not a mapping"),
+        (lambda server: server.history(limit=None), "limit: NoneType is not a whole number; write limit=30"),
     ],
 )
 def test_what_cannot_be_asked_is_one_line_before_it_is(asked: Callable[[Server], object], said: str) -> None:
@@ -515,8 +518,8 @@ def test_nothing_but_what_lies_in_the_study_s_folder_goes_to_a_server(tmp_path: 
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (b"1,2\n3,4\xfc\n", r"x\.csv:2: byte 0xfc is no .*; if it is Latin-1, what `iconv .* \S+/x\.csv` prints"),
-        (b"\x93NUMPY\x01\0", r"x\.csv: is no text; a server takes text alone"),
+        (b"1,2\n3,4\xfc\n", r"x\.csv:2: byte 0xfc is not .*; if it is Latin-1, what `iconv .* \S+/x\.csv` prints"),
+        (b"\x93NUMPY\x01\0", r"x\.csv: is not text; a server takes text alone"),
     ],
 )
 def test_data_of_another_encoding_is_not_sent(data: bytes, said: str, tmp_path: Path) -> None:
@@ -644,7 +647,7 @@ def test_a_search_on_a_server_from_the_command_line() -> None:
         f"next: autotune best blur --size N=64 --server {fake.url} --format defines",
     ):
         assert row in told, found.stdout
-    assert "race: what is right at one time" in "\n".join(told)
+    assert "race: a kernel that is right at one time" in "\n".join(told)
     body = json.loads(fake.asked[0][3])
     assert (body["study"], body["size"], body["fix"]) == ("blur", {"N": 64}, {"WG": [32, 64]})
     assert body["budget"] == {"trials": 3, "least_gain": 0.01}
@@ -665,11 +668,11 @@ def test_a_search_by_name_says_whose_text_it_is_of() -> None:
     with server((202, {}, queued), (200, {}, EVENTS.replace(b'"done": 1', PROGRESS) + END)) as fake:
         found = CliRunner().invoke(app, ["search", "blur", "--server", fake.url])
     told = f"the text that bob\\x1b[2J sent on 2026-11-20 (search {'f' * 32})"
-    assert f"note: blur is no study of the server; this is {told}" in found.stderr
+    assert f"note: blur is not a study of the server; this is {told}" in found.stderr
     with server((202, {}, {**queued, "study_from": "bob"})) as fake:
         found = CliRunner().invoke(app, ["search", "blur", "--server", fake.url])
     assert found.exit_code == 2
-    assert "answers what cannot be believed" in found.stderr
+    assert "its answer is invalid" in found.stderr
 
 
 @pytest.mark.parametrize("words", ["--sizes 64,128", "--on tcp://x:1", "--at-most 2", "--allow-python"])
@@ -685,7 +688,7 @@ def test_what_a_server_cannot_be_asked_for_is_refused(words: str) -> None:
     [
         ("", ""),
         ("hw_slowdown", "warning: the best was timed while the device was throttled (hw_slowdown): let it cool"),
-        ("busy_cores", "warning: the best was timed while other programs had the cores, or a container's quota of"),
+        ("busy_cores", "warning: the best was timed while other programs used the cores, or a container's CPU quota"),
     ],
 )
 def test_a_search_on_a_server_warns_of_a_best_timed_on_a_throttled_device(throttled: str, warning: str) -> None:

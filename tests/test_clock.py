@@ -1,4 +1,4 @@
-"""The clocks: which one a plan gets, and what the queue's says, on the device that is here."""
+"""The clocks: which one a plan gets, and what the queue's clock says, on the device here."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ kernel void count(global int *counts, global int *out) { out[0] = ++counts[0]; }
 
 @cache
 def first() -> Session:
-    """The session whose context all share: each test has a single one at work."""
+    """The session whose context all share: each test uses a single session at a time."""
     return building_once(opened())
 
 
 @pytest.fixture
 def session(monkeypatch: pytest.MonkeyPatch) -> Session:
-    """A session on a CPU that passes for a device with cores of its own."""
+    """A session on a CPU that is treated as a device with its own cores."""
     monkeypatch.setattr(clock, "QUEUED_NS", 10**10)  # any run is short
     monkeypatch.setattr(clock, "_MOST_LOST", 2)  # beside other tests the next batches are lost too
     return alike(first())
@@ -63,7 +63,7 @@ def spin(turns: int, cache: str = "warm") -> Plan:
 
 
 def queue_of(session: Session, turns: int = 3000) -> tuple[Built, QueueClock]:
-    """A plan ready to run, with its clock."""
+    """Return a plan ready to run, with its clock."""
     bench = bench_of(session, out=5)
     built = bench.build(spin(turns))
     found = bench.clocks.choose(built, 100_000)
@@ -92,7 +92,7 @@ def test_events_are_the_clock_of_a_device_that_shares_the_hosts_cores(session: S
 
 
 def told_wrongly(session: Session, monkeypatch: pytest.MonkeyPatch, wrong: Callable[[int], int]) -> None:
-    """Have the driver's events say something else than the time; the session has not looked at them yet."""
+    """Have the driver's events report wrong times, before the session has checked them."""
     told = opencl_timer._told
     monkeypatch.setattr(opencl_timer, "_told", lambda event, what: wrong(told(event, what)))
     session.traits = replace(session.traits, shares_cores=True)
@@ -184,7 +184,7 @@ def test_who_comes_after_finalists_is_the_first_of_one_plan(session: Session) ->
 def test_a_finalist_is_sampled_for_as_long_as_the_device_is_held_meanwhile(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A disturbance lasts for so long whatever runs; times all alike are precise as soon as may be."""
+    """A disturbance lasts equally long whatever runs; equal times are precise as soon as possible."""
     monkeypatch.setattr(clock.QueueClock, "sample", lambda self, built, count: [10_000 * self.runs] * count)
     monkeypatch.setattr(clock.QueueClock, "share", 1e-6)
     (found,) = bench_of(session, out=5).retime([spin(10_000)], None, 60.0)
@@ -220,7 +220,7 @@ def test_the_batch_that_tells_how_long_one_must_be_is_a_sample_where_it_is_one(
 
 
 def disturbed(monkeypatch: pytest.MonkeyPatch, batches: int) -> None:
-    """Have so many batches take ten times as long as the runs of 1 us do that follow."""
+    """Have this many batches take ten times as long as the runs of 1 us after them."""
     left = iter([10_000] * batches)
     monkeypatch.setattr(QueueClock, "_batch", lambda self, built: next(left, 1000) * self.runs)
     monkeypatch.setattr(clock, "MOST_COMMANDS", 100_000)
@@ -290,7 +290,7 @@ def test_a_host_that_no_hold_outlasts_is_timed_as_it_is(session: Session, monkey
 
 
 def taking(found: QueueClock, *first: Batch) -> Callable[..., Batch]:
-    """What a launcher's `batch` is here: the first ones as given, then 1 us a run behind a hold of 1 ms."""
+    """Replace a launcher's `batch`: the first ones are as given, then 1 us a run behind a hold of 1 ms."""
     found._holds, found._lost, found._hold_ns = True, 0, 1e6
     given = iter(first)
 

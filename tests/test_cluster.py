@@ -75,7 +75,7 @@ def waits(a, c):
 
 
 def made(folder: Path, a: Sequence[int], b: Sequence[int]) -> Path:
-    """A study of which A=7, B=3 is by far the fastest, A=0 wrong and A=-1 deadly; its backend lies beside it."""
+    """Write a study, and its backend beside it: by far the fastest is A=7, B=3; A=0 is wrong, A=-1 kills."""
     (folder / "waits.toml").write_text(STUDY % {"A": ", ".join(map(str, a)), "B": ", ".join(map(str, b))})
     (folder / "waits.py").write_text(KERNEL)
     info = folder / "numpy_backend-1.0.dist-info"
@@ -96,7 +96,7 @@ def rows(database: Path, query: str) -> list[tuple]:
 
 
 def counted(database: Path) -> int:
-    """How many trials have ended."""
+    """Return how many trials have ended."""
     return int(rows(database, "SELECT count(*) FROM trials WHERE outcome NOT IN ('pending', 'lost')")[0][0])
 
 
@@ -123,7 +123,7 @@ def finish(search: subprocess.Popen[str], timeout_s: float = 300) -> tuple[str, 
 
 
 def require_whole(database: Path, trials: int) -> None:
-    """Every configuration is on record once, and none is left in between."""
+    """Assert that every configuration is on record once, and that none is unfinished."""
     query = "SELECT count(*), count(DISTINCT configuration_hash) FROM trials WHERE outcome IN ('ok', 'stopped')"
     assert rows(database, query) == [(trials, trials)]
 
@@ -134,7 +134,7 @@ OTHER = "tests-other-1cu-1g"
 
 @pytest.fixture(scope="class")
 def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
-    """A scheduler and four workers, the last one's device of another model: for searches that end none of them."""
+    """A scheduler and four workers, the last with a device of another model, for searches that end none of them."""
     folder = tmp_path_factory.mktemp("four")
     made(folder, range(1, 13), range(1, 6))
     with Machines(folder, apart=may_have_networks()) as found:
@@ -147,7 +147,7 @@ def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
 class TestFourMachines:
     @pytest.fixture
     def machines(self, four: Machines) -> Iterator[Machines]:
-        """The same, without what a test that failed has left behind."""
+        """The same machines, without what a failed test has left behind."""
         known = len(four.processes)
         yield four
         for process in four.processes[known:]:
@@ -356,7 +356,7 @@ def test_what_asks_to_end_ends_a_command_that_a_mute_peer_keeps_waiting(
 
 
 def certificate(folder: Path, name: str) -> Path:
-    """A key with its certificate, signed by itself: who has it is of the cluster."""
+    """A key with its self-signed certificate: whoever has it belongs to the cluster."""
     path = folder / name
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=autotune"]
     subprocess.run([*command, "-keyout", path, "-out", f"{path}.crt"], check=True, capture_output=True)
@@ -364,7 +364,7 @@ def certificate(folder: Path, name: str) -> Path:
 
 
 def settings(key: Path) -> dict[str, str]:
-    """Dask's settings for a key, as variables; docs/cluster.md has them as a file."""
+    """Dask's settings for a key, as variables; docs/cluster.md shows them as a file."""
     base, parts = "DASK_DISTRIBUTED__COMM__", ("SCHEDULER", "WORKER", "CLIENT")
     found = {f"{base}REQUIRE_ENCRYPTION": "True", f"{base}TLS__CA_FILE": f"{key}.crt"}
     for part in parts:
@@ -428,7 +428,7 @@ READING = {
 
 
 def copied(folder: Path, value: int) -> Path:
-    """Files of the studies READING that all give one number, which their kernel, through its include, writes."""
+    """Files of the READING studies that all contain one number, which their kernel writes through its include."""
     (folder / "data").mkdir(parents=True)
     (folder / "lib").mkdir()
     for name, (data, reference) in READING.items():
@@ -448,7 +448,7 @@ def copied(folder: Path, value: int) -> Path:
 
 @pytest.fixture(scope="module")
 def loopback(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
-    """A scheduler and two workers on loopback, for evaluators in this process; where they are, other files lie."""
+    """A scheduler and two workers on loopback, for evaluators in this process; the workers' files differ."""
     folder = tmp_path_factory.mktemp("loopback")
     made(folder, [-1, 0, 6, 7, 8], [3, 4])
     with Machines(folder, apart=False) as found, pytest.MonkeyPatch.context() as patch:

@@ -17,7 +17,7 @@ PAGE = (Path(__file__).parent.parent / "docs" / "coming-from.md").read_text()
 
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
-    """The files of the page, each under the name that stands before its block."""
+    """Return the files of the page, each under the name before its block."""
     for name, block in re.findall(r"^`([\w.]+)`:\n\n```\w+\n(.*?)```", PAGE, re.DOTALL | re.MULTILINE):
         (tmp_path / name).write_text(block)
     return tmp_path

@@ -1,4 +1,4 @@
-"""Who keeps a server waiting: connections without a request, requests that do not end, and too many of either."""
+"""Clients that keep a server waiting: connections without a request, requests that do not end, too many of either."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HEAD = b"GET /v1/health HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 
 @contextmanager
 def served(app: Any, config: Config | None = None) -> Iterator[Callable[[], socket.socket]]:
-    """Yield what connects to an application that is served as `autotune serve` does."""
+    """Yield a function that connects to an application served as by `autotune serve`."""
     listening = socket.create_server(("127.0.0.1", 0))
     server = connections.Listener(settings(config or Config(), app))
     thread = threading.Thread(target=server.run, args=([listening],))
@@ -50,7 +50,7 @@ def connect(tmp_path: Path) -> Iterator[Callable[[], socket.socket]]:
 
 
 def answer_to(connection: socket.socket, sent: bytes) -> bytes:
-    """Return all that comes until the server ends the connection."""
+    """Return everything that arrives until the server ends the connection."""
     connection.sendall(sent)
     return b"".join(iter(lambda: connection.recv(2**16), b""))
 
@@ -110,7 +110,7 @@ def test_a_body_that_goes_on_as_no_http_ends_its_connection(
             assert connection.recv(2**16).split()[1] == b"401"
         told = answer_to(connection, (b"" if answered else head) + b"no chunk\r\n")
     assert told.split()[1:2] == ([] if answered else [b"400"])
-    assert answered or json.loads(told.partition(b"\r\n\r\n")[2])["error"].startswith("this is no HTTP")
+    assert answered or json.loads(told.partition(b"\r\n\r\n")[2])["error"].startswith("this is not HTTP")
     assert not [record for record in caplog.records if record.exc_info]  # asyncio's
     assert capsys.readouterr().err == "WARNING:  Invalid HTTP request received.\n"  # uvicorn's
 
@@ -123,6 +123,24 @@ def test_who_asks_for_another_protocol_is_answered_in_this_one(
         told = answer_to(connection, HEAD + b"Connection: close, Upgrade\r\nUpgrade: " + protocol + b"\r\n\r\n")
     assert told.split()[1] == b"200"
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("target", "status"),
+    [
+        (b"http://127.0.0.1:8080/v1/histor%79?study=x", b"200 "),
+        (b"HTTP://localhost/v1/health", b"200 "),
+        (b"http://evil.example/v1/health", b"421 "),
+        (b"http://127.0.0.1", b"200 "),
+    ],
+)
+def test_a_target_that_is_a_whole_address_is_taken_by_its_path_and_host(
+    connect: Callable[[], socket.socket], target: bytes, status: bytes
+) -> None:
+    """As who takes the server for a proxy sends it; the host in it stands for the header."""
+    with connect() as connection:
+        said = answer_to(connection, b"GET " + target + b" HTTP/1.1\r\nHost: other\r\nConnection: close\r\n\r\n")
+    assert said.startswith(b"HTTP/1.1 " + status)
 
 
 def test_an_answer_takes_as_long_as_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,7 +188,7 @@ def test_who_waits_longest_makes_room(connect: Callable[[], socket.socket], monk
 
 
 async def at_work(scope: Any, receive: Any, send: Any) -> None:
-    """Take a body, tell events without end, or give an answer that is large; any other at once."""
+    """Read a body, send events without end, or give a large answer; answer any other request at once."""
     if scope["type"] != "http":
         return
     while scope["method"] == "POST" and (await receive()).get("more_body"):
@@ -196,7 +214,7 @@ EVENTS, LARGE = (b"GET /" + name + b" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" for n
 def test_who_stands_still_or_follows_events_makes_room(
     monkeypatch: pytest.MonkeyPatch, first: bytes, second: bytes, brisk_s: float
 ) -> None:
-    """Or others would be refused for as long as somebody likes, who need not be known to this server."""
+    """Otherwise a stranger could keep others from being served for as long as they like."""
     monkeypatch.setattr(connections, "most_connections", lambda: 2)
     monkeypatch.setattr(connections, "_BRISK_S", brisk_s)
     halfway, paused = threading.Semaphore(0), connections.Connection.pause_writing
@@ -226,7 +244,7 @@ def test_who_stands_still_or_follows_events_makes_room(
 
 @pytest.fixture
 def tls(tmp_path: Path) -> tuple[Config, ssl.SSLContext]:
-    """What serves with a certificate, and what trusts it."""
+    """A server's context with a certificate, and a client's that trusts it."""
     if shutil.which("openssl") is None:
         pytest.skip("apt-get install openssl")
     certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"

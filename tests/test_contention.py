@@ -1,4 +1,4 @@
-"""What other programs take of the cores: the scheduler's accounts, and what becomes of times taken meanwhile."""
+"""Other programs on the cores: the scheduler's accounts, and what happens to times measured meanwhile."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MS = 1_000_000
 
 
 class Accounts:
-    """A made-up folder of threads: nanoseconds that each ran and waited, and how often it came to run."""
+    """A made-up folder of threads: the nanoseconds that each ran and waited, and how often it began to run."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -47,7 +47,7 @@ class Accounts:
             (self.folder / thread / "schedstat").write_text(f"{ran} {waited} {turns}\n")
 
     def contention(self, placed: list[tuple[Sequence[int], ...]] | None = None) -> Contention:
-        """Read them; which threads are to have cores, if they are two, and which have had them is noted."""
+        """Read the accounts; record which threads should get cores, if they are two, and which have got them."""
 
         def place(*threads: Sequence[int]) -> bool:
             if placed is not None:
@@ -168,7 +168,7 @@ def test_as_many_threads_as_cores_have_one_each_and_no_others(
 
 @pytest.mark.device
 def test_each_thread_of_the_driver_has_a_core_once_a_kernel_has_run() -> None:
-    """On a busy machine one thread may do all of a run's work."""
+    """On a busy machine one thread may do all the work of a run."""
     problem = Problem(Study.load("product_sum"), {"X": 65536, "Y": 4096}, device=find_device(None))
     cores, found = sorted(os.sched_getaffinity(0)), list[Sequence[int]]()
     contention = Contention(place=lambda threads, _: found.append(threads) or False)
@@ -210,7 +210,7 @@ def test_short_times_are_left_alone() -> None:
 
 
 def told(shares: Iterable[float]) -> Callable[[], float]:
-    """What a bench is told of contention, reading by reading; then of none."""
+    """Have a bench read these contentions, one at each reading, and then none."""
     left = iter(shares)
     return lambda: next(left, 0.0)
 
@@ -292,7 +292,7 @@ def test_a_contended_turn_is_made_up_for_before_anybody_has_another(monkeypatch:
 def test_what_is_late_for_others_work_waits_as_long_again(
     until: float, waits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A third of 30 s is for verifying; others come after the first turns, and stay until then."""
+    """A third of 30 s is for verifying; the other programs come after the first turns, and stay until then."""
     now = itertools.count()
     clock = SimpleNamespace(monotonic=lambda: next(now) / 2)
     monkeypatch.setattr(finals, "time", clock)
@@ -345,7 +345,7 @@ def test_only_for_gaps_in_others_work_is_anything_waited_for(share: float, monke
 def test_while_it_is_in_doubt_who_is_the_fastest_turns_are_added_with_patience(
     doubts: int, patience_s: float, turns: int, share: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A round takes 6 s, so the third ends late. Where others have the cores for good, all turns meet the same."""
+    """A round takes 6 s, so the third ends late. If others always have the cores, all turns are equally disturbed."""
     bench = bench_of([], monkeypatch)
     monkeypatch.setattr(bench, "contention", told(itertools.repeat(share)))
     monkeypatch.setattr(finals, "time", SimpleNamespace(monotonic=itertools.count(0, 6).__next__))
@@ -369,7 +369,7 @@ def test_how_much_faster_one_is_takes_five_pairs(
 
 
 def timed(*times_ns: int) -> Finalist:
-    """A finalist that has these times on the bench at work."""
+    """Return a finalist with these times on the bench."""
     finalist = Finalist(0, copying())
     finalist.take([Taken(ns) for ns in times_ns])
     return finalist
@@ -435,7 +435,7 @@ def test_where_all_rounds_are_contended_they_count(monkeypatch: pytest.MonkeyPat
 
 
 def with_long_run(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    """The bench, where the first of all runs takes a second."""
+    """The bench, where the very first run takes a second."""
     verify_first, firsts = bench.verify_first, iter([10**9])
 
     def told(built: Built, limit_s: float) -> tuple[Built, int, Verdict]:

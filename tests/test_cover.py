@@ -1,4 +1,4 @@
-"""Few configurations for many sizes: the set that loses least, who takes which, and the rule."""
+"""Few configurations for many sizes: the set that loses least, which size takes which, and the rule."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_a_size_without_a_best_is_one_line(store: Store) -> None:
 
 
 class Replay(ReplayEvaluator):
-    """Times in turns give what the records say, and one more."""
+    """Answers timings in turns with the recorded times, and one more sample."""
 
     def retime(self, configurations, budget_s=5.0, stop=None):  # type: ignore[no-untyped-def]
         found = [self._trials[tuple(sorted(one.items()))] for one in configurations]

@@ -1,4 +1,4 @@
-"""Expressions, literals and names of a study as C has them."""
+"""Expressions, literals and names of a study, written in C."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ LARGE = [
 def test_expressions_mean_in_c_what_they_mean_here(
     tmp_path_factory: pytest.TempPathFactory, expressions: list[str]
 ) -> None:
-    """Also that they mean nothing: beyond 2**62, or divided by zero."""
+    """Also where they have no value: beyond 2**62, or divided by zero."""
     folder, names = tmp_path_factory.mktemp("expressions"), {"M": "M_", "N": "N_"}
     functions, expected = [arithmetic("P")], list[str]()
     for text_ in (*expressions, *LARGE):

@@ -1,4 +1,4 @@
-"""Databases that hold anything: whatever a command is given, it answers with an exit code that the README lists."""
+"""Databases with any content: every command ends with an exit code that the README lists."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ VALUES = (
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database with something in every table, in one file."""
+    """A database in one file with something in every table."""
     path = tmp_path_factory.mktemp("whole") / "whole.db"
     text = find_study(STUDY)
     key = problem_key(text, default_size(text), default_choices(text), DEVICE.fingerprint)
@@ -60,7 +60,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def answers(path: Path) -> list[str]:
-    """Run the commands that read; return what went wrong with them."""
+    """Run the commands that read; return what went wrong."""
     wrong = []
     words = [["history", "--limit", "50"], ["history", "--json"], ["export"]]
     words += [["export", "--study", STUDY, "--format", "csv"]]

@@ -1,4 +1,4 @@
-"""Clear words for what will not do as a database, and for what is no name of one."""
+"""Clear messages for what cannot be used as a database, and for what cannot be the name of one."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def refusal(place: object) -> str:
         (Path.mkdir, "is a directory"),
         (lambda path: path.symlink_to("gone/a.db"), "its directory does not exist; mkdir -p {folder}/gone"),
         (lambda path: path.symlink_to("x.db"), "x.db: cannot be opened: Too many levels of symbolic links; give --db"),
-        (os.mkfifo, "is no file"),  # and is not waited for
+        (os.mkfifo, "is not a file"),  # and is not waited for
         (lambda path: path.write_text("name = 'not a database'\n" * 100), "is not an SQLite database"),
     ],
 )
@@ -53,9 +53,9 @@ def test_what_is_there_and_no_database(tmp_path: Path, make: Callable[[Path], ob
 @pytest.mark.parametrize(
     ("path", "said"),
     [
-        ("/dev/null", "is no file"),
-        ("/dev/zero", "is no file"),
-        ("file/folder/x.db", "{folder}/file is no directory"),
+        ("/dev/null", "is not a file"),
+        ("/dev/zero", "is not a file"),
+        ("file/folder/x.db", "{folder}/file is not a directory"),
         ("no/x.db", "; mkdir -p {folder}/no"),
         ("no  such/x.db", "; mkdir -p '{folder}/no  such'"),
     ],
@@ -167,13 +167,13 @@ while True:
 
 
 class Prepared:
-    """Runs scripts, each in a fork of one process, which has imported what a store and the command line take."""
+    """Runs scripts, each in a fork of one process that has imported what a store and the command line need."""
 
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
 
     def run(self, script: str, *words: str) -> subprocess.CompletedProcess[str]:
-        """Run a script, which says less than a pipe holds; in `sys.argv` it finds words from the second on."""
+        """Run a script whose output fits into a pipe; its words are in `sys.argv` from the second on."""
         (out, to_out), (err, to_err) = os.pipe(), os.pipe()
         socket.send_fds(self._channel, [json.dumps([script, *words]).encode()], [to_out, to_err])
         os.close(to_out)
@@ -236,7 +236,7 @@ Store.open(sys.argv[1])
 
 
 def as_nobody(prepared: Prepared, script: str, path: Path, protect: str) -> subprocess.CompletedProcess[str]:
-    """Run a script on a database that is protected, or whose folder is too."""
+    """Run a script on a database that is protected, perhaps with its folder."""
     path.chmod(0o444)
     path.parent.chmod({"file": 0o755, "folder": 0o555, "shared": 0o777}[protect])
     done = prepared.run(script, str(path))
@@ -393,12 +393,12 @@ def test_a_file_system_without_locks_is_told_from_a_locked_file(
     ("url", "message"),
     [
         (":memory:", "keeps nothing"),
-        ("a\0b.db", "--db: holds a NUL character, as no path does; give it the path of a file"),
-        ("\ud800.db", r"--db: '\ud800.db' is no path; give it the path of a file"),
+        ("a\0b.db", "--db: holds a NUL character; give it the path of a file"),
+        ("\ud800.db", r"--db: '\ud800.db' is not a path; give it the path of a file"),
         ("sqlite://", "keeps nothing"),
         ("mysql://host/name", "'mysql'"),
-        ("://x", "no URL of a database"),
-        ("postgresql://host:port/x", "no URL of a database"),
+        ("://x", "is not a URL of a database"),
+        ("postgresql://host:port/x", "is not a URL of a database"),
     ],
 )
 def test_urls_that_are_refused(url: str, message: str) -> None:
@@ -453,7 +453,7 @@ def test_the_default_place_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_looking_up_gives_up_no_lock_of_an_open_store(tmp_path: Path) -> None:
-    """Else another process that closes the database takes the log of this one away."""
+    """Otherwise another process that closes the database would remove the log of this one."""
     path = str(tmp_path / "a.db")
     with Store.open(path) as store:
         number = put(store, [ok({"A": 1}, 5)])

@@ -1,4 +1,4 @@
-"""Finding devices, and what is amiss where there is none."""
+"""Finding devices, and what is wrong if there is none."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def test_what_hides_every_device_is_named(monkeypatch: pytest.MonkeyPatch) -> No
 def test_pocl_gets_a_cache_where_home_cannot_be_looked_at(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, home: str
 ) -> None:
-    """As in a container whose HOME is not its user's, or a link to what is not mounted: PoCL would find no device."""
+    """As in a container whose HOME is another user's or links to an unmounted place: PoCL would find no device."""
     (tmp_path / "link").symlink_to(tmp_path / "away")
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
@@ -258,7 +258,7 @@ def test_an_option_that_is_refused_without_a_word_is_named(session: Session, mon
 
 
 def test_no_names_are_asked_for_where_there_is_no_kernel() -> None:
-    """NVIDIA's driver answers with nothing at all, not even the end of a text, and pyopencl crashes."""
+    """NVIDIA's driver then answers with nothing, not even an empty text, and pyopencl crashes."""
 
     class Program:
         def get_build_info(self, *_: object) -> str:

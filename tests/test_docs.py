@@ -1,4 +1,4 @@
-"""What the pages say is so: their Python runs, their lists are the program's, each key is there and no other."""
+"""What the pages say is true: their Python runs, their lists are the program's, each key is there and no other."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ import autotune
 from autotune.cli import app
 from autotune.cli.options import parse_fix, parse_sizes
 from autotune.errors import AutotuneError
+from autotune.lookup import FORMATS
 from autotune.model import Outcome
+from autotune.samplers import SAMPLERS
 from autotune.store.submissions import STATES
 from autotune.study import Study, schema
 from autotune.text import parse_choices, parse_size, require_known
@@ -62,24 +64,24 @@ def keys(*tables: type[schema.Table]) -> set[str]:
 
 
 def code(text: str) -> str:
-    """What stands between backquotes."""
+    """Return the texts between backquotes."""
     return " ".join(re.findall(r"`([^`]*)`", text))
 
 
 def sections() -> dict[str, str]:
-    """The text below each heading of the third level."""
+    """Return the text below each heading of the third level."""
     parts = re.split(r"^###? (.*)$", KEYS, flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
 def pages(*endings: str) -> list[Path]:
-    """The files of pages and examples whose names end so."""
+    """Return the files of pages and examples with one of these endings."""
     found = [*ROOT.glob("*"), *(ROOT / "docs").rglob("*"), *(ROOT / "examples").rglob("*")]
     return [path.resolve() for path in found if path.is_file() and path.name.endswith(endings)]
 
 
 def anchor(heading: str) -> str:
-    """A heading's name in links, as GitHub makes it."""
+    """Return a heading's name in links, as GitHub makes it."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
@@ -106,7 +108,7 @@ def test_the_study_on_the_page_can_be_read(tmp_path: Path) -> None:
 
 
 def holds(whole: Any, part: Any) -> bool:
-    """Whether a table has all that a part of it shows: of its lists those entries, of its tables those keys."""
+    """Whether a table has everything that a part of it shows: these entries of lists, these keys of tables."""
     if isinstance(part, dict):
         return isinstance(whole, dict) and all(holds(whole.get(name), value) for name, value in part.items())
     if isinstance(part, list) and part and isinstance(part[0], dict):
@@ -134,7 +136,7 @@ def test_the_python_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def blocks() -> Iterator[tuple[str, str, str]]:
-    """Where each block of a page in a language that can be read stands, the language and the text."""
+    """Return place, language and text of each block of a page in a language that can be parsed."""
     for page in pages(".md"):
         for language, text in re.findall(r"^```(\w+)\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE):
             yield page.name, language, text
@@ -168,6 +170,10 @@ def test_the_lists_of_the_pages_are_the_programs() -> None:
     assert code(said).split("` `") == [" ".join(autotune.Match)]
     (said,) = re.findall(r"\*\*outcome\*\* \((.*?)\)", HOUSE, re.DOTALL)
     assert sorted(code(said).split()) == sorted(Outcome)
+    samplers = (ROOT / "docs/search.md").read_text().partition("| `--sampler` |")[2].partition("\n\n")[0]
+    assert set(re.findall(r"^\| `(\w+)`", samplers, re.MULTILINE)) == set(SAMPLERS)
+    (said,) = re.findall(r"prints the best stored.*`--format ([a-z ]+)`", README)
+    assert said.split() == list(FORMATS)
     (said,) = re.findall(r"`state` (.*?)[.:]", SERVICE, re.DOTALL)
     assert code(said).split() == list(STATES)
 
@@ -216,7 +222,7 @@ def test_every_link_leads_to_a_file_and_a_heading() -> None:
 
 
 def means(study: Study, option: str, value: str) -> None:
-    """Raise AutotuneError for an option's value that the study has not."""
+    """Raise AutotuneError for an option's value that the study does not have."""
     match option:
         case "--size" if "=" in value or value.isdigit():
             parse_size([value], study.sizes)

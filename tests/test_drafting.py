@@ -1,4 +1,4 @@
-"""What `autotune new` reads of kernels as strangers write them: parameters, choices, arguments, types."""
+"""What `autotune new` finds in kernels of strangers: parameters, choices, arguments, types."""
 
 from __future__ import annotations
 

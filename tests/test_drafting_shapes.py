@@ -1,4 +1,4 @@
-"""What `autotune new` reads of kernels as strangers write them: extents, from guards, places and pointers."""
+"""What `autotune new` finds in kernels of strangers: extents, from guards, places and pointers."""
 
 from __future__ import annotations
 
@@ -795,7 +795,7 @@ def test_what_a_loop_makes_smaller_is_largest_where_it_begins(step: str) -> None
 
 
 def test_what_is_multiplied_again_and_again_is_read_in_no_time() -> None:
-    """It would be a name of more characters than there is memory for."""
+    """Written out, it would be a name with more characters than fit into memory."""
     body = "int a = get_global_id(0) * m; " + "a = (a + 1) * (a + n); a %= a + 7; " * 40
     _, lines = drafted(f"kernel void f(global int *x, int n, int m) {{ {body} x[a] = 1; }}")
     assert shape_of(lines, "x").endswith("TODO: its shape, row by row")
@@ -1069,7 +1069,7 @@ def test_a_size_is_at_first_no_more_than_a_fixed_array_holds() -> None:
 
 @pytest.mark.parametrize("name", ["x", "src", "in0", "keys", "data", "image", "values", "a"])
 def test_what_contents_of_an_array_index_is_the_same_each_time(name: str) -> None:
-    """Two of them in one place are told one after the other, in an order that no hash of their names decides."""
+    """Two indices in one place are looked at in an order that does not depend on hashes of names."""
     text = f"""kernel void f(global const uchar *{name}, global int *hist, const int bins, const int n)
     {{
         int i = get_global_id(0);
@@ -1118,6 +1118,8 @@ def test_letters_and_texts_in_quotes_leave_no_gap(use: str) -> None:
         ("select(i, -1, i < 2), 0", '["1", "n"]'),
         ("select(i, INT_MIN, i < 2), 0", '["1", "n"]'),
         ("select(k * w, -1, x < 0), i", '["n", "deep * w - w + 1"]'),
+        ("i + 0.5f, 0.25f + k", '["deep", "n"]'),  # within a pixel
+        ("(i + .5f) / n, (float)k / deep", '["deep", "n"]'),  # from 0 to 1
     ],
 )
 def test_images_are_as_large_as_what_is_read_of_them_and_never_empty(at: str, image: str) -> None:
@@ -1128,10 +1130,26 @@ def test_images_are_as_large_as_what_is_read_of_them_and_never_empty(at: str, im
         const int i = get_global_id(0);
         if (i >= n) return;
         float sum = 0;
-        for (int k = 0; k < deep; ++k) sum += read_imagef(in, s, (int2)({at})).x;
+        for (int k = 0; k < deep; ++k) sum += read_imagef(in, s, (float2)({at})).x;
         y[i] = sum;
     }}"""
-    assert f"image = {image}" in shape_of(drafted(text)[1], "in_")
+    line = shape_of(drafted(text)[1], "in_")
+    assert f"image = {image}" in line
+    assert "not read" not in line
+
+
+@pytest.mark.parametrize(
+    ("at", "normalized"),
+    [("convert_float2(p) / convert_float2(size)", "true"), ("convert_float2(p) + (float2)(0.5f, 0.5f)", "false")],
+)
+def test_how_an_image_is_read_follows_from_its_coordinates(at: str, normalized: str) -> None:
+    _, lines = drafted(
+        "kernel void f(read_only image2d_t in, sampler_t how, write_only image2d_t out, const int2 size) {"
+        "const int2 p = (int2)(get_global_id(0), get_global_id(1)); if (p.x >= size.x || p.y >= size.y) return;"
+        f"write_imagef(out, p, read_imagef(in, how, {at})); }}"
+    )
+    assert 'image = ["size_y", "size_x"]' in shape_of(lines, "in_")
+    assert f"normalized = {normalized} }}" in shape_of(lines, "how")
 
 
 @pytest.mark.parametrize(
@@ -1424,3 +1442,70 @@ def test_rows_of_a_fixed_length_are_no_longer_than_that() -> None:
         "kernel void f(global float *y)\n{ const int x = get_global_id(0), y_ = get_global_id(1); y[y_ * 64 + x] = 1; }"
     )
     assert any(line.startswith('global = ["64", "HEIGHT"]') for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("use", "access", "begins"),
+    [
+        ("atomic_inc(&h[x[i]].count)", "inout", ""),
+        ("atomic_add((volatile global int *)&c[i], x[i])", "inout", 'distribution = "constant", value = 0'),
+        (
+            "atomic_fetch_add_explicit(&c[i], x[i], memory_order_relaxed)",
+            "inout",
+            'distribution = "constant", value = 0',
+        ),
+        ("atomic_store(&c[i], x[i])", "out", ""),
+        ("atomic_init(c + i, x[i])", "out", ""),
+        ("h[i].count = atomic_load(&c[i])", "in", "low = 0"),
+    ],
+)
+def test_atomic_functions_use_what_is_pointed_at_as_assignments_do(use: str, access: str, begins: str) -> None:
+    _, lines = drafted(
+        "typedef struct { int count; float weight; } Bin;"
+        "kernel void f(global const int *x, global Bin *h, global atomic_int *c, const int n)"
+        f"{{ const int i = get_global_id(0); if (i < n) {use}; }}"
+    )
+    line = shape_of(lines, "h" if "(&h" in use else "c")
+    assert f'type = "{"Bin" if "(&h" in use else "int"}", shape = ["n"], access = "{access}"' in line
+    assert begins in line
+
+
+@pytest.mark.parametrize(
+    ("members", "first", "data"),
+    [
+        (
+            "int begin; float w; int2 more;",
+            "",
+            "fields = { begin = { low = 0, high = 1 }, more = { low = 0, high = 1 } }",
+        ),
+        ("Span of;", ".of", "low = 0, high = 1"),
+    ],
+)
+def test_members_that_say_which_places_are_used_are_small_and_not_negative(members: str, first: str, data: str) -> None:
+    _, lines = drafted(
+        f"typedef struct {{ int begin, more; }} Span; typedef struct {{ {members} }} Node;"
+        "kernel void f(global const Node *nodes, global const int *edges, global int *y, const int n)"
+        f"{{ int i = get_global_id(0); if (i < n) y[i] = edges[nodes[i]{first}.begin]; }}"
+    )
+    assert f'shape = ["n"], access = "in", data = {{ {data} }} }}  # guess: its data' in shape_of(lines, "nodes")
+
+
+def test_what_shares_the_items_of_a_group_out_is_small() -> None:
+    """No group has as many items as there are rows."""
+    _, lines = drafted(
+        "kernel void f(global const float *x, global float *y, const int rows, const int lanes) {"
+        "const int t = get_local_id(0), row = get_group_id(0) * (get_local_size(0) / lanes) + t / lanes;"
+        "if (row < rows && t % lanes == 0) y[row] = x[row]; }"
+    )
+    assert "lanes = 1  # guess: its value" in lines
+    assert any(line.startswith("rows = ") and line != "rows = 1" for line in lines)
+
+
+def test_shifts_by_a_macro_are_powers_of_two() -> None:
+    _, lines = drafted(
+        macros(BITS=4) + "kernel void f(global const uint *x, global uint *y, local uint *h, const int n) {"
+        "for (int i = get_local_id(0); i < (1 << BITS); i += get_local_size(0)) h[i] = 0;"
+        "const int i = get_global_id(0); if (i < n >> BITS) y[i] = h[x[i] & ((1 << BITS) - 1)]; }"
+    )
+    assert 'h = { type = "uint", local = "2 ** BITS" }' in lines
+    assert 'global = ["round_up(n // (2 ** BITS), WG)"]' in lines

@@ -1,4 +1,4 @@
-"""One use of a kernel on the real device, in a fresh process, step by step."""
+"""One use of a kernel on the real device, in a new process, step by step."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def test_exit_codes_are_those_of_the_readme() -> None:
 
 
 class NoisyWarning(UserWarning):
-    """What a library warns of."""
+    """A warning of a library."""
 
 
 def test_the_last_of_several_threads_to_leave_sets_back_what_was_before_the_first() -> None:
@@ -85,7 +85,7 @@ def test_a_filter_of_the_programs_own_stays() -> None:
 
 
 def test_what_a_thread_of_a_program_runs_catches_no_warnings() -> None:
-    """What draws charts is run by a command alone."""
+    """Charts are only drawn by a command."""
     package = Path(autotune.__file__).parent
     found = {
         file.name

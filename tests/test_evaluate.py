@@ -1,4 +1,4 @@
-"""The fault table on a real device (PoCL): whatever a kernel does costs one trial and never the search."""
+"""The fault table on a real device (PoCL): any fault of a kernel costs one trial and never the search."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ kernel void faults(int n, global float *a, global float *c, global int *d, globa
 
 LIMITS = Limits(build_s=20.0, floor_s=2.0, first_s=5.0)
 PATIENT = Limits()
-"""Where nothing is endless: a busy machine has time."""
+"""Limits for tests without endless kernels: a busy machine has time."""
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +148,7 @@ def evaluator(
 
 @pytest.fixture
 def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lock of the test's own: neither `evaluator` nor a search beside the tests holds it up."""
+    """A separate lock for each test, so that neither `evaluator` nor a search beside the tests delays it."""
     monkeypatch.setenv("AUTOTUNE_LOCKS", str(tmp_path))
 
 
@@ -337,7 +337,7 @@ def test_idle_time_is_counted_once_where_workers_are_replaced(evaluator: DeviceE
 
 
 def worker_of(evaluator: DeviceEvaluator, phase: str) -> int:
-    """The process id of the device worker, once it is in this phase."""
+    """Return the process id of the device worker, once it is in this phase."""
     while True:
         worker = evaluator._runners[0]._worker
         if worker is not None and worker.phase == phase:
@@ -604,7 +604,7 @@ def test_one_device_lost_leaves_the_search_to_the_others(
 def queued(
     problem: Problem, device: DeviceInfo, own_lock: None, shared: None, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[..., list[Trial]]]:
-    """Submits variants before the device begins with the first; gives the trials in the order of their ends."""
+    """Submit variants before the device begins with the first; return the trials in the order of their ends."""
     compute, submitted = data.compute, threading.Event()
 
     def once_all_wait(*given: Any, **options: Any) -> Setup:
@@ -762,7 +762,7 @@ def test_pointers_that_changed_places_are_told_where_the_kernel_dies_of_them(
 
 
 def test_a_prepared_process_whose_thread_never_runs_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As one that dies while Python sets it up: who asked for a worker would wait for ever."""
+    """As if it died while Python sets it up: a request for a worker would wait for ever."""
     monkeypatch.setattr(forkserver, "_HEED_S", 0.0)
     monkeypatch.setattr(forkserver._Server, "run", lambda self: None)
     server = forkserver._Server()

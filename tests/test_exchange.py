@@ -56,7 +56,7 @@ class TestWriters(WriterContract):
 
 
 def own_trials() -> list[Trial]:
-    """Two that passed, the default re-timed; one wrong, one that did not build, one that was stopped."""
+    """Two trials that passed, the default re-timed; a wrong one, one that did not build, and a stopped one."""
     moment = datetime(2026, 11, 21, 8, 4, 41, 635672, tzinfo=UTC)
 
     def trial(wpt: int, wg: int, outcome: Outcome, samples: tuple[int, ...] = (), **more: Any) -> Trial:
@@ -74,7 +74,7 @@ def own_trials() -> list[Trial]:
 
 
 def imported_trial() -> Trial:
-    """One that a cache of Kernel Tuner held, faster than all of our own."""
+    """A trial from a cache of Kernel Tuner, faster than all of our own."""
     told = {"rest": {"time": 0.5, "nvml_power": 139.161}, "parameters": {}}
     origin = {"format": "kernel-tuner", "file": "cache.json", "entry": json.dumps(told)}
     moment = datetime(2022, 12, 23, 12, 11, 26, tzinfo=UTC)
@@ -229,7 +229,7 @@ def test_what_a_file_calls_a_choice_is_the_study_s_value(told: Any) -> None:
     ("words", "said"),
     [
         ([], "holds a cache of Kernel Tuner of saxpy on pthread-Intel(R) Xeon(R) Processor; say which study"),
-        ([*HERE, "--from", "t4"], "results: is no JSON array: None; nothing was imported"),
+        ([*HERE, "--from", "t4"], "results: is not a JSON array: None; nothing was imported"),
         ([*HERE, "--rename", "WGX=WG"], "--rename: no parameter 'WGX' (did you mean 'WG'?)"),
         ([*HERE, "--rename", "WG=WGX"], "--rename: no parameter 'WGX' (did you mean 'WG'?)"),
         ([*HERE, "--rename", "WG=WPT"], "--rename: the file has a parameter 'WPT' of its own"),
@@ -302,7 +302,7 @@ def test_our_own_lines_tell_themselves_what_they_belong_to(folder: Path) -> None
     assert "8 new trials imported" in typed("import", "--db", "b.db", stdin=lines.encode()).stderr
     assert typed("export", "--db", "b.db").stdout == lines
     refused = typed("import", "-d", "0", stdin=lines.encode())
-    assert "tells itself what its trials belong to" in refused.stderr
+    assert "says itself which study, device and size its trials are of" in refused.stderr
 
 
 def test_our_own_lines_are_read_packed_and_as_windows_writes_them(folder: Path) -> None:
@@ -332,7 +332,7 @@ def test_a_line_cannot_pass_an_import_off_as_a_result(folder: Path) -> None:
 
 
 def test_a_published_cache_gives_its_known_optimum() -> None:
-    """The fastest of the file by its own times; source: tests/data/exchange/README.md."""
+    """The fastest by the file's own times; source: tests/data/exchange/README.md."""
     data = (DATA / "kernel-tuner-published.json").read_bytes()
     _, document = read(io.BytesIO(data), "published")
     assert (document.device, document.kernel) == ("NVIDIA RTX A4000", "vector_add")
@@ -488,7 +488,7 @@ def test_what_we_do_not_know_survives(folder: Path, format: str) -> None:
 
 
 def _say_true_and_false(table: dict[str, Any], configurations: list[dict[str, Any]]) -> None:
-    """Have a file write FAST as a script in Python does that lists `[False, True]`."""
+    """Have a file write FAST as a Python script with `[False, True]` does."""
     for one in configurations:
         one["FAST"] = bool(one["FAST"])
     if "cache" in table:
@@ -593,9 +593,9 @@ def test_wisdom_is_the_best_of_ours(recording: Recording) -> None:
 
 @pytest.fixture(autouse=True, scope="module")
 def _steps_read_once() -> Iterator[None]:
-    """Optuna reads how its tables came to be, a file for each step, again for each database: longer than it writes one.
+    """Have Optuna read the files of its migrations only once, not for each database.
 
-    What is read says nothing of the database.
+    Reading takes longer than writing a database, and does not depend on the database.
     """
     kept: list[ScriptDirectory] = []
 
@@ -611,7 +611,7 @@ def _steps_read_once() -> Iterator[None]:
 
 @contextmanager
 def opened(path: Path) -> Iterator[optuna.storages.RDBStorage]:
-    """Optuna's own storage of a database; closed, which Optuna leaves to whoever comes."""
+    """Optuna's own storage of a database; it is closed here, because Optuna leaves that to its caller."""
     storage = optuna.storages.RDBStorage(f"sqlite:///{path}")
     yield storage
     storage.remove_session()
@@ -698,7 +698,7 @@ def test_optunas_dashboard_lists_what_is_written(folder: Path, recording: Record
 def test_a_database_is_never_written_over(folder: Path) -> None:
     typed("import", str(DATA / "t4.json"), *HERE)
     (folder / "o.db").write_bytes(b"mine")
-    assert "nothing is written over" in typed("export", "o.db", "--format", "optuna", *HERE).stderr
+    assert "is not overwritten" in typed("export", "o.db", "--format", "optuna", *HERE).stderr
     assert (folder / "o.db").read_bytes() == b"mine"
     assert "give a FILE" in typed("export", "--format", "optuna", *HERE).stderr
     assert "no such folder; mkdir -p no\n" in typed("export", "no/o.db", "--format", "optuna", *HERE).stderr

@@ -1,4 +1,4 @@
-"""The expression language: what it accepts, what it means, and what intervals may say of it."""
+"""The expression language: what it accepts, what it means, and what intervals may say about it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def value(text: str, **names: Any) -> Any:
 
 
 def parsed(text: str) -> Expression | None:
-    """The expression; None where the text is refused."""
+    """Return the expression, or None if the text is refused."""
     try:
         return Expression.parse(text)
     except ExpressionError:
@@ -80,8 +80,8 @@ def test_value(text: str | int | float, expected: Any) -> None:
     ("text", "message"),
     [
         ("", "empty"),
-        ("TS +", "is no expression: invalid syntax"),
-        ("TS = 4", "is no expression"),
+        ("TS +", "is not an expression: invalid syntax"),
+        ("TS = 4", "is not an expression"),
         ("2 ** pass if TS else", "'pass' is a word of Python, which no expression can name: choose another name"),
         ("TS > 4 && WPT < 3", "write `and`, `or`, `not`"),
         ("9**9**9", "exponents are whole numbers from 0 to 64"),
@@ -91,10 +91,10 @@ def test_value(text: str | int | float, expected: Any) -> None:
         ("1 / 0", "divides by zero"),
         ("1" * 4001, "longer than 4000 characters"),
         ("1+" * 1999 + "1", "more than"),
-        ("[" * 500 + "]" * 500, "is no expression"),
+        ("[" * 500 + "]" * 500, "is not an expression"),
         ("not " * 120 + "1", "nested more than 100 levels"),
         ("or".join(["(a and b) "] * 200), "more than 500 parts"),
-        ("__import__('os')", "no function of the language"),
+        ("__import__('os')", "which is not a function of the language"),
         ("TS.bit_length()", "not a plain function"),
         ("TS.real", "Python's Attribute"),
         ("().__class__", "Python's Attribute"),
@@ -119,12 +119,12 @@ def test_value(text: str | int | float, expected: Any) -> None:
         ("min + 1", "without parentheses"),
         ("max(*x)", "not a plain function"),
         ("has_extension(TS)", "write `has_extension("),
-        ("1if TS else 2", "is no expression: a word follows a number without a space, 1if"),
+        ("1if TS else 2", "is not an expression: a word follows a number without a space, 1if"),
         ("TS < 0x1f or 1.5or TS", "without a space, 1.5or"),
-        ("'\\d' == TS", "is no expression: \\d stands for no character"),
+        ("'\\d' == TS", "is not an expression: \\d stands for no character"),
         ("'\\\\\\456' == TS", "\\456 stands for no character"),
-        ("\0", "is no expression"),
-        ("\ud800", "is no expression"),
+        ("\0", "is not an expression"),
+        ("\ud800", "is not an expression"),
     ],
 )
 def test_refused_when_parsed(text: str, message: str) -> None:
@@ -146,7 +146,7 @@ def test_refused_when_parsed(text: str, message: str) -> None:
         ("N ** -1", "exponents are whole numbers from 0 to 64"),
         ("1e300 * 10.0 ** N ** 3", "too large for a float"),
         ("log2(4 - N)", "takes log2 of 0"),
-        ("ceil_div(N, 0.5)", "which is no whole number (// divides without remainder, -(-a // b) rounds up)"),
+        ("ceil_div(N, 0.5)", "which is not a whole number (// divides without remainder, -(-a // b) rounds up)"),
         ("T + 1", "calculates with the text 'float'"),
         ("T < 'int'", "compares text by size; text compares with ==, != and in"),
         ("4 <= T", "compares text by size"),
@@ -185,7 +185,7 @@ def test_parsing_leaves_the_warnings_of_other_threads_alone(monkeypatch: pytest.
 
 
 def test_a_hostile_text_costs_no_time() -> None:
-    """Nested chains and memberships would double the work per level if operands were computed twice."""
+    """If operands were computed twice, nested chains and memberships would double the work per level."""
     deep = "1"
     for _ in range(24):
         deep = f"(0 <= ({deep} in (0, a)) <= b < 5)"
@@ -302,7 +302,7 @@ PYTHON = {
 
 
 class TruthValues(ast.NodeTransformer):
-    """Makes Python's `and` and `or` give truth values."""
+    """Makes Python's `and` and `or` return truth values."""
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.Call:
         self.generic_visit(node)
@@ -359,7 +359,7 @@ INTERVALS = [(low, high) for low in range(-3, 4) for high in range(low, 4)]
     ],
 )
 def test_bounds_of_each_operator(shape: str) -> None:
-    """All pairs of small intervals: what is ruled out never happens; what lies outside is ruled out."""
+    """All pairs of small intervals: an excluded result never happens, and a result outside is excluded."""
     pairs = list(itertools.product(INTERVALS, INTERVALS))
     columns = np.array([(*one, *other) for one, other in pairs], dtype=np.float64).T
     sure = np.ones(len(pairs), dtype=np.bool_)

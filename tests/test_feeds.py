@@ -1,4 +1,4 @@
-"""Events reach whoever watches, each once, in their order, whenever they come and go."""
+"""Events reach every watcher, each once, in their order, whenever watchers come and go."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def test_who_comes_back_misses_nothing_and_gets_nothing_twice() -> None:
 
 
 async def test_who_comes_back_and_has_missed_nothing_is_told_at_once_that_the_server_is_there() -> None:
-    """Else a proxy that ends what is idle for less than a beat would have a client take the server for away."""
+    """Otherwise a client behind a proxy with a short idle limit would think that the server is away."""
 
     feeds = Feeds()
     feeds.of("s").tell(PROGRESS, {"done": 1})

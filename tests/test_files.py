@@ -1,4 +1,4 @@
-"""The file that a command writes: whole or as it was, a link still one, and nothing that was read is written over."""
+"""The file that a command writes: replaced completely or not at all; links stay; no file that was read is replaced."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_no_other_database_is_written_over(here: Path, words: list[str]) -> None
     with Store.open("other.html") as store:
         put(store, [ok({"A": 1}, 5)])
     before = (here / "other.html").read_bytes()
-    assert "is a database, and nothing is written over it; name another file" in one_line(typed(*words))
+    assert "is a database, and is not overwritten; name another file" in one_line(typed(*words))
     assert (here / "other.html").read_bytes() == before
 
 
@@ -92,14 +92,14 @@ def test_neither_a_study_nor_its_kernel_is_written_over(here: Path, name: str) -
         put(store, [ok({"WG": 8}, 5)], key=key)
     for format in ("csv", "header"):
         told = one_line(typed("export", name, "--format", format, "--study", "./two.toml"))
-        assert told == f"error: {name}: was read for this, and nothing is written over it; name another file"
+        assert told == f"error: {name}: is an input of this command, and is not overwritten; name another file"
     assert (here / name).read_text() == before
 
 
 def test_what_a_check_keeps_is_not_its_own_kernel(here: Path) -> None:
     (here / "two.toml").write_text(STUDY.replace("two.cl", "kernel.cl"))
     (here / "kernel.cl").write_text("// mine\nkernel void two(global float *y) { y[get_global_id(0)] = 0; }\n")
-    assert "kernel.cl: was read for this" in one_line(typed("check", "./two.toml", "--save-build", "."))
+    assert "kernel.cl: is an input of this command" in one_line(typed("check", "./two.toml", "--save-build", "."))
 
 
 def test_a_file_is_whole_or_as_it_was(here: Path) -> None:
@@ -174,7 +174,7 @@ def test_in_a_folder_that_was_removed_nothing_can_be_written_in_one_line(
 @pytest.mark.parametrize("command", ["new", "import-study"])
 def test_a_pipe_is_not_waited_for(here: Path, command: str) -> None:
     os.mkfifo("pipe.cl")
-    assert one_line(typed(command, "pipe.cl")).startswith("error: pipe.cl: is no file; name one")
+    assert one_line(typed(command, "pipe.cl")).startswith("error: pipe.cl: is not a file; name one")
 
 
 @pytest.mark.slow
@@ -195,7 +195,7 @@ def test_a_pipe_is_not_waited_for(here: Path, command: str) -> None:
     ids=" ".join,
 )
 def test_a_path_that_cannot_be_looked_at_is_no_traceback(here: Path, words: list[str]) -> None:
-    """As of a folder that is another user's; a name too long is one for root too."""
+    """For example in another user's folder; a name that is too long cannot be looked at by root either."""
     if words[0] == "report":
         pytest.importorskip("jinja2", reason="pages need Jinja2; pip install '.[serve]'")
     found = typed(*(word.replace("NAME", "n" * 300) for word in words))

@@ -1,4 +1,4 @@
-"""What is named best has been timed again, and what fails then is no result."""
+"""The best has been timed again, and a configuration that fails then is not a result."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Answers = Sequence[Measurement | Trial | None]
 
 
 def ranked(problem: Problem) -> list[Trial]:
-    """Every configuration, the first the fastest, each 1 % slower than the one before."""
+    """Return every configuration, the first the fastest, each 1 % slower than the one before."""
     configurations = [problem.space.configuration(row) for row in range(len(problem.space))]
     return [
         Trial(configuration, Outcome.OK, measurement=Measurement((1000 + 10 * place,) * 5))
@@ -37,9 +37,9 @@ def ranked(problem: Problem) -> list[Trial]:
 
 
 class Finals(ReplayEvaluator):
-    """Fails some configurations when they are timed again; notes which ones were.
+    """Fails some configurations when they are timed again, and records which ones were.
 
-    `before` is called with it and `stop` before a round, `anew` gives what is measured in the place of what was.
+    `before` is called with it and `stop` before a round; `anew` gives measurements that replace the recorded ones.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ def test_what_failed_before_an_interruption_is_not_named(problem: Problem, store
 
 
 class Bounded(Finals):
-    """Stops what is slower than the best so far, as a device does."""
+    """Stops configurations that are slower than the best so far, as a device does."""
 
     best_ns: float | None = None
 
@@ -287,7 +287,7 @@ def test_a_result_says_where_the_machine_was_too_noisy_to_rank(problem: Problem,
 
 
 def noisy(_: Measurement) -> Measurement:
-    """As fast as all others, within a fifth of their time."""
+    """As fast as all others, with times that vary by a fifth."""
     return Measurement(tuple(range(1000, 1240, 12)))
 
 
@@ -309,7 +309,7 @@ def test_what_a_throttled_device_timed_is_timed_anew_by_the_next_search(problem:
 
 
 def slower(trials: Sequence[Trial], pace: float) -> list[Trial]:
-    """The same on another day."""
+    """The same configuration on another day."""
     return [replace(one, measurement=Measurement((round(one.time_ns * pace),) * 5)) for one in trials]
 
 
@@ -366,6 +366,8 @@ def test_a_host_that_takes_longer_to_enqueue_a_run_than_the_device_has_it_is_nam
         return enqueuing_text(trial_json(problem, trial) or {})
 
     launches = len(problem.plan(problem.default).sequence)
-    assert said(7999 * launches, enqueue_ns=8000).startswith(f"took {text.time(8000 * launches)} to enqueue a run")
+    assert said(7999 * launches, enqueue_ns=8000).startswith(
+        f"Python took {text.time(8000 * launches)} to enqueue a run"
+    )
     assert said(8000 * launches, enqueue_ns=8000) == said(5) == said(5, enqueue_ns="9e9") == ""
     assert said(5, enqueue_ns=math.inf) == ""  # as somebody may have stored it

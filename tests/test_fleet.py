@@ -1,4 +1,4 @@
-"""The search's side of a cluster, with devices that only answer: who serves, who is left out, what is sent again."""
+"""The search's side of a cluster, with devices that only answer: which serve, which do not, what is sent again."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def problem() -> Problem:
 
 
 class Said(list[str]):
-    """What was said."""
+    """Collects the lines that are said."""
 
     def wait_for(self, text: str) -> str:
         wait_until(lambda: any(text in line for line in self), lambda: self)
@@ -475,7 +475,7 @@ def reading(home: Path) -> Study:
 
 
 def unpacked(study: Study, folder: Path, device: DeviceInfo) -> Problem:
-    """What arrives of a study after its own files have changed."""
+    """Return what arrives of a study after its own files have changed."""
     packed = travel.pack(Problem(study, {"N": 100}, {"T": "float"}, device), Settings())
     depot = arrived_at(folder / "depot", packed.luggage)
     for file in study.text.path.parent.iterdir():
@@ -596,7 +596,7 @@ def test_addresses(typed: str, meant: str) -> None:
 
 
 def refused(typed: str) -> str:
-    """What is said where connecting fails."""
+    """Return the error of a failed connection."""
     with pytest.raises(SetupError) as raised:
         asyncio.run(connect(Address.parse(typed), 0.5))
     return str(raised.value)
@@ -615,8 +615,8 @@ def test_who_does_not_connect_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch
     assert said.endswith(f"); start one there: {told}")
     for name in ("nowhere.invalid", "a..b"):
         said = refused(name)
-        assert said.startswith(f"tcp://{name}:8786: no machine is known here as {name} (")
-        assert said.endswith("); mend the name, or write its number")
+        assert said.startswith(f"tcp://{name}:8786: unknown host {name} (")
+        assert said.endswith("); correct the name, or write its number")
 
 
 WEB = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"
@@ -637,7 +637,7 @@ def test_what_answers_in_another_language_is_said_in_a_line(sent: bytes, capfd: 
         threading.Thread(target=answer, daemon=True).start()
         said = refused(f"tcp://127.0.0.1:{stranger.getsockname()[1]}")
         stranger.shutdown(socket.SHUT_RDWR)
-    assert ": no scheduler answers (what comes is no scheduler's: " in said
+    assert ": no scheduler answers (the answer is not a scheduler's: " in said
     assert capfd.readouterr().err == ""
 
 
@@ -728,7 +728,7 @@ PASSED = Trial({"A": 1}, Outcome.OK, measurement=Measurement((5, 6)))
         (replace(PASSED, measurement=None), "no time"),
         (replace(PASSED, measurement=Measurement(())), "no time"),
         (replace(PASSED, measurement=Measurement((-5, 5))), "samples_ns.0: Input should be greater than or equal to 0"),
-        (replace(PASSED, measurement=Measurement((0, 0))), "samples_ns: no kernel runs in no time"),
+        (replace(PASSED, measurement=Measurement((0, 0))), "samples_ns: a time must be above 0"),
         (replace(PASSED, measurement=Measurement((math.nan,))), "ValueError: cannot convert float NaN"),
         (replace(PASSED, measurement="fast"), "AttributeError"),
         (replace(PASSED, outcome=Outcome.LOST), "a trial that has not ended"),
@@ -746,7 +746,7 @@ def test_what_no_worker_can_have_measured_is_refused(told: Any, said: str) -> No
     answer = failures.vetted({"worker": "tcp://1", "trial": told}, "trial", failures.believed_trial, {"A": 1})
     assert set(answer) == {"worker", "refused"}
     refusal = failures.heard(answer, "gpu1")
-    assert str(refusal).startswith("gpu1: it answered what cannot be believed: ")
+    assert str(refusal).startswith("gpu1: its answer is invalid: ")
     assert said in refusal.what
 
 
@@ -765,7 +765,7 @@ def test_an_answer_that_is_none_to_the_finalists_is_refused(told: object) -> Non
 @pytest.mark.parametrize("told", [None, {}, {"kind": "SetupError"}, {"kind": [], "what": "x", "where": "", "hint": ""}])
 def test_a_refusal_that_is_none_leaves_its_worker_out_all_the_same(told: object) -> None:
     answer = failures.vetted({"worker": "tcp://1", "refused": told}, "trial", failures.believed_trial, {"A": 1})
-    assert "cannot be believed" in str(failures.heard(answer, "gpu1"))
+    assert "its answer is invalid" in str(failures.heard(answer, "gpu1"))
 
 
 @pytest.mark.parametrize("told", [None, "x", [1], {}, {"trial": PASSED}, {"worker": [], "trial": PASSED}])
@@ -810,12 +810,12 @@ def test_what_devices_spent_is_added_up(problem: Problem, said: Said, monkeypatc
     ("told", "line"),
     [
         (None, "a worker answers what none of autotune does"),
-        ({"worker": "sim://0", "trial": PASSED}, "simulated: it answered what cannot be believed: another trial"),
-        ({"worker": "sim://0", "refused": 5}, "simulated: it answered what cannot be believed: TypeError"),
-        (answered(usage=[]), "simulated: it answered what cannot be believed: AttributeError"),
-        (answered(usage={"build": "x"}), "simulated: it answered what cannot be believed: ValueError"),
-        (answered(usage={"build": math.nan}), "simulated: it answered what cannot be believed: seconds"),
-        (answered(usage={"build": -1}), "simulated: it answered what cannot be believed: seconds"),
+        ({"worker": "sim://0", "trial": PASSED}, "simulated: its answer is invalid: another trial"),
+        ({"worker": "sim://0", "refused": 5}, "simulated: its answer is invalid: TypeError"),
+        (answered(usage=[]), "simulated: its answer is invalid: AttributeError"),
+        (answered(usage={"build": "x"}), "simulated: its answer is invalid: ValueError"),
+        (answered(usage={"build": math.nan}), "simulated: its answer is invalid: seconds"),
+        (answered(usage={"build": -1}), "simulated: its answer is invalid: seconds"),
     ],
 )
 def test_an_answer_that_none_gives_ends_the_search_in_a_line(

@@ -1,4 +1,4 @@
-"""A reference in Python runs in a process of its own: within its time, and on the files that are hashed."""
+"""A reference in Python runs in a process of its own: within its time, and only with files that are hashed."""
 
 from __future__ import annotations
 

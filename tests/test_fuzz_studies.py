@@ -1,4 +1,4 @@
-"""Mutated studies: whatever stands in the file, one clear line and a documented exit code, never a traceback."""
+"""Mutated studies: any file gives one clear line and a documented exit code, never a traceback."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def studies(draw: st.DrawFn) -> str:
 
 
 def outcome(text: str) -> tuple[int, str]:
-    """The exit code of `check --no-run` of that study, and what is on stderr."""
+    """Return the exit code of `check --no-run` of that study, and its stderr."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "saxpy.toml"
         path.write_bytes(text.encode(errors="replace"))

@@ -1,4 +1,4 @@
-"""The studies of examples/studies, right as they stand and wrong where spoilt; loops and checks on a device."""
+"""The studies of examples/studies: right as they are, wrong when spoilt; loops and checks on a device."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OTHERS: dict[str, dict[str, Any]] = {
     "jacobi": {"WG_X": 64, "ROWS_PER_ITEM": 4}, "stencil_3d": {"PLANES": 16}, "prefix_sum": {"PER_ITEM": 16},
     "histogram": {"COPIES": 4}, "reduction": {"GROUPS": 8}, "csr_spmv": {"LANES": 32},
 }  # fmt: skip
-"""What is launched in another way than the default, which the example itself shows."""
+"""Configurations that are launched in another way than the default, which the example itself shows."""
 
 RULES = Rules(minimum=1, maximum=1, least_s=0.0, warmup=1)
 
@@ -47,7 +47,7 @@ def run(session: Session, study: Study, *configurations: Configuration, size: An
 
 
 def spoilt(name: str, old: str, new: str, **tables: Any) -> Study:
-    """Return a study of the gallery whose kernel has another text in one place."""
+    """Return a study of the gallery whose kernel has a replaced text in one place."""
     text = Study.load(FOLDER / f"{name}.toml").text
     source = (FOLDER / f"{name}.cl").read_text()
     assert source.count(old) >= 1
@@ -113,7 +113,7 @@ kernel void add(const int reach, global const int *now, global int *next)
 
 
 def scan(**changes: Any) -> Study:
-    """Prefix sums in log2(N) turns (Hillis and Steele), with a scalar that counts with them: as on the page."""
+    """Prefix sums in log2(N) turns (Hillis and Steele), with a scalar that changes with the turn, as on the page."""
     (block,) = re.findall(r"```toml\n([^`]*^step = [^`]*)```", PAGE.read_text(), re.MULTILINE)
     shown = tomllib.loads(block)
     tables: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""After `--fresh` all that tell what is best look at one generation: the newest with a verified configuration."""
+"""After `--fresh`, everything that names a best uses one generation: the newest with a verified configuration."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def search(store: Store, *trials: Trial, fresh: bool = False) -> None:
 
 
 def bests(store: Store) -> list[dict[str, Value] | None]:
-    """Return what each that tells the best names: a look-up, comparisons, a cover, a report, pages, a header."""
+    """Return the best that each of these names: a look-up, comparisons, a cover, a report, pages, a header."""
     tuned, size = PROBLEM.study, PROBLEM.size
     found = lookup.best(tuned.text, size, CHOICES, DEVICE.fingerprint, database=store.where)
     cells = compare.compare(tuned, "size", [size], CHOICES, [DEVICE], store, trials=1, search=None)
@@ -82,7 +82,7 @@ def test_each_driver_has_its_generation(store: Store) -> None:
 
 def test_trials_are_counted_from_the_generation_that_answers_on(store: Store) -> None:
     def trials() -> int:
-        """Return what all say, whoever counts."""
+        """Return the number that all of them give."""
         asked = (PROBLEM.study.text, PROBLEM.size, CHOICES, DEVICE.fingerprint)
         (side,) = sides.sides(store, PROBLEM.study.name, "size")[0]
         told = {
@@ -126,7 +126,7 @@ def test_why_a_side_has_no_best_is_told_of_the_trials_that_it_counts(store: Stor
 
 
 def test_a_look_up_counts_no_trials(store: Store) -> None:
-    """Whatever it counts is kept by the search: a problem may have a million since somebody started over."""
+    """The searches keep all counts: since somebody started over, a problem may have got a million trials."""
     search(store, ok(FIRST, 50))
     search(store, ok(FIRST, 50), fresh=True)
     assert [row[3] for row in store.rows(f"EXPLAIN QUERY PLAN {records.TRIALS}", {"problem": 1, "generation": 1})] == [

@@ -1,4 +1,4 @@
-"""A header of bests: what it chooses, hostile text in its place, host programs that use it."""
+"""A header of bests: what it chooses, that hostile text stays in its place, host programs that use it."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def chosen(folder: Path, catalogue: Catalogue, *asked: tuple[str, int]) -> list[
 
 @needs_compilers
 def test_what_is_chosen(tmp_path: Path) -> None:
-    """Exact; the nearest size; the same architecture, however it is named; the default; and nothing invalid."""
+    """Exact; the nearest size; the same architecture under any of its names; the default; and nothing invalid."""
     study = text(constraints=[{"require": "WPT * WG <= 512"}, {"require": "N % WPT == 0 and N < 10 ** 6"}],
                  defines={"SPAN": "WPT * WG", "COUNT": "ceil_div(N, 4) * 2"})  # fmt: skip
     spaced = DeviceInfo(**{name: getattr(DEVICE, name) for name in DEVICE.__slots__} | {"name": f" {DEVICE.name} "})
@@ -164,7 +164,7 @@ int main(void) {{
 
 @needs_compilers
 def test_nothing_is_chosen_where_nothing_would_be_launched(tmp_path: Path) -> None:
-    """As a search refuses it: sizes below one or beyond int, work-items or elements below one."""
+    """As a search refuses them: sizes below one or beyond int, work-items or elements below one."""
     launch = {"entry": "saxpy", "global": ["N - 64"], "local": ["WG"], "arguments": ["N", "alpha", "x", "y"]}
     inner = text(launch=[launch])
     catalogue = collected(tmp_path / "a.db", (DEVICE, 1024, at(1)), study=inner)
@@ -178,7 +178,7 @@ def test_nothing_is_chosen_where_nothing_would_be_launched(tmp_path: Path) -> No
 @pytest.mark.slow
 @needs_compilers
 def test_at_a_size_never_tuned_a_header_chooses_as_best_does(tmp_path: Path) -> None:
-    """By the loss to expect among the nearest, ties and all, whatever is known of which configuration where."""
+    """By the expected loss among the nearest sizes, with ties, whatever is known of the configurations at each size."""
     chance = random.Random(3)
     for turn in range(6):
         folder = tmp_path / str(turn)
@@ -216,7 +216,7 @@ int main(int count, char **words) {
 @pytest.mark.slow
 @needs_compilers
 def test_among_sizes_of_several_dimensions_a_header_chooses_as_best_does(tmp_path: Path) -> None:
-    """Many as near, many that lose as much, sizes in another order than the alphabet's, some without a best."""
+    """Many sizes equally near, many equal losses, sizes not in alphabetical order, some without a best."""
     study, chance = text(sizes={"M": 64, "K": 64, "N": 64}), random.Random(5)
     for turn in range(8):
         folder, sizes = tmp_path / str(turn), dict[tuple[int, ...], None]()
@@ -243,7 +243,7 @@ def test_among_sizes_of_several_dimensions_a_header_chooses_as_best_does(tmp_pat
 
 @needs_compilers
 def test_what_a_database_cannot_mean_stays_out(tmp_path: Path) -> None:
-    """A time without end; a size that has no best any more once its losses are looked at."""
+    """An infinite time; a size that has no best any more when its losses are read."""
     place = stored(tmp_path / "a.db", (DEVICE, 64, at(1)), (DEVICE, 128, at(2)), (DEVICE, 256, at(4)))
     with Store.open(str(place)) as store:
         put(store, [ok(at(2), 70)], key=problem_key(text(), {"N": 64}, CHOICES, DEVICE.fingerprint), device=DEVICE)
@@ -289,7 +289,7 @@ int main(int count, char **words) {
 
 @needs_compilers
 def test_sizes_whose_products_leave_62_bits_are_refused_as_best_refuses_them(tmp_path: Path) -> None:
-    """Nothing overflows, and whatever is served has the geometry that a search would launch."""
+    """Nothing overflows, and everything that is served has the geometry that a search would launch."""
     first = {"entry": "saxpy", "global": ["round_up(M * N, WG)"], "local": ["WG"],
              "arguments": ["part", "area", "x", "y"]}  # fmt: skip
     second = {"entry": "saxpy", "global": ["M * N * K"], "offset": ["M * N * K - 7"], "arguments": first["arguments"],
@@ -404,7 +404,7 @@ def test_a_loop_is_said_to_serve_its_own_size_alone(tmp_path: Path, monkeypatch:
 
 @needs_compilers
 def test_options_that_a_size_enters_are_computed(tmp_path: Path) -> None:
-    """In any flag, with what else stands in it, and where a size decides on one."""
+    """In any flag, with other text in it, and if a size decides whether one is given."""
     options = [
         {"flag": "-DLEN={N}", "when": "FAST == 0"}, {"flag": "-DNOT={N}", "when": "FAST == 1"},
         {"flag": "-DMOD=({N}%{WG}+{N})"}, {"flag": "-cl-two words={N}"},

@@ -1,4 +1,4 @@
-"""Whatever searches have done beside each other, a look-up, a comparison, a cover and an export name the same best."""
+"""After any mix of simultaneous searches, a look-up, a comparison, a cover and an export name the same best."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CONFIGURATIONS = [{"WPT": wpt, "WG": 64, "FAST": 0} for wpt in (1, 2, 4)]
 NUMBERS = itertools.count(1)
 
 Step = tuple[int, int, str, int]
-"""Which search it is of, which configuration, what becomes of it, and its time; a `search` begins another."""
+"""The search of a trial, its configuration, its outcome and its time; a `search` begins another search."""
 
 STEPS = st.lists(
     st.tuples(
@@ -53,7 +53,7 @@ def _kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 
 def happen(store: Store, key: ProblemKey, steps: Sequence[Step]) -> None:
-    """Do what the steps say, in searches of two drivers that all stay at work."""
+    """Do the steps, in searches of two drivers that all stay at work."""
     at_work: list[int] = []
     for which, configuration, what, time in [(0, 0, "search", 1), *steps]:
         if what in ("search", "fresh"):

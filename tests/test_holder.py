@@ -1,4 +1,4 @@
-"""What holds a device, and what an empty launch takes, on the device that is here."""
+"""The kernel that holds a device, and the time of an empty launch, on the device here."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.device
 
 
 def opened() -> Session:
-    """A session that passes for one on a device with cores of its own."""
+    """A session that is treated as one on a device with its own cores."""
     session = open_session(device_here())
     session.traits = replace(session.traits, shares_cores=False)
     return session

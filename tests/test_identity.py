@@ -1,4 +1,4 @@
-"""Names and values are checked where they enter."""
+"""Names and values are checked as they enter."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from autotune.errors import StudyError
     ("names", "fault"),
     [
         (["A", "_x", "TILE_M", "T", "path_length", "PATHS", "x" * 64], ""),
-        (["", "9N", "A=1;touch x;B", "A\n", "A-B", "é", "x" * 65, 7, None, ["A"]], "is no C identifier"),
+        (["", "9N", "A=1;touch x;B", "A\n", "A-B", "é", "x" * 65, 7, None, ["A"]], "is not a C identifier"),
         (["PATH", "IFS", "ENV", "BASH_ENV", "PROMPT_COMMAND", "PS4", "LD_PRELOAD", "LD_X", "DYLD_X", "PYTHONPATH",
           "path"], "is a name that shells or loaders act on"),
     ],
@@ -36,7 +36,7 @@ def test_values_that_do_not(value: object) -> None:
 def test_the_error_shows_no_control_character() -> None:
     with pytest.raises(StudyError) as raised:
         identity.require_names(["A", "B\x1b\n"], "x.toml: sizes")
-    assert str(raised.value).startswith("x.toml: sizes: 'B\\x1b\\n' is no C identifier")
+    assert str(raised.value).startswith("x.toml: sizes: 'B\\x1b\\n' is not a C identifier")
     identity.require_values([1, "x"], "here")
     with pytest.raises(StudyError, match="64 bits"):
         identity.require_values([1, 2**63], "here")
@@ -53,8 +53,8 @@ def test_the_error_shows_no_control_character() -> None:
         ({"A": True, "T": "x"}, "A cannot be True"),
         ({"A": 1.0, "T": "x"}, "A cannot be 1.0"),
         ({"A": [1], "T": "x"}, "A cannot be"),
-        ([1], "no table"),
-        (None, "no table"),
+        ([1], "not a table"),
+        (None, "not a table"),
     ],
 )
 def test_what_fits_a_study(configuration: object, reason: str) -> None:

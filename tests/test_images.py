@@ -1,4 +1,4 @@
-"""Images of one and three dimensions and samplers in whole studies on a device; the gallery's blur has two."""
+"""Images of one and three dimensions and samplers in whole studies on a device; the gallery's blur is in two."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ pytestmark = pytest.mark.device
 
 SIZES = {"PLANES": 3, "ROWS": 5, "WIDTH": 12}
 SHAPES = {1: ["WIDTH"], 3: ["PLANES", "ROWS", "WIDTH"]}
-"""Extents that differ, so that axes in another order show."""
+"""Different extents, so that a wrong order of axes shows."""
 
 PLACES = {1: "get_global_id(0)", 3: "(int4)(get_global_id(0), get_global_id(1), get_global_id(2), 0)"}
 MIRRORED = {1: "WIDTH - 1 - get_global_id(0)", 3: "at * (int4)(1, 1, -1, 0) + (int4)(0, 0, PLANES - 1, 0)"}
-"""Along the first of NumPy's axes."""
+"""Mirrored along the first of NumPy's axes."""
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def session() -> Session:
 
 
 def mirror(dimensions: int, image: dict[str, Any], reads: str = "i", left: int = 0) -> Study:
-    """A study that turns an image around, but for what is `left` at the end."""
+    """Return a study that mirrors an image, except what is `left` at the end."""
     kind, coordinate = f"image{dimensions}d_t", "int" if dimensions == 1 else "int4"
     source = f"""
     #if {dimensions} == 3
@@ -57,7 +57,7 @@ def mirror(dimensions: int, image: dict[str, Any], reads: str = "i", left: int =
 
 
 def between(sampler: dict[str, Any]) -> Study:
-    """A study that reads halfway between two pixels, where the coordinates of the image run from 0 to 1."""
+    """Return a study that reads halfway between two pixels, with image coordinates from 0 to 1."""
     source = """
     kernel void between(read_only image1d_t x, sampler_t smp, global float *y) {
         const int i = get_global_id(0);
@@ -93,7 +93,7 @@ def test_images_of_one_and_three_dimensions(
 
 @pytest.mark.parametrize("shape", [(2**20,), (4, 2**20), (2, 2, 2**20)])
 def test_an_image_is_at_most_as_large_as_the_device_says(session: Session, shape: tuple[int, ...]) -> None:
-    """NVIDIA's driver makes larger ones, which kernels cannot read."""
+    """NVIDIA's driver makes larger images, which kernels cannot read."""
     with pytest.raises(BackendError, match=r" 1048576( x \d+)* pixels: \d+( x \d+)* at most"):
         session.image(shape, "RGBA", "uchar", False)
 
@@ -120,7 +120,7 @@ def test_a_format_that_the_device_lacks_is_one_line(session: Session) -> None:
     ("image", "message"),
     [
         ({"type": "float", "channels": "RGB"}, "arguments.x.channels: input should be 'R', .*'RGBA', .*, got 'RGB'"),
-        ({"type": "double"}, "arguments.x.type: 'double' is no type of a channel"),
+        ({"type": "double"}, "arguments.x.type: 'double' is not a type of a channel"),
         ({"type": "float", "normalized": True}, "arguments.x.normalized: a channel of float is not normalized"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What a reference in Python is made of, found without running it."""
+"""The parts of a reference in Python, found without running it."""
 
 from __future__ import annotations
 

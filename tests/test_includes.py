@@ -1,4 +1,4 @@
-"""What the compiler reads is what is hashed: includes are put in, and what cannot be followed is refused."""
+"""What the compiler reads is what is hashed: includes are inserted, and what cannot be followed is refused."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_what_cannot_be_followed_is_refused(folder: Path, kernel: str, message: 
 
 
 HELLO = 'const char hello[] = "a kernel";\nkernel void f() {}\n'
-"""Of OpenCL C 2.0."""
+"""A kernel in OpenCL C 2.0."""
 MADE = ("#define K(n) kernel void f_##n() {}\nK(x)\n", "#define ALL(x) x\nALL(kernel void f() {})\n")
 
 
@@ -160,7 +160,7 @@ def test_bytes_of_another_encoding_are_read_as_compilers_take_them(folder: Path)
 
 @pytest.mark.parametrize("blank", ["\u00a0", "\x1f", "\u2003", "\x85"])
 def test_a_backslash_before_what_only_python_calls_a_blank_joins_no_lines(folder: Path, blank: str) -> None:
-    """What follows is an `#include` to a compiler, however the line above reads here."""
+    """To a compiler the next line is an `#include`, whatever the line above looks like here."""
     assert "own" in text_of(f'// said \\{blank}\n#include "own.h"\n')
     assert '#include "own.h"' in text_of('// said \\ \t\n#include "own.h"\n')
 
@@ -299,20 +299,20 @@ def test_a_value_cannot_bring_a_file_either() -> None:
         ("-w -UX", "'-w -UX' is not a single -DNAME=VALUE"),
         ("-DX='a b'", "is not a single -DNAME=VALUE"),
         ("-DX=$(exit)", ""),
-        ("-D$(exit)=1", "'-D$(exit)=1': '$(exit)' is no C identifier"),
+        ("-D$(exit)=1", "'-D$(exit)=1': '$(exit)' is not a C identifier"),
         ("-DPATH=1", "'PATH' is a name that shells or loaders act on"),
         ("-D{P}=1", ""),
         ("-DAT(r,i)=((r)*n+(i))", ""),
         ("-DAT()=1", ""),
         ("-DLOG(...)=", ""),
         ("-DLOG(f,...)=", ""),
-        ("-DLOG(...,f)=", "'LOG(...,f)' is no C identifier"),
-        ("-DAT($(exit))=1", "'AT($(exit))' is no C identifier"),
+        ("-DLOG(...,f)=", "'LOG(...,f)' is not a C identifier"),
+        ("-DAT($(exit))=1", "'AT($(exit))' is not a C identifier"),
         ('-DX="a"', "has a quotation mark or a backslash, which drivers take off or keep as they please; write one"),
     ],
 )
 def test_a_define_is_one_word_with_a_name_and_a_value(flag: str, said: str) -> None:
-    """What a header and a shell are given apart; one of another form would be another there, or a command."""
+    """A header and a shell get name and value separately: another form would be another define, or a command."""
     for ask in (
         partial(includes.folders_of, {"options": [{"flag": flag}]}, "a.toml"),
         partial(includes.check_options, [flag.replace("{P}", "P")], "here"),
@@ -322,14 +322,14 @@ def test_a_define_is_one_word_with_a_name_and_a_value(flag: str, said: str) -> N
                 ask()
         else:
             ask()
-    with pytest.raises(StudyError, match="'8' is no C identifier"):
+    with pytest.raises(StudyError, match="'8' is not a C identifier"):
         includes.check_options(["-D8=1"], "here")
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
 def test_what_is_no_file_is_not_waited_for(folder: Path, make: Callable[[Path], None]) -> None:
     make(folder / "pipe.cl")
-    with pytest.raises(StudyError, match=r"pipe\.cl: is no file"):
+    with pytest.raises(StudyError, match=r"pipe\.cl: is not a file"):
         library.read_text(folder / "pipe.cl")
 
 

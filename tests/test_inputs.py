@@ -1,4 +1,4 @@
-"""Where the contents of inputs come from: files, expressions, Python; and what is no such thing, in one line."""
+"""Where the contents of inputs come from: files, expressions, Python; and errors of one line for anything else."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.studies import study
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of a study made in Python is the one it is made in."""
+    """The folder in which a study made in Python is created, which is its own folder."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -166,7 +166,7 @@ def bad_files(folder: Path) -> None:
     ("data", "message", "kind"),
     [
         ({"file": "gone.npy"}, r"arguments\.x\.data\.file: 'gone\.npy' is not there; looked in", "float"),
-        ({"file": "folder.npy"}, "'folder.npy' is no file", "float"),
+        ({"file": "folder.npy"}, "'folder.npy' is not a file", "float"),
         ({"file": "../outside.npy"}, r"'\.\./outside\.npy' lies outside the study's folder", "float"),
         ({"file": "/etc/passwd", "type": "uchar"}, "'/etc/passwd' lies outside", "float"),
         ({"file": "link.npy"}, "'link.npy' lies outside", "float"),
@@ -186,7 +186,7 @@ def bad_files(folder: Path) -> None:
         ({"file": "junk.npy"}, "is damaged, or no .npy file: it does not begin as one", "float"),
         ({"file": "cut.npz", "part": "first"}, "is damaged, or no .npz file", "float"),
         ({"file": "sparse.bin", "type": "float"}, "has 1,099,511,627,776 bytes, more than the 64 GiB", "float"),
-        ({"file": "fifo.npy"}, r"x\.data\.file: 'fifo\.npy' is no file", "float"),
+        ({"file": "fifo.npy"}, r"x\.data\.file: 'fifo\.npy' is not a file", "float"),
         ({"file": "packed.npz"}, "packed.npz: is damaged, or no .npz file: Corrupt input data", "float"),
         ({"file": "bomb.npz", "numpy": "x[:N]"}, r"bomb\.npz: takes 8\.19e\+03 GiB of memory, 8 GiB are free", "float"),
         ({"file": "parts.npy", "type": "int"}, 'npy: says itself of what type it is; leave out type = "int"', "float"),
@@ -196,7 +196,7 @@ def bad_files(folder: Path) -> None:
         ({"file": "odd.bin"}, 'is no .npy, .npz or .mtx file; plain numbers need their type: type = "float"', "float"),
         ({"file": "a.csv", "type": "float"}, r"a\.csv: is text, .*; np\.save\('a\.npy', np\.loadtxt", "float"),
         ({"file": "odd.bin", "type": "flaot"}, "unknown type 'flaot' .did you mean 'float'", "float"),
-        ({"file": "empty.mtx", "part": "values"}, "is no matrix of the MatrixMarket: its first line", "float"),
+        ({"file": "empty.mtx", "part": "values"}, "is not a matrix of the MatrixMarket: its first line", "float"),
         ({"file": "cut.mtx", "part": "values"}, "it is cut short: 99 entries", "float"),
         ({"file": "twice.mtx", "part": "values", "numpy": "tile(x, 3)"}, "it has an entry twice", "float"),
         ({"file": "beyond.mtx", "part": "values", "numpy": "tile(x, 3)"}, "cannot be read", "float"),
@@ -217,12 +217,12 @@ def bad_files(folder: Path) -> None:
         ({"numpy": "ones(2**40)[:N]"}, "out of memory", "float"),
         ({"seed": -1}, r"arguments\.x\.data\.seed: input should be greater than or equal to 0, got -1", "float"),
         ({"low": 1, "high": -1}, r"arguments\.x\.data: low is 1, above high, -1", "float"),
-        ({"high": float("inf")}, r"arguments\.x\.data\.high: inf is no number", "float"),
+        ({"high": float("inf")}, r"arguments\.x\.data\.high: inf is not a number", "float"),
         ({"distribution": "constant", "value": 300}, r"arguments\.x\.data: holds 300, which uchar cannot", "uchar"),
         ({"low": 0, "high": 999}, r"arguments\.x\.data\.high: 999, which uchar cannot hold", "uchar"),
         ({"low": -5}, r"arguments\.x\.data\.low: -5, which uint cannot hold", "uint"),
         ({"low": 0.5, "high": 2}, r"arguments\.x\.data\.low: 0\.5, which int cannot hold", "int"),
-        ({"distribution": "integers", "high": 2.7}, r"data\.high: 2\.7 is no whole number", "float"),
+        ({"distribution": "integers", "high": 2.7}, r"data\.high: 2\.7 is not a whole number", "float"),
         ({"high": 1e300}, r"arguments\.x\.data\.high: 1e\+300, which float cannot hold", "float"),
         ({"low": -3e38, "high": 3e38}, r"data: from -3e\+38 to 3e\+38 is more than float holds", "float"),
         ({"distribution": "range", "high": 9}, 'data: high has no part in distribution = "range"', "int"),
@@ -407,6 +407,6 @@ def test_the_header_of_a_golden_file_is_looked_at(folder: Path, file: str, messa
 
 
 def test_what_results_belonged_to_they_belong_to_still() -> None:
-    """Hashes of 0.2: a change here loses what every user has stored."""
+    """Hashes of version 0.2: a change here would lose everything that users have stored."""
     key = Problem(study()).key
     assert (key.study_hash, key.kernel_hash) == ("68d11c8143d8803ae0f04ab7bb4278e7", "e8bc0a9356d3ef872a95d6054ad0d78e")

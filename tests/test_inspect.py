@@ -1,4 +1,4 @@
-"""What a compiler tells of texts, one after another: by one process, and as if each had one of its own."""
+"""A compiler inspects texts one after another: in one process, with the same results as in separate processes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NAMES = ("i", "NOTHING", "out", "STEP")
 
 @pytest.fixture
 def pids(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The processes that were started to compile."""
+    """The numbers of the processes that were started to compile."""
     found = list[int]()
 
     def start(*given: Any) -> WorkerProcess:
@@ -93,7 +93,7 @@ def once(device, message):
 serving.once = once
 forkserver.main(int(sys.argv[1]), int(sys.argv[2]))
 """
-"""A process whose workers do what a text says, `fine` or not, or whose compiler does that to each text after it."""
+"""A process whose workers do what a text says, `fine` or not, or whose compiler does it at each text after that one."""
 
 
 @pytest.fixture

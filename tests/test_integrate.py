@@ -85,7 +85,7 @@ def require(program: str, package: str) -> None:
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    """Variables under which `autotune` is this checkout's, and pip's PoCL the only OpenCL of a C program."""
+    """Variables with which `autotune` is this checkout's, and pip's PoCL is the only OpenCL of a C program."""
     require("cc", "gcc libc6-dev")
     if not Path("/usr/include/CL/cl.h").exists():
         pytest.skip("needs OpenCL's headers and loader: apt-get install ocl-icd-opencl-dev")
@@ -108,7 +108,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def scale(tmp_path: Path, environment: dict[str, str]) -> Path:
-    """The example's folder, and a database in which its best is stored for the device here."""
+    """The example's folder, and a database with its best for the device here."""
     folder = tmp_path / "scale"
     shutil.copytree(ROOT / "examples" / "integrate", folder)
     keep(folder / "scale.toml", SCALE, environment)
@@ -125,7 +125,7 @@ def keep(study: Path, configuration: dict[str, int], environment: dict[str, str]
 
 
 def output(folder: Path, environment: dict[str, str], *commands: str) -> str:
-    """What the last of some shell commands prints."""
+    """Return what the last of some shell commands prints."""
     for command in commands:
         done = subprocess.run(
             ["sh", "-euc", command], cwd=folder, env=environment, capture_output=True, text=True, check=False
@@ -135,7 +135,7 @@ def output(folder: Path, environment: dict[str, str], *commands: str) -> str:
 
 
 def leave_another(folder: Path) -> None:
-    """Leave a header of another build beside the sources, as Make does."""
+    """Leave a header from another build beside the sources, as Make does."""
     (folder / "scale_tuned.h").write_text("#define WG 64\n#define WPT 1\n")
 
 

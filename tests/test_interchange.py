@@ -1,4 +1,4 @@
-"""Lines of JSON: each is checked, and all of an import are stored or none."""
+"""Lines of JSON: each is checked, and an import stores all of its lines or none."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _exported() -> tuple[str, ...]:
 
 
 def exported() -> list[str]:
-    """Two trials as lines: the same for all tests."""
+    """Two trials as lines, the same for all tests."""
     return [*_exported()]
 
 
@@ -71,8 +71,8 @@ def spoilt(**changes: Any) -> str:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda line: line[:40], "line 2: is no JSON"),
-        (lambda line: "[1]", "line 2: is no JSON object"),
+        (lambda line: line[:40], "line 2: is not JSON"),
+        (lambda line: "[1]", "line 2: is not a JSON object"),
         (lambda line: line.replace('"format":1', '"format":2'), "line 2: is of format 2, newer than 1"),
         (lambda line: line.replace('"outcome":"ok"', '"outcome":"fine"'), "line 2: outcome:"),
         (lambda line: line.replace('"samples_ns":[6]', '"samples_ns":[6.5]'), "line 2: samples_ns.0:"),
@@ -86,21 +86,24 @@ def spoilt(**changes: Any) -> str:
         (lambda line: line.replace('"made":null', '"made":{}'), "line 2: made: is not options, launches"),
         (
             lambda line: line.replace('"made":null', '"made":' + spoilt(options=[1])),
-            "line 2: made: holds what no build",
+            "line 2: made: holds values that no build",
         ),
         (lambda line: line.replace('"made":null', '"made":' + spoilt(launches=[["x", [1.5], None]])), "line 2: made:"),
         (
             lambda line: line.replace('"made":null', '"made":' + spoilt(flops=10**400)),
-            "line 2: made: holds what no build",
+            "line 2: made: holds values that no build",
         ),
         (lambda line: re.sub('"ended":"[^"]*"', '"ended":"0001-01-01T00:00:00+23:00"', line), "line 2: search.ended:"),
         (lambda line: line.replace('"samples_ns":[6]', f'"samples_ns":[{2**63}]'), "line 2: samples_ns.0:"),
-        (lambda line: line.replace('"samples_ns":[6]', '"samples_ns":[0]'), "line 2: samples_ns: no kernel runs"),
+        (
+            lambda line: line.replace('"samples_ns":[6]', '"samples_ns":[0]'),
+            "line 2: samples_ns: a time must be above 0",
+        ),
         (lambda line: line.replace('"seed":1', f'"seed":{2**63}'), "line 2: search.seed:"),
-        (lambda line: line.replace('"seed":1', '"seed":1' + "0" * 5000), "line 2: is no JSON:"),
+        (lambda line: line.replace('"seed":1', '"seed":1' + "0" * 5000), "line 2: is not JSON:"),
         (lambda line: line.replace('"generation":0', '"generation":1000001'), "line 2: search.generation:"),
         (lambda line: line.replace('"build_s":0.0', '"build_s":NaN'), "line 2: build_s:"),
-        (lambda line: line.replace('"choices":{"T":"float"}', '"choices":' + "[" * 10**5), "line 2: is no JSON:"),
+        (lambda line: line.replace('"choices":{"T":"float"}', '"choices":' + "[" * 10**5), "line 2: is not JSON:"),
         (
             lambda line: re.sub('"retimings":.*?],"', f'"retimings":[{"{},{}," * 10000}{{}}],"', line),
             "line 2: holds more",
@@ -142,7 +145,7 @@ def test_a_bad_line_is_named(store: Store, damage: Callable[[str], str], message
 
 @pytest.mark.parametrize("entry", ["samples_ns", "warmup_ns", "retimings"])
 def test_what_is_wrong_many_times_is_told_once(entry: str) -> None:
-    """With millions of errors one line would take minutes, and gigabytes."""
+    """With millions of errors, one line would take minutes and gigabytes."""
     line = json.loads(exported()[1]) | {entry: ["x"] * 100}
     with pytest.raises(ValidationError) as caught:
         interchange._Whole.model_validate(line)
@@ -170,7 +173,7 @@ def changed(line: str, **changes: Any) -> str:
 def test_a_line_belongs_to_the_problem_it_tells(
     store: Store, apart: bool, changes: dict[str, Any], message: str
 ) -> None:
-    """Whether the other line of its search stands in the same file or was imported before."""
+    """Whether the other line of its search is in the same file or was imported before."""
     first, second = exported()
     second = changed(first if "uuid" in changes else second, **changes)
     first = changed(first, uuid="first")
@@ -201,7 +204,7 @@ def test_an_import_is_all_or_nothing(store: Store, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("autotune.store.records.PAGE", 50)
     line = exported()[0]
     lines = [changed(line, uuid=str(number)) for number in range(110)]
-    with pytest.raises(StoreError, match=r"x\.jsonl:111: is no JSON"):
+    with pytest.raises(StoreError, match=r"x\.jsonl:111: is not JSON"):
         store.import_lines([*lines, "{"], "x.jsonl")
     clash = changed(line, uuid="3", configuration={"A": 2})  # found only while storing, after two pages
     with pytest.raises(StoreError, match=r"x\.jsonl:111: uuid: another trial"):
@@ -219,7 +222,7 @@ def test_more_retimings_than_a_page_come_in_once(store: Store, monkeypatch: pyte
 
 
 def test_a_merge_keeps_the_most_verified_runs_of_each_side(store: Store, tmp_path: Path) -> None:
-    """Of a trial that both hold and have timed again by themselves, whichever is told last; and in one file."""
+    """For a trial that both sides have and have timed again separately, in any order; and in one file."""
     with Store.open(str(tmp_path / "other.db")) as other, Store.open(str(tmp_path / "both.db")) as both:
         lines = exported()
         for one, runs in ((store, 300), (other, 900)):
@@ -282,7 +285,7 @@ def _line(tmp_path: Path) -> str:
 
 
 def damaged(data: st.DataObject, line: str) -> str:
-    """The line with one or two of its entries replaced, removed or added, or cut."""
+    """Return the line with one or two of its entries replaced, removed or added, or the line cut off."""
     table = json.loads(line)
     for _ in range(data.draw(st.integers(1, 2))):
         *parents, last = data.draw(st.sampled_from(places(table)))
@@ -305,7 +308,7 @@ numbers = count(1)
 
 @pytest.fixture
 def empties() -> Iterator[list[Store]]:
-    """Databases that hold nothing, if there is one: to make one takes longer than all that is asked of it."""
+    """Empty databases, made once: making one takes longer than everything else that is asked of it."""
     kept: list[Store] = []
     yield kept
     for store in kept:

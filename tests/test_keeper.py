@@ -1,4 +1,4 @@
-"""Threads that each keep one worker process: what they do where it is killed."""
+"""Threads that each keep one worker process: what they do if it is killed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ new_salt = module.new_salt
 
 @pytest.fixture(autouse=True, scope="module")
 def forks() -> Iterator[None]:
-    """The workers are forks of one prepared process, as a search's are."""
+    """The workers are forks of one prepared process, as in a search."""
     server = Forkserver()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(process, "spawned", server.start)
@@ -62,12 +62,12 @@ def keeper(tmp_path: Path) -> Iterator[Keeper]:
 
 
 def builds() -> Mapping[str, str]:
-    """The environment of a worker that finds its probe built; who tries the machine builds it in a new cache."""
+    """The environment of a worker that finds its probe built; one that tests the machine builds it in a new cache."""
     return environment(device_here(), Path(os.environ[BUILDS]), worker=True)
 
 
 def start(keeper: Keeper, kills: int) -> int:
-    """Start a worker that is killed so many times while it starts; return how often it was started."""
+    """Start a worker that is killed this many times while it starts; return how often it was started."""
     starts = []
 
     def setup() -> Setup:
@@ -92,7 +92,7 @@ def test_a_worker_killed_while_it_starts_is_started_again(keeper: Keeper, no_del
 
 
 def test_a_reference_that_loses_the_device_is_the_studys_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As NVIDIA's driver has it: the process lives, and its queue is of no more use."""
+    """As with NVIDIA's driver: the process lives, but its queue can no longer be used."""
     session, reference = open_session(device_here()), {"configuration": {"WPT": 1, "WG": 32, "FAST": 0}}
     problem = Problem(study(reference=reference), device=device_here())
 
@@ -111,7 +111,7 @@ def test_a_reference_that_loses_the_device_is_the_studys_error(tmp_path: Path, m
     error = unready("device", answer)
     assert isinstance(error, StudyError)
     assert str(error).startswith("reference: its kernel ended the worker: the device gave up while running the kernel")
-    assert "(-36); f takes x as `int`; where it uses" in str(error)
+    assert "(-36); f takes x as `int`; if it accesses" in str(error)
 
 
 def test_others_open_the_device_after_its_worker_and_before_a_kernel_or_its_data_is_there(
@@ -159,7 +159,7 @@ def test_who_waits_for_a_worker_that_cannot_open_the_device_goes_on(tmp_path: Pa
 
 
 def test_a_worker_killed_whenever_it_starts_is_an_error(keeper: Keeper, no_delays: None) -> None:
-    with pytest.raises(WorkerError, match=r"the builder worker cannot start: .*SIGKILL.*what is stored remains"):
+    with pytest.raises(WorkerError, match=r"the builder worker cannot start: .*SIGKILL.*stored trials are kept"):
         start(keeper, kills=4)
 
 
@@ -252,11 +252,11 @@ def test_a_worker_whose_log_is_removed_has_died(tmp_path: Path) -> None:
 
 
 NO_LINKER = {"PATH": linker._OURS + os.pathsep, "AUTOTUNE_TCC": "/bin/false"}
-"""The environment of a machine whose linker fails at every kernel."""
+"""The environment of a machine whose linker fails for every kernel."""
 
 
 def kept(tmp_path: Path, role: str, *environments: dict[str, str]) -> Keeper:
-    """A keeper whose workers get these environments, one after the other; an empty one is a sound machine's."""
+    """Return a keeper whose workers get these environments one after the other; an empty one is a sound machine's."""
     left = iter({"POCL_CACHE_DIR": str(tmp_path), **one} if one else builds() for one in environments)
 
     def set_up(keeper: Keeper) -> None:
@@ -314,7 +314,7 @@ def test_who_takes_part_again_does_not_miss_that_it_ends(keeper: Keeper) -> None
 
 
 LOST = "out[(long)(get_global_id(0) + 1) << 40] = 1;"
-"""The process ends as it runs, which is part of the build on PoCL, or right after it."""
+"""The process ends while it runs the kernel, which is a part of the build on PoCL, or right after it."""
 
 
 @pytest.mark.usefixtures("links")

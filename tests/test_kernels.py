@@ -1,8 +1,7 @@
 """Every variant of the bundled studies against NumPy in float64, at sizes that nothing divides.
 
-The plans are run by a few lines of this file, so that one build serves all sizes: a size is an argument of these
-kernels, not a define. Buffers come from the engine's arena: what a kernel reads beyond one is NaN, what it writes
-beyond one is found.
+A few lines of this file run the plans, so that one build serves all sizes: a size is an argument of these kernels, not
+a define. Buffers come from the engine's arena: beyond a buffer a kernel reads NaN, and writes there are detected.
 """
 
 from __future__ import annotations
@@ -91,7 +90,7 @@ class Runner:
         self._kernels: dict[tuple[str, tuple[str, ...], str], Kernel] = {}
 
     def build(self, source: str, options: tuple[str, ...], entry: str) -> Kernel:
-        """One kernel of a program that compiles without a warning."""
+        """Return one kernel of a program, which must compile without a warning."""
         key = (source, options, entry)
         if key not in self._kernels:
             program = self._session.build(source, ["-cl-std=CL1.2", "-Werror", *options])
@@ -99,7 +98,7 @@ class Runner:
         return self._kernels[key]
 
     def run(self, plan: Plan, inputs: dict[str, Array]) -> dict[str, Array]:
-        """Return the outputs in their logical shapes, after a look at the guards of every buffer."""
+        """Return the outputs in their logical shapes, after checking the guards of every buffer."""
         arena = Arena(self._session, inputs)
         buffers = {guarded.buffer.name: guarded for guarded in arena.prepare(plan)}
         for guarded in buffers.values():
@@ -133,7 +132,7 @@ def runner() -> Runner:
 
 
 def _completed(name: str, partial: Config) -> Config:
-    """The configuration with these values nearest to the default, on the device of the tests' size."""
+    """Return the configuration with these values that is nearest to the default, on the device of the tests' size."""
     return _nearest(name, tuple(partial.items()))
 
 
@@ -145,7 +144,7 @@ def _nearest(name: str, partial: tuple[tuple[str, Value], ...]) -> Config:
 
 
 def _problem(name: str, size: dict[str, int], choices: Config, device: DeviceInfo) -> Problem:
-    """A problem: one for all configurations, since its space takes longer to build than they take to run."""
+    """Return one problem for all configurations: building its space takes longer than running them."""
     return _one_problem(name, tuple(size.items()), tuple(choices.items()), device)
 
 
@@ -161,7 +160,7 @@ def _divisible(name: str) -> dict[str, int]:
 
 
 def _numpy(name: str, data: dict[str, Array]) -> Array:
-    """What the study computes, in float64 or exact integers, written down a second time."""
+    """Compute what the study computes, in float64 or exact integers, written independently."""
     wide = {key: value.astype(np.int64 if value.dtype.kind == "i" else np.float64) for key, value in data.items()}
     if name == "product_sum":
         return np.multiply.outer(wide["A"], wide["B"]).sum(axis=1)
@@ -241,7 +240,7 @@ def test_rectangular_tiles_give_the_integers_of_matmul(runner: Runner, edges: st
 
 
 def test_product_sum_adds_every_term_in_order(runner: Runner) -> None:
-    """Bit for bit a chain of Y multiplications and additions, fused or not: nothing factored, nothing reordered."""
+    """Bit for bit a chain of Y multiplications and additions, fused or not; nothing is factored or reordered."""
     problem = Problem(STUDIES["product_sum"], {"X": 67, "Y": 139}, device=runner.device)
     data = input_data(problem)
     a, b = data["A"], data["B"]

@@ -1,4 +1,4 @@
-"""The house keeps its order: imports point up the list of docs/architecture.md; heavy libraries have one home."""
+"""The rooms keep their order: imports point up the list of docs/architecture.md; heavy libraries have one home."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HOMES = {
     "matplotlib": {"reports"},
     "distributed": {"cluster"},
 }
-"""Third-party libraries that one room has to itself."""
+"""Third-party libraries that only one room may import."""
 
 
 @cache
@@ -43,18 +43,18 @@ def room_of(path: Path) -> str:
 
 
 class Facts(NamedTuple):
-    """What the tests ask of a file, so that it is parsed and walked once."""
+    """What the tests need to know of a file, so that it is parsed and walked once."""
 
     imported: set[str]
-    """Modules, and names with their modules, that it imports anywhere."""
+    """Modules, and names with their modules, that the file imports anywhere."""
     modules: set[str]
-    """Modules that it imports names from, anywhere."""
+    """Modules from which the file imports names, anywhere."""
     at_start: set[str]
     """Those that it imports when it is imported itself."""
     looks: set[str]
-    """Methods that it calls without arguments."""
+    """Methods that the file calls without arguments."""
     threads: Mapping[str, set[str]]
-    """What classes that are threads assign to themselves or define, by their names."""
+    """What thread classes assign to themselves or define, by their names."""
     doc: str
 
 
@@ -77,14 +77,14 @@ def facts(path: Path) -> Facts:
 
 
 def names_of(node: ast.AST) -> set[str]:
-    """What a statement imports: modules, or names with the module that they are of."""
+    """Return what a statement imports: modules, or names with their modules."""
     if isinstance(node, ast.ImportFrom) and node.module:
         return {f"{node.module}.{alias.name}" for alias in node.names}
     return {alias.name for alias in node.names} if isinstance(node, ast.Import) else set()
 
 
 def assigned(tree: ast.ClassDef) -> set[str]:
-    """The attributes that a class's methods give to `self`."""
+    """Return the attributes that a class's methods assign to `self`."""
     nodes = (node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store))
     return {node.attr for node in nodes if ast.unparse(node.value) == "self"}
 
@@ -127,7 +127,7 @@ def test_no_file_needs_itself() -> None:
     "path", [path for path in ALL if path.name == "__init__.py" and "= lazily(" in path.read_text()], ids=module_of
 )
 def test_type_checkers_see_the_names_of_a_door_and_no_others(path: Path) -> None:
-    """They take any name to be there where they see a module's `__getattr__`."""
+    """Type checkers accept any name if they see a module's `__getattr__`."""
     door = ast.parse(path.read_text())
     shown = {
         name.name
@@ -198,7 +198,7 @@ def test_the_source_distribution_holds_what_its_tests_import() -> None:
 
 
 def test_no_path_is_looked_at_in_a_way_that_raises() -> None:
-    """`os.path.exists` and its kin say no, where those of pathlib raise for what another user's folder hides."""
+    """`os.path.exists` and similar functions return False where those of pathlib raise, as in another user's folder."""
     raising = {(path, name) for path in FILES for name in facts(path).looks & {"exists", "is_dir", "is_file"}}
     assert not {one for one in raising if (room_of(one[0]), one[1]) != ("store", "exists")}  # SQL's
 
@@ -207,7 +207,7 @@ OF_THREADS = {
     *vars(threading.Thread()), *dir(threading.Thread),
     "_context", "_handle", "_ident", "_is_stopped", "_native_id", "_os_thread_handle", "_tstate_lock",
 }  # fmt: skip
-"""What `threading.Thread` keeps for itself in this Python, and in any from 3.11 to 3.14."""
+"""Names that `threading.Thread` uses itself in this Python, and in any from 3.11 to 3.14."""
 
 
 def test_no_thread_of_ours_takes_a_name_that_pythons_threads_keep() -> None:

@@ -1,4 +1,4 @@
-"""What a problem's trials teach, as data: by one rule with the ranking, whole and sampled."""
+"""What a problem's trials teach, as data: by the same rule as the ranking, whole and sampled."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ AGAIN = replace(ok({"A": 1, "B": 1}, 100), retimed=Measurement((120,), taken=TUR
     ],
 )
 def test_the_best_per_value_is_the_one_that_compare_names(store: Store, trials: list[Trial]) -> None:
-    """What was timed again stands before what was as fast in one measurement alone."""
+    """A configuration that was timed again ranks before one that was as fast in only one measurement."""
     put(store, trials)
     known, told = lessons(store)
     for name, values in told["values"].items():

@@ -1,4 +1,4 @@
-"""What sessions differ by: whether their middle is known, and samples that tell it."""
+"""How sessions differ: whether their middle is known, and samples that show it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_median_of_the_samples_is_half_way_between_quick_and_slow_sessions()
 
 
 def test_finalists_are_compared_by_their_means_over_the_same_sessions() -> None:
-    """One differs where the others are slow, which the middle of them all does not notice."""
+    """One finalist differs in sessions in which the others are slow, which the median of all does not show."""
     common = [10_000, 10_100, 10_200, 10_300] * 3
     others = [[(ns,) for ns in common] for _ in range(5)]
     *found, one = share_out([*others, [(ns + 12 * (ns > 10_150),) for ns in common]])
@@ -53,7 +53,7 @@ def test_finalists_are_compared_by_their_means_over_the_same_sessions() -> None:
 
 @pytest.mark.parametrize("disturbed", [(0,), (0, 1, 2)])
 def test_a_bench_that_was_disturbed_hardly_counts(disturbed: Sequence[int]) -> None:
-    """For one finalist alone or for all of them."""
+    """Disturbed for one finalist or for all of them."""
     times = [10_000, 10_030, 10_010, 10_050, 10_040, 10_020, 10_030] * 2
     quiet = [[(ns + place + ns * place % 7,) for ns in times] for place in range(3)]
     spoilt = [list(visits) for visits in quiet]
@@ -98,7 +98,7 @@ def test_sessions_are_apart_where_one_is_slower_than_another_for_the_finalists(
 
 @pytest.mark.parametrize("far_ns", [10_010, 10_200])
 def test_sessions_are_met_until_their_middle_is_known_or_they_are_many(far_ns: int) -> None:
-    """Eight that begin together may all be slow, so that these tell nothing of how far sessions are apart."""
+    """Eight that begin together may all be slow, and then do not show how far sessions are apart."""
     visits = [(10_000,), (far_ns,)] * levels.MOST_VISITS
     settled = [count for count in range(levels.MOST_VISITS + 2) if levels.is_settled([visits[:count]], 0.0025)]
     first = levels.VISITS if far_ns == 10_010 else levels.MOST_VISITS

@@ -55,7 +55,7 @@ def test_a_study_in_the_folder_is_found_by_name_and_by_path(folder: Path) -> Non
 
 
 def test_a_study_is_found_by_what_it_calls_itself_where_no_file_is_named_so(folder: Path) -> None:
-    """Results are stored and told under that name, so it is what people type."""
+    """Results are stored and shown under that name, so it is what people type."""
     (folder / "studies" / "file.toml").write_text(MINIMAL.format(name="inside"))
     (folder / "studies" / "broken.toml").write_text("name = 'inside'\nkernel =\n")
     assert find_study("inside").path == find_study("file").path == Path("studies/file.toml")
@@ -132,7 +132,7 @@ for file in ("kernel", "include", "data"):
 
 
 def test_a_name_that_the_locale_has_no_bytes_for_is_told_with_the_cure(folder: Path) -> None:
-    """A study is UTF-8; names of files are what the locale says."""
+    """A study is UTF-8; the locale decides the encoding of file names."""
     (folder / "\xfc.cl").write_text(SOURCE)
     (folder / "\xfc.h").touch()
     (folder / "\xfc.npy").touch()

@@ -1,4 +1,4 @@
-"""Linking PoCL's kernels with GCC's `ld`, and with the stand-in where a machine has none."""
+"""Linking PoCL's kernels with GCC's `ld`, and with its replacement if a machine has none."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ EXPECTED = [8, 5, 1, 30, 4, 0, 1, 2]
 
 
 def built(tmp_path: Path, paths: list[str | None], gcc: str) -> list[list[object]]:
-    """Build and run with each of these as PATH in turn; what each PATH came to be, and what was computed."""
+    """Build and run with each of these as PATH in turn; return the resulting PATHs and the computed values."""
     environment = {name: value for name, value in os.environ.items() if name not in ("PATH", "AUTOTUNE_TCC")}
     environment |= {"GCC": gcc, "POCL_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}
     words = [sys.executable, "-c", BUILD, json.dumps(paths)]

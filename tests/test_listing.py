@@ -50,7 +50,7 @@ def forks() -> Iterator[Forkserver]:
 
 
 def unsized(found: Sequence[DeviceInfo]) -> list[DeviceInfo]:
-    """Devices but for their memory: a CPU's is what the machine has left."""
+    """Return devices without their memory: a CPU's is what the machine has left."""
     return [replace(device, memory=0, max_allocation=0) for device in found]
 
 
@@ -203,7 +203,7 @@ def test_a_driver_that_aborts_for_want_of_processes_is_not_at_fault(monkeypatch:
 
 
 class Stuck(subprocess.Popen[bytes]):
-    """A process that no signal ends, as one that waits for a device within the system."""
+    """A process that no signal ends, like one that waits for a device inside the kernel of the system."""
 
     def kill(self) -> None: ...
 
@@ -263,9 +263,11 @@ def test_each_driver_is_asked_alone_and_named_where_it_crashes_or_hangs(
     for name in ("a.icd", "b.icd", "c.txt", "d.icd"):
         (tmp_path / name).touch()
     said, other = vendors.faulty()
-    assert other.startswith(f"{tmp_path}/d.icd ends who asks (exit code 0): ")
-    assert vendors._does(-35) == "ends who asks (signal 35)"
-    assert said.startswith(f"{tmp_path}/b.icd ends who asks (SIGABRT): mend that driver, or `sudo mv {tmp_path}/b.icd ")
+    assert other.startswith(f"{tmp_path}/d.icd ends every program that asks it (exit code 0): ")
+    assert vendors._does(-35) == "ends every program that asks it (signal 35)"
+    assert said.startswith(
+        f"{tmp_path}/b.icd ends every program that asks it (SIGABRT): repair that driver, or `sudo mv {tmp_path}/b.icd "
+    )
     monkeypatch.setattr(vendors, "_PATIENCE_S", 0.0)
     assert [line.partition(" ")[2].partition(":")[0] for line in vendors.faulty()] == ["does not answer"] * 3
 
@@ -277,7 +279,9 @@ def test_a_driver_that_is_named_by_its_library_is_asked_as_it_is(
     library.touch()
     monkeypatch.setenv("OCL_ICD_VENDORS", str(library))
     monkeypatch.setattr(vendors, "_ASK", f"import os; os.environ['OCL_ICD_VENDORS'] == {str(library)!r} and os.abort()")
-    assert vendors.faulty() == [f"{library} ends who asks (SIGABRT): mend that driver, or `unset OCL_ICD_VENDORS`"]
+    assert vendors.faulty() == [
+        f"{library} ends every program that asks it (SIGABRT): repair that driver, or `unset OCL_ICD_VENDORS`"
+    ]
     monkeypatch.setattr(vendors, "_ASK", f"import os; os._exit({vendors._ASKED})")
     assert vendors.faulty() == []
 

@@ -30,7 +30,7 @@ def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def said(monkeypatch: pytest.MonkeyPatch) -> SimpleQueue[str]:
-    """What is said, whole: what threads write beside a reader of capsys may fall between two of its reads."""
+    """Return everything that is said: what threads write between two reads of capsys may be lost."""
     said: SimpleQueue[str] = SimpleQueue()
     monkeypatch.setattr(lock, "say", said.put)
     return said
@@ -156,7 +156,7 @@ def test_a_link_laid_by_another_is_not_followed(tmp_path: Path) -> None:
             DeviceLock(H200)
         lock_file(tmp_path).unlink()
     os.mkfifo(lock_file(tmp_path))
-    with pytest.raises(SetupError, match="is no lock file"):
+    with pytest.raises(SetupError, match="is not a lock file"):
         DeviceLock(H200)
     assert victim.read_text() == "precious"
 
@@ -225,5 +225,5 @@ def test_where_no_folder_is_everybodys_it_says_so(
     assert "another user's search on this device would not be seen" in capsys.readouterr().err
     for named, cure in ((__file__, "name a folder"), (f"{tmp_path}/new", f"mkdir -p {tmp_path}/new")):
         monkeypatch.setenv("AUTOTUNE_LOCKS", named)
-        with pytest.raises(SetupError, match=f"is no folder; {cure}$"):
+        with pytest.raises(SetupError, match=f"is not a folder; {cure}$"):
             lock_folder()

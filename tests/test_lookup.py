@@ -1,4 +1,4 @@
-"""A looked-up best: the right one, how it matches, and never a stale one without a word."""
+"""A looked-up best: the right one, how it matches, and never a stale one without a note."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_overlapping_retimings_are_a_tie(place: Path) -> None:
 
 
 def test_a_first_measurement_is_compared_with_first_measurements(place: Path) -> None:
-    """Finalists run on a warmer device: what was no finalist does not win by that."""
+    """Finalists run on a warmer device: a configuration that was not a finalist must not win because of that."""
     with Store.open(str(place)) as store:
         search = put(store, [ok(at(1), 50), ok(at(2), 52), ok(at(4), 60)], key=key())
         for wpt in (1, 2):
@@ -214,7 +214,7 @@ def test_the_nearest_size_with_a_configuration_that_is_valid_here(place: Path) -
 
 
 def test_a_size_never_tuned_is_told_with_the_loss_at_those_that_were(place: Path) -> None:
-    """Each stored size left out in turn: what the best of its nearest took there, over the best there."""
+    """Each stored size left out in turn: the time there of its nearest size's best, divided by the best time there."""
     for n, times in ((100, (50, 55)), (1000, (100, 130)), (8000, (900, 300))):
         put_in(place, [ok(at(wpt), time) for wpt, time in zip((1, 2), times, strict=True)], key=key(n=n))
     # 10 % are lost at 100, where 2 loses less at the others than 1; 30 % at 1000, 200 % at 8000.
@@ -241,7 +241,7 @@ def test_what_holds_at_several_sizes_stands_before_the_best_of_the_nearest(place
 
 
 def test_of_sizes_without_a_best_none_is_among_those_that_count(place: Path) -> None:
-    """Eight say what an answer may lose, however many that are nearer have nothing that passed."""
+    """Eight sizes are used to estimate a loss, however many nearer ones have nothing that passed."""
     for n in (450, 460, 480, 520, 530, 540, 550, 560, 1001):
         put_in(place, [Trial(at(1), Outcome.CRASH)], key=key(n=n))
     for n, times in ((1000, (100, 101)), (4000, (900, 300)), (125, (90, 30))):
@@ -264,7 +264,7 @@ def test_of_sizes_as_near_the_smaller_comes_first(place: Path) -> None:
 
 @pytest.mark.parametrize("many", [3, 40])
 def test_sizes_are_as_near_as_their_products_say(many: int) -> None:
-    """Whatever their order and number: no sum of logarithms decides which of two is nearer."""
+    """In any order and number: no sum of logarithms decides which of two is nearer."""
     rest = {f"S{place}": 2**31 - 1 for place in range(many)}
     sizes = [{"A": a, "B": b, **rest} for a, b in ((48, 7), (7, 48), (96, 14), (21, 35), (105, 7))]
     asked = {"A": 7, "B": 7, **rest}
@@ -311,7 +311,7 @@ def test_another_device(place: Path, asked: str, match: Match) -> None:
 
 
 def test_the_nearest_of_all_that_may_answer(place: Path) -> None:
-    """Grades in their order, within one the nearest size, then unchanged text, then alike compute units."""
+    """Grades in their order; within a grade the nearest size, then unchanged text, then similar compute units."""
     asked = "nvidia-h100-132cu-80g"
     stored = [
         (key(device=asked, n=4000), 1),
@@ -336,7 +336,7 @@ def test_the_nearest_of_all_that_may_answer(place: Path) -> None:
 
 
 def spoil(place: Path, statement: str, *values: object) -> None:
-    """Write to the database as others may."""
+    """Write to the database as others might."""
     connection = sqlite3.connect(place)
     connection.execute(statement, values)
     connection.commit()
@@ -352,9 +352,9 @@ def spoil(place: Path, statement: str, *values: object) -> None:
         ('{"WPT":3,"WG":64,"FAST":0}', "WPT cannot be 3"),
         ('{"WPT":"1","WG":64,"FAST":0}', "WPT cannot be '1'"),
         ('{"WPT":1,"WG":64,"FAST":false}', "FAST cannot be False"),
-        ("[1]", "it is no table of values"),
-        ("{", "it is no JSON"),
-        ("[" * 100_000, "it is no JSON"),
+        ("[1]", "it is not a table of values"),
+        ("{", "it is not JSON"),
+        ("[" * 100_000, "it is not JSON"),
     ],
 )
 @pytest.mark.parametrize("tables", [{}, {"defines": {}, "options": []}])
@@ -641,7 +641,7 @@ def test_a_file_that_is_no_database_of_ours(place: Path, spoil: Callable[[Path],
 @pytest.mark.parametrize("below", ["", "a.db"])
 def test_a_path_through_a_file_is_no_empty_database(tmp_path: Path, below: str) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(StoreError, match=r"file is no directory; give --db another path"):
+    with pytest.raises(StoreError, match=r"file is not a directory; give --db another path"):
         stored_devices(f"{tmp_path}/file/{below}")
 
 

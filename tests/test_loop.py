@@ -27,10 +27,10 @@ from autotune.store import Store
 from autotune.store.records import instant
 from autotune.study import GENERIC_DEVICE, Problem
 from autotune.text import time
-from autotune.tuner import Budget, Progress, ProgressCallback, ReplayEvaluator, Request, Result, loop, recall
+from autotune.tuner import Budget, Progress, ProgressCallback, ReplayEvaluator, Request, Result, finale, loop, recall
 from autotune.tuner.finale import ANOTHER_DAY
 from autotune.tuner.loop import Ledger, Search
-from autotune.tuner.recall import IMPORTED_FIRST, imported_best, spent
+from autotune.tuner.recall import IMPORTED_FIRST, imported_best, ours, spent
 from autotune.tuner.result import SEARCH
 from autotune.tuner.start import within_budget
 from tests.stored import DEVICE
@@ -42,7 +42,7 @@ def time_of(configuration: Configuration) -> int:
 
 
 def recorded(problem: Problem, broken: Sequence[Outcome] = ()) -> list[Trial]:
-    """A trial of every configuration; the first few fail in the ways given."""
+    """Return a trial of every configuration; the first few fail in the given ways."""
     trials = []
     for row in range(len(problem.space)):
         configuration = problem.space.configuration(row)
@@ -87,8 +87,8 @@ def test_values_with_which_alone_results_are_wrong_are_told(
 
 
 def test_of_many_values_with_which_results_are_wrong_the_first_are_told() -> None:
-    assert _wrong_with("A", range(16)).startswith("A=0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15: all")
-    assert ", 15 and 4 more: all of them" in _wrong_with("A", range(20))
+    assert _wrong_with("A", range(16)).startswith("A=0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15: every")
+    assert ", 15 and 4 more: every wrong result" in _wrong_with("A", range(20))
 
 
 def test_what_an_earlier_search_timed_bounds_this_one_with_room_for_a_slower_day(
@@ -191,12 +191,15 @@ def test_it_says_that_wrong_results_are_not_tried_again(
     print_result(first, "./saxpy.toml", None, "")
     told = capsys.readouterr().out
     assert "2 x; e.g. WPT=1 WG=32 FAST=0: right at first, wrong when" in told
-    assert "has a race, reads what nothing wrote, or writes to its inputs: the other configurations may too" in told
+    assert (
+        "has a race, reads memory that nothing wrote, or writes to its inputs. Other configurations may do so too"
+        in told
+    )
     again = run(problem, store, evaluator, retry_failed=True)
     assert (again.trials, again.reused_wrong) == (0, 2)
     print_result(again, "./saxpy.toml", None, "")
     told = capsys.readouterr().out
-    assert "configurations are tried; stored wrong results (2) only --fresh tries again\n" in told
+    assert "configurations are tried; only --fresh tries the stored wrong results (2) again\n" in told
     assert "has a race" not in told
 
 
@@ -293,13 +296,13 @@ def test_a_search_that_goes_on_has_the_time_in_which_there_was_no_server(
             store.finish([(store.begin(search, [ended.configuration])[0], ended)])
     assert spent(store, submission)[1:] == (75.0, True)
     for given_s, left_s in ((1000.0, 925.0), (76.0, 5.0), (10.0, 5.0)):
-        budget, ledger = Budget(seconds=given_s), Ledger(store, 9, problem, [], [])
+        budget, ledger = Budget(seconds=given_s), Ledger(store, 9, problem, [], ours(problem, []))
         begun = Search(ReplayEvaluator(()), ledger, budget, threading.Event(), None, 75.0)
         assert begun.result("").elapsed_s == pytest.approx(given_s - left_s, abs=1)
 
 
 class Endless(ReplayEvaluator):
-    """Has a fourth trial that never ends, meanwhile somebody wants the search to; notes what it was asked to wait."""
+    """Its fourth trial never ends, and meanwhile the search is stopped; it records how long it was asked to wait."""
 
     def __init__(self, trials: Sequence[Trial], stop: threading.Event) -> None:
         super().__init__(trials, capacity=3)
@@ -329,7 +332,7 @@ def test_who_sets_stop_ends_a_search_while_a_trial_runs(problem: Problem, store:
 
 
 class Ended(ReplayEvaluator):
-    """Has a part of it ended by whoever stops the search."""
+    """Some of its trials end when the search is stopped."""
 
     def __init__(self, trials: Sequence[Trial], stop: threading.Event) -> None:
         super().__init__(trials)
@@ -346,7 +349,7 @@ def test_what_ends_with_a_search_that_is_stopped_is_no_error(problem: Problem, s
 
 
 class EndedMeanwhile(ReplayEvaluator):
-    """Has all trials in flight at their end by the time somebody stops the search, at its third."""
+    """All its trials in flight have ended by the time the search is stopped, at its third."""
 
     def __init__(self, trials: Sequence[Trial], stop: threading.Event) -> None:
         super().__init__(trials, capacity=3)
@@ -391,7 +394,7 @@ def test_what_no_device_has_begun_is_left_for_the_next_search(problem: Problem, 
 
 
 class Slow(ReplayEvaluator):
-    """Has nothing done in time, by a clock of its own that stands still but for the waiting."""
+    """Finishes nothing in time, by its own clock, which advances only while it waits."""
 
     now = 0.0
 
@@ -417,7 +420,7 @@ def test_the_time_is_kept_while_trials_run_and_the_first_is_waited_for(
 
 
 class Builds(Slow):
-    """Builds all its life, until it is told that nobody waits for it any more."""
+    """Builds until it is told that nobody waits for it any more."""
 
     def withdraw(self, leave: int = 0, *, building: bool = False) -> list[Configuration]:
         if building:
@@ -460,7 +463,7 @@ def test_what_has_ended_together_is_stored_before_it_is_told_and_before_what_fai
 
 
 class Dying(ReplayEvaluator):
-    """Raises an error once so many trials have ended."""
+    """Raises an error after this many trials have ended."""
 
     def __init__(self, trials: Sequence[Trial], error: BaseException, after: int) -> None:
         super().__init__(trials)
@@ -497,7 +500,7 @@ def test_a_search_that_loses_its_workers_says_what_was_found(
 
 
 class Unbuilt(ReplayEvaluator):
-    """Has the first configuration still in the making when all others are done."""
+    """Still builds the first configuration when all others are done."""
 
     def collect(self, timeout_s: float | None = None) -> Trial:
         self._submitted.rotate(-1)
@@ -510,7 +513,7 @@ class Unbuilt(ReplayEvaluator):
 def test_a_default_that_has_not_come_to_run_is_told_with_the_reason(problem: Problem, store: Store) -> None:
     result = run(problem, store, Unbuilt(recorded(problem), capacity=2), budget=Budget(until_stale=3))
     assert (result.best is None, result.default) == (False, None)
-    assert result.why_no_default == f"it had not come to run when the search ended ({result.reason})"
+    assert result.why_no_default == f"it had not run when the search ended ({result.reason})"
     assert run(problem, store).why_no_default == ""
 
 
@@ -533,7 +536,7 @@ def test_what_is_done_to_what_is_told_is_nothing_to_the_search(problem: Problem,
 
 
 class Better(ReplayEvaluator):
-    """Measures the finalists anew: what came second is faster, and by little."""
+    """Measures the finalists again: the second one is now faster, by a little."""
 
     def retime(
         self, configurations: Sequence[Configuration], budget_s: float = 0.0, stop: threading.Event | None = None
@@ -552,7 +555,7 @@ def test_the_winner_is_named_after_retiming_and_ties_are_told(problem: Problem, 
 
 
 class Timed(ReplayEvaluator):
-    """Notes the seconds that the finalists are given."""
+    """Records the seconds that the finalists get."""
 
     given_s = 0.0
 
@@ -596,21 +599,36 @@ def test_progress_is_told_after_each_trial(problem: Problem, store: Store, monke
     assert told == [one.trial for one in during], "and so is what proposes"
 
 
+def test_what_is_stored_is_looked_at_once(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often a search asks what is the best of it: tens of thousands of trials may be."""
+    looked: list[int] = []
+    events = finale._events
+    monkeypatch.setattr(finale, "_events", lambda place, *rest: looked.append(place) or events(place, *rest))
+    first, second, *rest = recorded(problem)
+    history = ours(problem, rest)
+    ledger = Ledger(None, 1, problem, recall(problem, history), history)
+    assert ledger.best() is ledger.passed()[0]
+    history.append(first)
+    ledger.history.append(second)
+    assert len(ledger.passed()) == len(rest) + 2
+    assert looked == list(range(len(rest) + 2))
+
+
 def test_recall_keeps_the_latest_of_each_configuration(problem: Problem) -> None:
     timeout = Trial(problem.default, Outcome.TIMEOUT)
     passed = Trial(problem.default, Outcome.OK, measurement=Measurement((5,)))
-    assert recall(problem, [timeout], retry_failed=False) == []
-    assert recall(problem, [timeout, timeout], retry_failed=False) == [timeout]
-    assert recall(problem, [timeout, passed], retry_failed=False) == [passed]
-    assert recall(problem, [passed, timeout], retry_failed=False) == []
-    assert recall(problem, [Trial(problem.default, Outcome.COMPILE_ERROR)], retry_failed=True) == []
+    assert recall(problem, ours(problem, [timeout]), retry_failed=False) == []
+    assert recall(problem, ours(problem, [timeout, timeout]), retry_failed=False) == [timeout]
+    assert recall(problem, ours(problem, [timeout, passed]), retry_failed=False) == [passed]
+    assert recall(problem, ours(problem, [passed, timeout]), retry_failed=False) == []
+    assert recall(problem, ours(problem, [Trial(problem.default, Outcome.COMPILE_ERROR)]), retry_failed=True) == []
     wrong = Trial(problem.default, Outcome.WRONG_RESULT)
-    assert recall(problem, [wrong, timeout], retry_failed=True) == [timeout]
-    assert recall(problem, [replace(passed, retimed=Measurement((0,)))]) == []
+    assert recall(problem, ours(problem, [wrong, timeout]), retry_failed=True) == [timeout]
+    assert recall(problem, ours(problem, [replace(passed, retimed=Measurement((0,)))])) == []
     other = {**problem.default, "WPT": 8}
     slower, quicker = (Trial(other, Outcome.STOPPED, measurement=Measurement((ns,))) for ns in (6, 4))
-    assert recall(problem, [passed, slower]) == [passed, slower]
-    assert recall(problem, [passed, quicker]) == [passed]
+    assert recall(problem, ours(problem, [passed, slower])) == [passed, slower]
+    assert recall(problem, ours(problem, [passed, quicker])) == [passed]
 
 
 def test_what_tells_no_driver_is_of_another_as_for_look_ups(problem: Problem, store: Store) -> None:
@@ -667,9 +685,9 @@ def test_what_was_refused_by_an_understated_limit_is_tried_again(vendor: str, ag
     problem = Problem(study(), device=replace(GENERIC_DEVICE, vendor=vendor))
     refused = Trial(problem.default, Outcome.LAUNCH_ERROR, reason=too_large(512, "saxpy", 256))
     real = Trial(problem.default, Outcome.LAUNCH_ERROR, reason="saxpy: clEnqueueNDRangeKernel failed")
-    assert recall(problem, [refused] * 3) == ([] if again else [refused])
-    assert recall(problem, [refused, real]) == ([] if again else [real])
-    assert recall(problem, [real, real]) == [real]
+    assert recall(problem, ours(problem, [refused] * 3)) == ([] if again else [refused])
+    assert recall(problem, ours(problem, [refused, real])) == ([] if again else [real])
+    assert recall(problem, ours(problem, [real, real])) == [real]
 
 
 @pytest.mark.parametrize(

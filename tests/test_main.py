@@ -41,7 +41,7 @@ HEAVY = ("numpy", "optuna", "pyopencl", "sqlalchemy", "typer", "pydantic", "plat
 
 @pytest.fixture(name="place")
 def _place(tmp_path: Path) -> str:
-    """A database with the bundled matmul measured at its default size on DEVICE."""
+    """Return a database with the bundled matmul measured at its default size on DEVICE."""
     key = problem_key(TEXT, SIZE, default_choices(TEXT), DEVICE.fingerprint)
     problem, first = Problem(TEXT.study, device=DEVICE), default_configuration(TEXT)
     trials = [replace(ok(first, 1000, 1001, 1002), made=made_of(problem, problem.plan(first), first))]
@@ -337,7 +337,7 @@ def test_a_device_left_empty_is_not_the_only_stored_one(place: str, given: str) 
 
 
 def test_a_command_loads_what_it_needs_and_a_short_search_no_scipy(place: str) -> None:
-    """Nor does one that reads what is stored load what searches, nor help what either does."""
+    """A command that reads stored results does not load what searches, and help loads neither."""
     code = f"""import sys
 from autotune import cli
 for words in (["serve", "--help"], ["history", "--json", "--db", {place!r}], ["search", "--help"]):

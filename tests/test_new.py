@@ -1,4 +1,4 @@
-"""`autotune new`: what it writes, and that filling in the gaps it names makes a study that passes."""
+"""`autotune new`: what it writes, and that a study passes once the gaps that it names are filled in."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ MOVED = (
 
 
 def told(name: str, kind: str, shape: str, access: str, more: str = "") -> str:
-    """The line of a buffer."""
+    """Return the line of a buffer."""
     extents = ", ".join(f'"{extent}"' for extent in shape.split(", "))
     return f'{name} = {{ type = "{kind}", shape = [{extents}], access = "{access}"{more} }}'
 
@@ -126,11 +126,11 @@ FILLS: dict[str, list[str]] = {
         'numpy = { C = "A @ B" }',
     ],
 }
-"""The lines that an author puts in the place of those that begin alike, for each kernel: at most five."""
+"""The lines with which an author replaces those that begin alike, for each kernel: at most five."""
 
 
 def started(name: str, folder: Path) -> tuple[Path, str]:
-    """Let `autotune new` write a study beside a copy of a kernel; return its path and what was said."""
+    """Let `autotune new` write a study beside a copy of a kernel; return its path and the output."""
     kernel = folder / f"{name}.cl"
     own = {"csr": CSR, "jacobi": JACOBI}
     place = GALLERY if name in ("blur", "particles") else KERNELS
@@ -149,7 +149,7 @@ def filled(path: Path, lines: list[str]) -> None:
         prefix = line.partition(" = ")[0]
         replaced = "configuration" if prefix == "numpy" else rf"(?:# )?{prefix}"
         text, count = re.subn(rf"^{replaced} = .*$", lambda _, given=line: given, text, count=1, flags=re.MULTILINE)  # type: ignore[misc]
-        assert count == 1, f"{prefix} is no line of the study"
+        assert count == 1, f"{prefix} is not a line of the study"
     path.write_text(text)
 
 
@@ -176,7 +176,7 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text("mine")
     result = CliRunner().invoke(app, ["new", str(tmp_path / "a.cl")])
     assert result.exit_code == 2
-    assert "is there already" in result.output
+    assert "exists already" in result.output
     assert (tmp_path / "a.toml").read_text() == "mine"
 
 
@@ -222,7 +222,7 @@ def test_a_kernel_that_needs_definitions_says_so(tmp_path: Path) -> None:
     assert "[parameters.STEP]\nvalues = [1, 2, 4, 8, 16]" in kernel.with_suffix(".toml").read_text()
     for wrong in ("4STEP=4", "STEP=a b", "STEP='4'", "STEP(=4"):
         result = CliRunner().invoke(app, ["new", str(kernel), str(tmp_path / "b.toml"), "-D", wrong])
-        assert f"{wrong!r} is no definition; write -D WPT=4" in result.output
+        assert f"{wrong!r} is not a definition; write -D WPT=4" in result.output
     kernel.write_text("#define STEP 4\nkernel void f(global int *x) { x[get_global_id(0)] = STEP; }")
     result = CliRunner().invoke(app, ["new", str(kernel), str(tmp_path / "b.toml"), "-D", "STEP=8"])
     assert result.exit_code == 2
@@ -280,7 +280,7 @@ def test_definitions_are_those_that_compilers_take(tmp_path: Path) -> None:
             "a function needs a default .*with -D CONVERT_OUT_INT4=convert_int4$",
         ),
         ("x[0] = (IN_TYPE4)(1).x + ROWS_BLOCKDIM_X;", " -D IN_TYPE4=float4 -D ROWS_BLOCKDIM_X=16$"),
-        ("x[get_global_id(0)] = 1", "expected ';' after expression; mend the kernel there"),
+        ("x[get_global_id(0)] = 1", "expected ';' after expression; fix the kernel there"),
         pytest.param(
             "x[0] = order;",
             "with -D order=1; then it says: .* one of OpenCL's own headers: call it otherwise",
@@ -330,13 +330,13 @@ def test_definitions_are_those_that_compilers_take(tmp_path: Path) -> None:
             "; asm: of one vendor's assembly, which OpenCL C is not; draft it",
             marks=pytest.mark.processor,
         ),
-        ("x[0] = memory_scope_of_no_device;", "mend it, or choose a device that has it"),
-        ("x[0] = work_group_reduce_ad(x[1]);", "mend it, or choose a device that has it"),
+        ("x[0] = memory_scope_of_no_device;", "fix it, or choose a device that has it"),
+        ("x[0] = work_group_reduce_ad(x[1]);", "fix it, or choose a device that has it"),
         (
             "x[0] = mul24(get_local_id(0), get_group_id(0));",
             r"call to 'mul24' is ambiguous; mul24 takes .*: cast what it is given, as in \(int\)get_global_id",
         ),
-        ("x[0] = sub_group_reduce_ad(x[1]);", "mend it, or choose a device that has it with --device"),
+        ("x[0] = sub_group_reduce_ad(x[1]);", "fix it, or choose a device that has it with --device"),
         pytest.param(  # NVIDIA's converts a number
             "x[0] = convert_int4(round(0.5f)).x;",
             r"convert_int4 takes a vector of 4, and \(int4\)\(x\) makes one of a ",
@@ -521,7 +521,7 @@ def test_what_an_error_of_the_text_asks_for() -> None:
     ids=lambda one: str(one)[:20],
 )  # fmt: skip
 def test_an_error_asks_for_a_name_alone_however_that_is_spelt(question: str, alone: bool) -> None:
-    """The last is of a length at which an expression that goes back and forth does not come to an end."""
+    """The last one is so long that a regular expression with backtracking would not end."""
     assert asked_by_error(f"#{question}\n#error W is needed\n#endif\n", "error: W is needed") == (["W"], alone)
 
 

@@ -51,7 +51,7 @@ def told_of(result: Result) -> str:
 def test_no_baseline_is_told_that_its_author_did_not_choose(store: Store) -> None:
     parameters = {**TABLE["parameters"], "WG": {"values": [32, 64, 128, 256]}}
     told = told_of(run(Problem(study(parameters=parameters), device=GENERIC_DEVICE), store))
-    assert "with the first values (WPT=1 WG=32 FAST=0): its author chose none, so no baseline" in told
+    assert "with the first values (WPT=1 WG=32 FAST=0): the study chooses no default, so there is no baseline" in told
     assert "x as fast" not in told
 
 

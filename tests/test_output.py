@@ -1,4 +1,4 @@
-"""What is printed: words stay whole, commands on one line, and nothing of others acts on a terminal."""
+"""What is printed: words stay whole, commands on one line, and no text of others acts on a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pace: what an anchor says of the machine, and what a bench makes of it."""
+"""The pace: what an anchor says about the machine, and how a bench uses it."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ PAGES = {
 
 
 PARTS = ("/login", "/now", "/submit/study", "/heat", "/live", "/report.html")
-"""What belongs to a page and is none."""
+"""Routes that the docs' table of pages leaves out: the login, parts of a page, files."""
 
 
 def test_the_docs_tell_of_every_page() -> None:
@@ -95,7 +95,7 @@ def test_a_dashboard_of_nothing_says_so(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_below_a_path_of_another_site_all_addresses_are_below_it(tmp_path: Path) -> None:
-    """The proxy takes it off what is asked; what a browser is given has it once."""
+    """The proxy removes the path from requests; addresses for the browser have it once."""
     text = find_study("matmul")
     key = problem_key(text, default_size(text), default_choices(text), DEVICE.fingerprint)
     put_in(tmp_path / "a.db", [ok(default_configuration(text), 50)], key=key)
@@ -116,7 +116,7 @@ def test_below_a_path_of_another_site_all_addresses_are_below_it(tmp_path: Path)
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    """A server with a search of matmul, one of hostile text, and tokens."""
+    """A server with a search of matmul, a search with hostile text, and tokens."""
     with serving(tmp_path_factory.mktemp("server")) as found:
         study = find_study("matmul")
         key = problem_key(study, default_size(study), default_choices(study), DEVICE.fingerprint)
@@ -224,7 +224,7 @@ def test_a_file_that_may_only_be_read_is_shown_and_what_its_owner_adds(
 
 
 def test_a_report_is_a_file_whatever_a_database_calls_its_study(tmp_path: Path) -> None:
-    """A database that others wrote may hold any name: a header holds none but of Latin-1, in one line."""
+    """A database from others may hold any name; a header holds only one line of Latin-1."""
     with serving(tmp_path, read_only=True) as client:
         put(client.service.store, [ok({"WPT": 1}, 5)], key=KEY._replace(study="漢\r\nX: y" + "z" * 5000))
         named = client.ask(None, "GET", "/problems/1/report.html", headers=HTML).headers["content-disposition"]
@@ -264,7 +264,7 @@ def put_uploaded(client: Client) -> None:
 def test_the_default_of_an_uploaded_study_is_compared_with_the_best_where_it_has_no_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What runs elsewhere may be larger than the memory that is free here."""
+    """A study that runs elsewhere may be larger than the free memory here."""
     monkeypatch.setattr("autotune.pool.sizing.available", lambda: 0.0)
     with serving(tmp_path) as client:
         put_uploaded(client)
@@ -287,7 +287,7 @@ def test_why_a_default_is_not_known_is_said_and_asked_again_after_a_while(
 
 
 def test_a_page_does_not_wait_behind_many_for_a_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who waits has a thread: all of them would wait, and no other page be answered."""
+    """Each waiting request has a thread: if all of them waited, no other page would be answered."""
     asking = threading.BoundedSemaphore(1)
     monkeypatch.setattr("autotune.service.pages.lessons._ASKING", asking)
     with serving(tmp_path) as client:
@@ -328,7 +328,7 @@ def test_sizes_stand_in_the_order_of_their_numbers(tmp_path: Path) -> None:
 
 
 RULES = {"space": "0" * 32}
-"""What a search here stores of the study's rules."""
+"""What a local search stores of the study's rules."""
 
 
 def get(client: Client, path: str) -> str:
@@ -336,7 +336,7 @@ def get(client: Client, path: str) -> str:
 
 
 def told_of(client: Client, path: str) -> tuple[str, dict[str, Any]]:
-    """A page with one problem, and what it tells of that as JSON."""
+    """Return a page with one problem, and what it says of the problem as JSON."""
     told = client.ask(None, "GET", path, headers={"Accept": "application/json"}).json()
     return client.ask(None, "GET", path, headers=HTML).text, (told.get("rows") or told.get("latest") or [told])[0]
 
@@ -522,7 +522,7 @@ def test_static_files_are_kept_for_good(client: Client) -> None:
 
 @pytest.fixture
 def signed_in(client: Client) -> Iterator[Client]:
-    """The same with the cookie of an admin."""
+    """The same client with the cookie of an admin."""
     client.headers("admin")
     found = client.http.post("/login", data={"token": client.tokens["admin"], "to": "/best"}, follow_redirects=False)
     assert (found.status_code, found.headers["location"]) == (303, "/best")
@@ -592,7 +592,7 @@ def test_tokens_are_made_shown_once_and_revoked(signed_in: Client) -> None:
 
 
 def own(**changes: str) -> dict[str, str]:
-    """A form with a study of one's own, as a browser sends it."""
+    """Return a form with a study of one's own, as a browser sends it."""
     files = UPLOAD["files"]
     text = OWN.replace("\n", "\r\n")
     return {"study": "own", "toml": text, "kernel": files["blur.cl"], "kernel_name": "blur.cl"} | changes
@@ -620,9 +620,9 @@ def test_a_kernel_has_the_name_that_the_study_gives_it(signed_in: Client, kernel
         ({"toml": OWN.replace("values = [32, 64]", "values = []")}, '<span class="here">   7'),
         ({"toml": OWN.replace('"round_up(N, WG)"', '"round_up(M, WG)"')}, '<span class="here">  14'),
         ({"size": "Q=5"}, "has no &#39;Q&#39;"),
-        ({"size": "N=x"}, "is no size"),
-        ({"timeout": "soon"}, "is no duration"),
-        ({"trials": "-3"}, "is no whole number"),
+        ({"size": "N=x"}, "is not a size"),
+        ({"timeout": "soon"}, "is not a duration"),
+        ({"trials": "-3"}, "is not a whole number"),
         ({"toml": ""}, "name"),
     ],
 )
@@ -685,5 +685,5 @@ def test_the_line_of_a_key_is_found() -> None:
 
 @pytest.mark.parametrize("part", ["[", "[B", "[B ", "B "])
 def test_a_long_line_without_an_end_is_no_heading(part: str) -> None:
-    """What takes the square of its length would hold the server up for hours: the test's limit of time ends it."""
+    """In time quadratic in its length, this would block the server for hours; the test's time limit would end it."""
     assert line_of(part * 10**6, {"where": "study.toml: parameters.B", "error": ""}) is None

@@ -1,4 +1,4 @@
-"""Builders are halted while a trial is on the clock, and no limit runs meanwhile."""
+"""Builders are stopped while a trial is timed, and no time limit runs meanwhile."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_halted_worker_stands_still_then_answers_within_a_limit_that_did_not_r
 
 
 class Standstill:
-    """A connection whose message comes after a pause of everything (`docker pause`), or after mere silence."""
+    """A connection whose message comes after everything was paused (`docker pause`), or after mere silence."""
 
     said: object = Report(Outcome.OK)
 
@@ -138,7 +138,7 @@ def test_a_worker_that_answers_nonsense_is_gone(worker: WorkerProcess, monkeypat
     monkeypatch.setattr(Standstill, "said", "here")
     worker._connection.close()
     monkeypatch.setattr(worker, "_connection", Standstill([0.0], [0.5]))
-    with pytest.raises(WorkerDied, match="it says what makes no sense"):
+    with pytest.raises(WorkerDied, match="its messages make no sense"):
         worker.receive(10.0)
     assert has_ended(worker.pid)
 
@@ -316,7 +316,7 @@ def test_a_prepared_process_that_is_stopped_goes_on_where_a_worker_is_wanted(
 def test_a_prepared_process_that_is_stopped_goes_on_to_end(
     stopped: Forkserver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And is not waited for as one that does not answer, here until the test's limit of time."""
+    """It is not waited for like one that does not answer, which would take until the test's time limit."""
     monkeypatch.setattr(forkserver, "_HEED_S", 600.0)
     stopped.close()
     assert has_ended(process_of(stopped).pid)

@@ -1,4 +1,4 @@
-"""What commands do with a stdout that is full, closed, left or ASCII only, and with a stderr that is: no traceback."""
+"""Commands with a stdout that is full, closed, no longer read or ASCII only, and such a stderr: no traceback."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COMMANDS = [
 
 
 def shell(tmp_path: Path, line: str, **environment: str) -> tuple[int, bytes, str]:
-    """Run a line in which a leading `autotune` stands for the command; its exit code, stdout and stderr."""
+    """Run a line in which a leading `autotune` is the command; return its exit code, stdout and stderr."""
     line = re.sub("^autotune ", f"'{sys.executable}' -m autotune ", line)
     surroundings = os.environ | {"PYTHONPATH": str(ROOT), "AUTOTUNE_DB": str(tmp_path / "a.db")} | environment
     done = subprocess.run(["sh", "-c", line], cwd=tmp_path, env=surroundings, capture_output=True)
@@ -67,7 +67,7 @@ def test_the_exit_code_stays_where_nobody_can_be_told(tmp_path: Path, command: s
 
 
 def test_what_is_opened_does_not_take_the_place_of_a_closed_stream(tmp_path: Path) -> None:
-    """A driver that writes to descriptor 2 would write into the database."""
+    """Otherwise a driver that writes to descriptor 2 would write into the database."""
     code = (
         "import os; from autotune.__main__ import prepare_streams; prepare_streams(); f = open('data', 'wb'); "
         "os.write(2, b'noise'); f.close(); print(os.path.getsize('data'))"

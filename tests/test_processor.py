@@ -1,4 +1,4 @@
-"""The processor that PoCL compiles for where its compiler has no name for the one it runs on."""
+"""The processor that PoCL compiles for if its compiler does not know the one that it runs on."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_kernels_build_on_a_processor_that_the_compiler_has_no_name_for() -> Non
 
 
 def description(*texts: bytes) -> tuple[ctypes.Array[ctypes.c_char_p], int]:
-    """A description of a device of which some fields point to texts, and where it lies."""
+    """Return a description of a device, of which some fields point to texts, and its address."""
     words = (ctypes.c_char_p * processor._FIELDS)(*texts)
     return words, ctypes.addressof(words)
 

@@ -1,4 +1,4 @@
-"""Medians and intervals; the one rule that names the best; a search and a look-up that go by it name the same."""
+"""Medians and intervals; the one rule that names the best; a search and a look-up that use it name the same."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_no_samples_give_no_number() -> None:
 
 
 def at_most(heads: int, n: int) -> float:
-    """How likely so many heads, or fewer, are in n throws of a coin."""
+    """Return the probability of at most this many heads in n throws of a coin."""
     return sum(math.comb(n, k) for k in range(heads + 1)) / 2**n
 
 
@@ -138,7 +138,7 @@ def problem_of(driver: str) -> Problem:
 
 
 class Device(ReplayEvaluator):
-    """Answers with these times, also for finalists; where it is `silent`, with nothing for those."""
+    """Answers with these times, also for finalists; if it is `silent`, with nothing for finalists."""
 
     def __init__(self, problem: Problem, times: dict[int, int], *, silent: bool = False) -> None:
         rows = [problem.space.configuration(row) for row in range(len(problem.space))]
@@ -232,7 +232,7 @@ STEP = st.one_of(
 
 
 def write_history(store: Store, problem: Problem, steps: Sequence[tuple[str, int, int, int]]) -> None:
-    """Put what happened into a database, with clocks that lie by 50 days."""
+    """Store these events in a database, with clocks that are wrong by up to 50 days."""
     driver, number = "1", put(store, [], key=problem.key, device=problem.device)
     for kind, wpt, time, days in steps:
         instant = datetime.now(UTC) + timedelta(days=days)
@@ -252,7 +252,7 @@ def write_history(store: Store, problem: Problem, steps: Sequence[tuple[str, int
 
 @pytest.fixture(name="shared", scope="module")
 def _shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    """One database for all the histories, each of a size of its own: opening one takes longer than its history."""
+    """One database for all the histories, each with its own size: opening one takes longer than its history."""
     with Store.open(str(tmp_path_factory.mktemp("histories") / "a.db")) as store:
         yield store
 

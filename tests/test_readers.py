@@ -1,4 +1,4 @@
-"""Where nothing is stored, what only reads makes nothing, says what to type next, and ends as it does elsewhere."""
+"""If nothing is stored, a command that only reads makes nothing, says what to type next, and ends as elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Build logs: where messages point that go by no `#line`."""
+"""Build logs: where messages point if they do not follow a `#line`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_the_first_error_is_found_below_warnings() -> None:
 
 @pytest.mark.parametrize("part", ["a", "x:", "error ", ":1:", "/tempfile_", " <Spelling=/"])
 def test_a_line_of_a_log_may_be_as_long_as_it_likes(part: str) -> None:
-    """In time that grows as it does: what tries each place anew would take hours."""
+    """In time linear in its length: trying each place again would take hours."""
     log = part * 2**18
     assert first_error(log) == log.strip()
     assert may_be_the_machines(Report(Outcome.COMPILE_ERROR, build_log=log))

@@ -1,4 +1,4 @@
-"""Finalists: what this search has not built is built by all who build, before a device's worker times them."""
+"""Finalists: all builders build what this search has not built, before a device's worker times them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TIMED = Measurement((5, 6, 7), (), "warm")
 
 
 class Crew:
-    """Builders that are idle. Each waits with its first build until all have begun one, and `fails` at it or not."""
+    """Idle builders. Each waits with its first build until all have begun one, and then `fails` or not."""
 
     def __init__(self, count: int, fails: Exception | None = None) -> None:
         self.built: list[Plan] = []
@@ -52,7 +52,7 @@ class Crew:
 
 
 class Timing:
-    """A device's worker that notes what was built before it was asked."""
+    """A device's worker that records what was built before it was asked."""
 
     def __init__(self, crew: Crew) -> None:
         self._crew = crew
@@ -64,7 +64,7 @@ class Timing:
 
 
 def timed(crew: Crew, problem: Problem, built: int, count: int) -> tuple[list[Plan], list[Plan]]:
-    """Have so many finalists timed, the first of which were `built`; return their plans, and those built before."""
+    """Have finalists timed, of which the first were `built`; return their plans, and the plans built before."""
     some = [problem.space.configuration(row) for row in range(count)]
     retiming = Retiming(problem, cast("Any", None), cast("Any", crew), Pause(), 1.0)
     for configuration in some[:built]:

@@ -1,4 +1,4 @@
-"""Whatever the database does meanwhile, a search that runs has a process, and one that has none does not run."""
+"""Whatever the database does, a search that runs has a process, and a search without one does not run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
 
 
 def failing(times: int, does: Callable[..., Any], *, first: bool = False) -> Callable[..., Any]:
-    """Return what does that, and some times does not; `first`: it does, and its answer is lost."""
+    """Return a function that does that, but fails some times; `first`: it acts first, and then its answer is lost."""
     turns = iter([True] * times)
 
     def fails(*given: Any) -> Any:
@@ -97,13 +97,13 @@ LOST = {"error": ["the server closed the connection", "", "", "", "ConnectionLos
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, *answers: Any) -> None:
-    """Have the processes of a search give these answers one after the other, the last one from then on."""
+    """Have the processes of a search give these answers one after the other, and then always the last one."""
     left, script = [*map(json.dumps, answers)], "import sys; sys.stdin.read(); print(sys.argv[1])"
     processes(monkeypatch, lambda: (script, left.pop(0) if len(left) > 1 else left[0]))
 
 
 def processes(monkeypatch: pytest.MonkeyPatch, script: Callable[[], Sequence[str]]) -> None:
-    """Have the process of a search run a script, with the words after it."""
+    """Have the process of a search run a script, with these words as its arguments."""
 
     async def started(name: str) -> asyncio.subprocess.Process:
         pipe = asyncio.subprocess.PIPE
@@ -154,7 +154,7 @@ def test_a_search_goes_on_where_the_database_is_away_when_it_is_looked_at(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Away:
-        """The store, which cannot be asked for a submission."""
+        """A store that cannot be asked for a submission."""
 
         def __getattr__(self, name: str) -> Any:
             return getattr(client.service.store, name)

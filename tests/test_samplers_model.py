@@ -1,4 +1,4 @@
-"""The parts of the own sampler: features, Gaussian process, acquisition, transfer, expected gain."""
+"""The parts of autotune's own sampler: features, Gaussian process, acquisition, transfer, expected gain."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ ANY_TIME = np.exp(np.random.default_rng(1).uniform(9, 15, len(SPACE)))
 
 
 def unrelated(configuration: Configuration) -> Trial:
-    """A made-up device that says nothing of any other."""
+    """A made-up device that is unrelated to all others."""
     row = SPACE.row(configuration)
     return Trial(configuration, Outcome.OK, measurement=Measurement((int(ANY_TIME[row]),)))
 
 
 def trials_of(measure, seed: int = 0, donors=(), space: Space = SPACE) -> Iterator[Trial]:
-    """The trials of a search without an end, made as they are asked for; without donors they are made once."""
+    """The trials of an endless search, made as they are asked for; those without donors are made once."""
     if donors:
         yield from _trials_of(measure, seed, donors, space)
         return
@@ -95,7 +95,7 @@ def search(measure, trials: int, seed: int = 0, donors=(), space: Space = SPACE)
 
 
 def study_of(trials: list[Trial], codec: Codec) -> optuna.Study:
-    """The trials as an Optuna study."""
+    """Return the trials as an Optuna study."""
     study = optuna.create_study()
     for trial in trials:
         row = SPACE.row(trial.configuration)
@@ -107,7 +107,7 @@ def study_of(trials: list[Trial], codec: Codec) -> optuna.Study:
 
 
 def evaluations_to_best(measure, seed: int, donors=()) -> int:
-    """How many of the first 80 trials of a search it takes, which ends there."""
+    """Return how many of the first 80 trials a search needs to reach the best, where it ends."""
     trials = islice(trials_of(measure, seed, donors), 80)
     return 1 + next(i for i, trial in enumerate(trials) if trial.time_ns == 10_000)
 
@@ -182,13 +182,14 @@ def test_fitting_finds_what_matters(points: np.ndarray) -> None:
 @pytest.mark.parametrize("linear", [0, 2])
 def test_points_added_one_by_one_predict_as_all_at_once(points: np.ndarray, linear: int) -> None:
     hyper = Hyper(Prior(LENGTHS[linear:]).centre)
+    points = np.vstack([points, np.random.default_rng(2).random((12, 4))])  # more than there is room for at first
     candidates, y = np.random.default_rng(1).random((30, 4)), np.sin(points.sum(axis=1))
     at_once = Posterior(candidates, points, hyper)
     stepwise = Posterior(candidates, points[:3], hyper)
     for point in points[3:]:
         stepwise.add(point)
     at, there = hyper.scale(points), hyper.scale(candidates)
-    covariance = covariances(at, at, hyper) + hyper.noise * np.eye(12)
+    covariance = covariances(at, at, hyper) + hyper.noise * np.eye(24)
     cross = covariances(there, at, hyper)
     mean = cross @ np.linalg.solve(covariance, y)
     deviation = np.sqrt(variance(there, hyper) - (cross * np.linalg.solve(covariance, cross.T).T).sum(axis=1))

@@ -1,4 +1,4 @@
-"""What a build takes and gives, on disk, on the real device."""
+"""The input and output of a build, on disk, on the real device."""
 
 from __future__ import annotations
 

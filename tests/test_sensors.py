@@ -1,4 +1,4 @@
-"""NVIDIA's sensors: what is read of a made-up library, and what becomes of times taken on a throttled device."""
+"""NVIDIA's sensors: what is read from a made-up library, and what happens to times measured on a throttled device."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ APPLICATION_CLOCKS, POWER_CAP, HW_SLOWDOWN, HW_THERMAL = 0x02, 0x04, 0x08, 0x40
 
 
 class NVMLError(Exception):
-    """What the library raises."""
+    """The error that the library raises."""
 
 
 class Nvml(ModuleType):
@@ -74,7 +74,7 @@ def nvml(monkeypatch: pytest.MonkeyPatch) -> Nvml:
 
 
 def gpu() -> Sensors:
-    """The GPU's sensors; it must have some."""
+    """The GPU's sensors, which must exist."""
     found = sensors_of(H200)
     assert found is not None
     return found
@@ -174,7 +174,7 @@ COPY = "def copy(source, target):\n    target.view(np.int32)[:] = source.view(np
 
 
 class Session(numpy_backend.Session):
-    """The NumPy device with NVIDIA's sensors, and with cores of its own as a GPU has."""
+    """The NumPy device with NVIDIA's sensors, and with its own cores, as a GPU has."""
 
     def __init__(self, nvml: Nvml) -> None:
         super().__init__(numpy_backend.INFO)

@@ -1,4 +1,4 @@
-"""One run of a study: loops unrolled, buffers that change places followed, what counts with a loop; computed names."""
+"""One run of a study: loops unrolled, swapped buffers followed, values that change in a loop; computed names."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_where_nothing_is_launched_its_reason_is_named(changes: dict[str, Any], 
 @given(turns=st.integers(1, 9), group=st.permutations(["a", "b", "c"]), many=st.integers(2, 3))
 @settings(max_examples=20)
 def test_a_name_goes_with_its_buffer(turns: int, group: list[str], many: int) -> None:
-    """As in C: pointers that are exchanged after each turn, and what `a` points at is what is compared."""
+    """As with pointers in C that are swapped after each turn: what `a` points to is compared."""
     group = group[:many]
     arguments = ["a", "b", "c"]
     found = plan({**LAUNCH, "arguments": arguments, "repeat": turns, "swap": [group]})
@@ -115,7 +115,7 @@ def test_repeats_may_use_parameters_and_be_none() -> None:
     [
         ({"swap": [["a", "b"]]}, "launch.1: turn, step and swap belong to a loop: add repeat"),
         ({"repeat": 2, "swap": [["a"]]}, r"launch\.1\.swap\.1: "),
-        ({"repeat": 2, "swap": [["a", "d"]]}, r"launch\.1\.swap: 'd' is no buffer"),
+        ({"repeat": 2, "swap": [["a", "d"]]}, r"launch\.1\.swap: 'd' is not a buffer"),
         ({"repeat": 2, "swap": [["a", "b"], ["b", "c"]]}, r"launch\.1\.swap: names a buffer twice"),
         ({"repeat": 2, "step": "WG"}, "the step 'WG' has another meaning"),
         ({"repeat": 2, "step": "j", "arguments": ["j"]}, "'j' is the step, no argument; add .* value = \"j\""),

@@ -1,4 +1,4 @@
-"""The server as it is started: a search on this machine, killed in between and gone on with."""
+"""The server as it is started: a search on this machine, killed in between and continued."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.server, pytest.mark.device, pytest.mark.timeout(400)]
 
 @contextmanager
 def started(folder: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], str, str]]:
-    """Yield a server's process, its URL and the token of whoever started it."""
+    """Yield a server's process, its URL and the token of the person who started it."""
     command = [sys.executable, "-m", "autotune", "serve", "--port=0", f"--db={folder / 'a.db'}", *words]
     server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "AUTOTUNE_TOKEN": ""})
     assert server.stderr is not None
@@ -61,7 +61,7 @@ def autotune(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def children(pid: int) -> list[int]:
-    """Return the processes that a process has started and that are there."""
+    """Return the processes that a process has started and that still exist."""
     listed = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return [int(number) for number in listed]
 
@@ -72,14 +72,14 @@ def test_a_folder_of_locks_that_is_missing_is_said_at_the_start(
     monkeypatch.setenv("AUTOTUNE_LOCKS", str(tmp_path / "none"))
     found = autotune("serve", "--port=0", f"--db={tmp_path / 'a.db'}")
     assert (found.returncode, found.stderr.count("\n")) == (3, 1)
-    assert f"AUTOTUNE_LOCKS={tmp_path / 'none'}: is no folder" in found.stderr
+    assert f"AUTOTUNE_LOCKS={tmp_path / 'none'}: is not a folder" in found.stderr
 
 
 @pytest.mark.parametrize("host", ["999.0.0.1", "no such name"])
 def test_what_is_no_address_is_said_before_a_token_is_asked_for(tmp_path: Path, host: str) -> None:
     found = autotune("serve", "--host", host, "--port=0", f"--db={tmp_path / 'a.db'}")
     assert (found.returncode, found.stderr.count("\n")) == (2, 1)
-    assert f"--host {host}: is no address" in found.stderr
+    assert f"--host {host}: is not an address" in found.stderr
 
 
 def test_a_reader_that_is_left_when_the_server_stops_is_one_line(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_a_search_that_cannot_be_is_told_why(tmp_path: Path) -> None:
 def test_who_is_asked_to_end_twice_ends_at_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As where a database hangs, which is waited for in vain; one key pressed may send a signal twice."""
+    """For example if a database hangs and would be waited for in vain; pressing a key once may send a signal twice."""
     ended: list[int] = []
     app: Any = SimpleNamespace(state=SimpleNamespace())
     server = serving._Server(uvicorn.Config(app), app, lambda _: None)

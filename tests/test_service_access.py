@@ -1,4 +1,4 @@
-"""Who may do what with a server, and by which name it is called."""
+"""What each role may do with a server, and by which names the server may be called."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
 
 @pytest.fixture(scope="module")
 def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    """A server that others reach: nobody without a token is told anything."""
+    """A server that others can reach: without a token it says nothing."""
     folder = tmp_path_factory.mktemp("proxied")
     with ServerStore.open(str(folder / "a.db")) as store:
         store.add_token("first", "admin", None)
@@ -317,14 +317,14 @@ def test_every_answer_carries_the_headers_of_safety(client: Client, proxied: Cli
         (Config(host="::"), True, "clear text"),
         (Config(host="tune.example.org"), True, "clear text"),
         (Config(behind_proxy=True), False, "no token"),
-        (Config(root="tune"), True, "--root-path: 'tune' is no path; write it as in an address"),
+        (Config(root="tune"), True, "--root-path: 'tune' is not a path; write it as in an address"),
         (
             Config(names=("tune.example.org", "https://tune.example.org")),
             True,
             "--host-name: 'https://tune.example.org' is",
         ),
         (Config(names=("tune.example.org:443",)), True, "write what stands between :// and the port"),
-        (Config(names=("",)), True, "--host-name: '' is no name of a machine"),
+        (Config(names=("",)), True, "--host-name: '' is not a host name"),
         (Config(certificate=Path("nothing.pem")), True, "give both"),
         (
             Config(certificate=Path("nothing.pem"), key=Path("nothing.pem")),

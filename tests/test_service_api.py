@@ -32,10 +32,10 @@ CONFIGURATION = {
     "VARIANT": "WPT", "TILE": 32, "TILE_K": 16, "WPT_M": 4, "WPT_N": 4, "VECTOR_WIDTH": 1, "PAD": 0, "UNROLL": 4,
 }  # fmt: skip
 CHILD = runner.Runner._child
-"""As it is, where tests have another."""
+"""The original function, which tests replace."""
 
 SHARED = ("state", "reason", "outcomes", "number", "searches")
-"""What the list of searches tells of one as its own answer does."""
+"""The keys of a search that the list of searches and its own answer share."""
 
 SIZE = {"M": 64, "N": 64, "K": 64}
 
@@ -54,7 +54,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
 
 
 def store_one(client: Client, *samples: int, **more: Any) -> int:
-    """Store a trial of matmul as `autotune search` would have."""
+    """Store a trial of matmul as `autotune search` would store it."""
     text = find_study("matmul")
     key = problem_key(text, SIZE, {"T": "float"}, DEVICE.fingerprint)
     trial = ok({**CONFIGURATION, **more}, *samples)
@@ -66,7 +66,7 @@ def submit(client: Client, role: str = "run", **more: Any) -> Any:
 
 
 def ended(client: Client, search: str) -> Any:
-    """Follow the events of a search to its end; return their kinds and what the last one tells."""
+    """Follow the events of a search to its end; return their kinds and the data of the last one."""
     kinds = []
     with client.http.stream("GET", f"/v1/searches/{search}/events", headers=client.headers("read")) as stream:
         assert stream.headers["content-type"].startswith("text/event-stream")
@@ -155,9 +155,9 @@ def test_an_answer_of_a_linked_database_stands_no_longer(tmp_path: Path, monkeyp
     ("query", "status", "said"),
     [
         ("study=nope", 404, "no study named"),
-        ("study=../matmul", 422, "no name of a study"),
-        ("study=./matmul.toml", 422, "no name of a study"),
-        ("study=matmul.toml", 422, "no name of a study"),
+        ("study=../matmul", 422, "is not a name of a study"),
+        ("study=./matmul.toml", 422, "is not a name of a study"),
+        ("study=matmul.toml", 422, "is not a name of a study"),
         ("study=matmul&size=X=1", 422, "no size named"),
         ("study=matmul&size=", 422, "nothing to ask"),
         ("study=matmul&choice=T=half", 422, "cannot be"),
@@ -230,7 +230,7 @@ def test_a_search_may_end_by_its_gain(client: Client) -> None:
 def test_what_events_tell_is_not_read_where_all_requests_are_answered(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To read an uploaded study may take seconds, and a database may hang."""
+    """Reading an uploaded study may take seconds, and a database may hang."""
     search, held_up = views.search, list[bool]()
 
     def noted(*given: Any) -> Any:
@@ -370,7 +370,7 @@ MANY = {f"a{number}": 1 for number in range(10_001)}
     [MANY, {"size": MANY}, {"fix": {"TILE": [[]] * 10_001}}, {"study": None, "upload": UPLOAD | {"files": MANY}}],
 )
 def test_a_request_of_too_many_values_is_one_error(shared: Client, body: dict[str, Any]) -> None:
-    """Half a million, each told, would hold the whole server up for half a minute."""
+    """Reporting half a million errors would block the whole server for half a minute."""
     answer = submit(shared, body=body)
     assert (answer.status_code, answer.json()["error"]) == (422, "a request may hold 10,000 values")
 
@@ -389,7 +389,7 @@ def test_an_uploaded_study_is_searched_looked_up_and_searched_again(client: Clie
 def test_what_is_uploaded_is_checked_by_a_process_of_its_own_and_once(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To check one may take the server's time for as long as its author wants."""
+    """A check may take as much of the server's time as the author of the study wants."""
     checked = []
 
     async def work(name: str, asked: Mapping[str, Any], seconds: float) -> Mapping[str, Any]:
@@ -437,7 +437,7 @@ def test_a_name_means_ones_own_text_and_it_is_told_whose_it_is(client: Client) -
 def test_an_upload_that_is_read_twice_at_once_is_written_where_nobody_reads(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Half a kernel would be read, and be the text of that upload from then on."""
+    """Otherwise half a kernel could be read, and would be the text of that upload from then on."""
     submit(client, body={"study": None, "upload": UPLOAD, "size": {}})
     studies, unpack, folders = Studies(client.service.store, client.service.config), uploads.unpack, list[Path]()
 
@@ -520,7 +520,7 @@ def test_an_uploaded_study_never_stands_for_one_of_the_servers(client: Client) -
 def test_a_study_of_the_servers_answers_to_the_name_it_calls_itself_by(
     client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A program that names a file, `autotune best ./my.toml --server`, asks by it."""
+    """A program that names a file, `autotune best ./my.toml --server`, asks by that name."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "studies").mkdir()
     (tmp_path / "studies" / "file.toml").write_text(UPLOAD["study"])

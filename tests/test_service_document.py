@@ -1,4 +1,4 @@
-"""The API keeps to its document: schemathesis asks every route as everybody, with what is there and what is not."""
+"""The API keeps to its document: schemathesis asks every route in every role, for what is there and what is not."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from autotune.service import Config, create_app, runner, state  # noqa: E402
 pytestmark = [pytest.mark.server, pytest.mark.filterwarnings("ignore")]
 
 EXAMPLES = 12
-"""Requests per route and role."""
+"""The number of requests per route and role."""
 
 CHECKS = (
     not_a_server_error,
@@ -90,7 +90,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def document(server: Server) -> Any:
-    """The document, but strict: an answer that has more than is described does not fit it."""
+    """The document made strict: an answer with more than what is described does not fit it."""
     told = httpx.get(f"{server.url}/v1/openapi.json").json()
     for schema in told["components"]["schemas"].values():
         if "properties" in schema:

@@ -1,4 +1,4 @@
-"""Several sizes in one go: the budget is shared, each size hears of the others, nothing found is lost."""
+"""Several sizes in one search: the budget is shared, each size learns from the others, nothing found is lost."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SIZES = (100, 1000, 4000)
 
 @pytest.fixture
 def turns(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
-    """Searches answer from records; the requests that they were given."""
+    """Have searches answer from records; return the requests that they got."""
     asked: list[Request] = []
 
     def run(request: Request, stop: threading.Event | None = None, **options: Any) -> Result:

@@ -51,7 +51,7 @@ def runner() -> Runner:
 
 
 def error_in_tolerances(runner: Runner, shape: Shape, configuration: Config, device: DeviceInfo | None = None) -> float:
-    """The largest |C - C64| in units of the study's tolerance, for a configuration of `device` run on PoCL."""
+    """Return the largest |C - C64| in units of the study's tolerance, for a configuration of `device` run on PoCL."""
     problem = problem_of(shape, device or runner.device)
     assert configuration in problem.space
     plan = problem.plan(configuration)
@@ -67,12 +67,12 @@ def error_in_tolerances(runner: Runner, shape: Shape, configuration: Config, dev
 
 @cache
 def problem_of(shape: Shape, device: DeviceInfo) -> Problem:
-    """One for all configurations, since its space takes longer to build than they take to run."""
+    """Return one problem for all configurations: building its space takes longer than running them."""
     return Problem(STUDY, dict(zip("MNK", shape, strict=True)), device=device)
 
 
 def completed(partial: Config, shape: Shape, device: DeviceInfo) -> Config:
-    """The configuration with these values that is nearest to the default."""
+    """Return the configuration with these values that is nearest to the default."""
     if not partial:
         return problem_of(shape, device).default
     fix = {name: [value] for name, value in partial.items()}
@@ -97,7 +97,7 @@ def test_the_default_is_right_at_any_size(runner: Runner, shape: Shape) -> None:
 
 
 def test_the_tolerance_is_tight(runner: Runner) -> None:
-    """Rounding uses a fair part of it: an error of a few units in the last place of every product would not pass."""
+    """Rounding uses a good part of it: an error of a few units in the last place of every product would not pass."""
     assert error_in_tolerances(runner, (131, 127, 1031), completed({}, (131, 127, 1031), runner.device)) > 0.05
 
 

@@ -1,4 +1,4 @@
-"""The accuracy mode of benchmarks/kernels.py: what it multiplies, by what, and its tables."""
+"""The accuracy mode of benchmarks/kernels.py: what it multiplies, how, and its tables."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ EXTREMES = np.array([0, 1, -1, 3.4028234e38, -3.4e38, 1e-30, 1 / 3, 255.99998, 1
 
 
 def parts_of(matrix: Array, tile: int, tile_k: int) -> Array:
-    """The parts of A's rows as the kernel lays them out: [tile, panel, part, row of the tile, k of the panel]."""
+    """Return the parts of A's rows in the kernel's layout: [tile, panel, part, row of the tile, k of the panel]."""
     rows, depth = matrix.shape
     tiles, panels = -(-rows // tile), -(-depth // tile_k) * tile_k // 8
     source = HEAD + (STUDY.text.kernel_path.parent / "sgemm_parts.cl").read_text()
@@ -134,7 +134,7 @@ def test_what_is_not_finite_becomes_nan() -> None:
 
 
 class Nvidia(Runner):
-    """A runner on the NVIDIA GPU, whose compiler warns of what it does to PTX."""
+    """A runner on the NVIDIA GPU, whose compiler warns about its treatment of PTX."""
 
     def __init__(self, device: DeviceInfo) -> None:
         self.device = device
@@ -143,7 +143,7 @@ class Nvidia(Runner):
 
 
 def error(runner: Runner, shape: Shape, data: dict[str, Array], choice: str, **fix: Value) -> float:
-    """The largest |C - C64| / (|A||B|)."""
+    """Return the largest |C - C64| / (|A||B|)."""
     case = problem(shape, runner.device, choice, **fix)
     return product(data, runner.run(case.plan(case.default), data)["C"])
 

@@ -1,4 +1,4 @@
-"""Comparisons of what is stored: by size, by device, by a parameter's values."""
+"""Comparisons of stored results: by size, by device, by a parameter's values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.stored import DEVICE, KEY, ok, put
 
 
 def cells_of(*args: Any, **more: Any) -> list[dict[str, Any]]:
-    """The cells of a comparison that leaves out no size."""
+    """Return the cells of a comparison that leaves out no size."""
     cells, left_out = sides(*args, **more)
     assert left_out == 0
     return cells

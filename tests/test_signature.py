@@ -1,4 +1,4 @@
-"""What the compiler tells of a kernel's arguments, against what a plan gives."""
+"""The compiler's description of a kernel's arguments, compared with what a plan gives."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_signatures_are_read_from_the_compiler(session: Session) -> None:
 
 
 def test_what_told_of_its_arguments_is_built(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    """PoCL takes as long to look a program up in its cache as for all else of a short trial."""
+    """PoCL takes as long to look up a program in its cache as for everything else of a short trial."""
     source, built = "kernel void told(global int *out) { out[0] = 1; }", []
     monkeypatch.delattr(session, "build")  # which builds once, whoever asks
 

@@ -1,4 +1,4 @@
-"""`autotune report`: one file that needs no other, about the problem that fits and was searched last."""
+"""`autotune report`: one self-contained file, about the fitting problem that was searched last."""
 
 from __future__ import annotations
 

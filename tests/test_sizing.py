@@ -1,4 +1,4 @@
-"""What has no room is refused in one line before any data is drawn; how many builders, how many in flight."""
+"""What does not fit is refused in one line before any data is made; how many builders, how many in flight."""
 
 from __future__ import annotations
 

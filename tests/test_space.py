@@ -1,4 +1,4 @@
-"""The space of valid configurations, against brute force, and at sizes where brute force ends."""
+"""The space of valid configurations, compared with brute force, and at sizes too large for brute force."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def problems(draw: st.DrawFn) -> tuple[dict[str, list], list[Constraint], int]:
 
 
 def brute_force(parameters: dict[str, list], constraints: list[Constraint], k: int) -> tuple[list[dict], bool]:
-    """The configurations that no constraint forbids, and whether one of them cannot be decided."""
+    """Return the configurations that no constraint forbids, and whether one of them cannot be decided."""
     valid, undecided = [], False
     for values in itertools.product(*parameters.values()):
         configuration = dict(zip(parameters, values, strict=True))
@@ -116,7 +116,7 @@ def brute_force(parameters: dict[str, list], constraints: list[Constraint], k: i
 
 
 def named(space: Space, indices: NDArray[np.int16]) -> dict[str, Value]:
-    """The configuration of value indices, valid or not."""
+    """Return the configuration of value indices, valid or not."""
     return {name: listed[at] for name, listed, at in zip(space.names, space.values, indices, strict=True)}
 
 
@@ -154,7 +154,7 @@ def test_what_is_kept_of_candidates_computed_apart_keeps_its_type() -> None:
 
 
 def require(built: Space, valid: list[dict], random: Any) -> None:
-    """Have a space hold these configurations and no others, and find its way among them."""
+    """Assert that a space holds exactly these configurations, and finds its way among them."""
     table = built.indices()
     rows = np.arange(len(built))
     configurations = [named(built, row) for row in table]

@@ -1,4 +1,4 @@
-"""The summary that look-ups read says what the slow rule says of all trials, whatever happened to them."""
+"""The summary that look-ups read equals what the slow rule says of all trials, after any history."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ STEP = st.one_of(
 
 
 def happen(store: Store, other: Store, key: ProblemKey, steps: list[tuple[str, dict[str, int], int]]) -> None:
-    """Search in `store`, of which `other` is sent copies, and which gets them back with what was added there."""
+    """Search in `store`; send copies to `other`, and get them back with what was added there."""
     driver, search = "1", put(store, [], key=key, device=newer_driver("1"))
     for kind, configuration, time in steps:
         measured = Measurement((time,))
@@ -146,7 +146,7 @@ def test_a_step_that_fails_leaves_the_summary_as_it_was(store: Store, monkeypatc
     def killed(*_: object, **__: object) -> None:
         raise InterruptedError
 
-    monkeypatch.setattr("autotune.store.standings._add", killed)
+    monkeypatch.setattr("autotune.store.standings.standings", killed)
     for step in (
         lambda: store.finish([(number, ok({"A": 2}, 40))]),
         lambda: store.retime(search, [({"A": 1}, Measurement((60,)))]),
@@ -161,7 +161,7 @@ def test_a_step_that_fails_leaves_the_summary_as_it_was(store: Store, monkeypatc
 
 
 def test_an_old_database_gets_the_summary_that_a_new_one_has(stores: tuple[Store, Store]) -> None:
-    """What the migration makes of all trials at once is what step after step has made."""
+    """What the migration makes from all trials at once equals what single steps have made."""
     from autotune.store import standings
 
     store = stores[0]
@@ -178,7 +178,7 @@ def test_an_old_database_gets_the_summary_that_a_new_one_has(stores: tuple[Store
 
 
 def steps_of(store: Store, problem: int, configurations: Collection[str]) -> int:
-    """Return how many hundreds of steps SQLite takes to follow some configurations of a problem."""
+    """Return how many hundreds of steps SQLite needs for some configurations of a problem."""
     from autotune.store import standings
 
     counted = itertools.count()
@@ -191,7 +191,7 @@ def steps_of(store: Store, problem: int, configurations: Collection[str]) -> int
 
 
 def shared_by(store: Store, problems: int, configurations: int) -> list[str]:
-    """Store trials of the same configurations at so many sizes; return their lines."""
+    """Store trials of the same configurations at this many sizes; return their lines."""
     put(store, [ok({"A": value}, value) for value in range(1, configurations + 1)])
     lines = list(store.export_lines())
     for number in range(1, problems):

@@ -34,7 +34,7 @@ def declared(kinds: list[tuple[str, str, str]], prefix: str = "m") -> list[str]:
 @pytest.mark.device
 class TestLayout:
     def test_structs_lie_as_the_compiler_lays_them_out(self, session: Session) -> None:
-        """Many structs in one build: the compiler is the slow part."""
+        """Many structs in one build, because the compiler is the slow part."""
         found: list[tuple[list[str], list[str]]] = []
 
         @settings(max_examples=12, database=None)
@@ -76,16 +76,16 @@ class TestLayout:
     [
         (["packed"], r"^structs\.S: has no members"),
         (["aligned(3)", "float x"], r"^structs\.S\.1: 'aligned\(3\)': no power of two"),
-        (["aligned(N)", "float x"], r"^structs\.S\.1: 'aligned\(N\)' is no member"),
+        (["aligned(N)", "float x"], r"^structs\.S\.1: 'aligned\(N\)' is not a member"),
         (["flaot x"], r"^structs\.S\.1: unknown type 'flaot'"),
         (["float x", "int x"], r"^structs\.S: has 'x' twice"),
-        (["float"], r"^structs\.S\.1: 'float' is no member"),
-        (["float x[N]"], r"^structs\.S\.1: 'float x\[N\]' is no member"),
+        (["float"], r"^structs\.S\.1: 'float' is not a member"),
+        (["float x[N]"], r"^structs\.S\.1: 'float x\[N\]' is not a member"),
         (["float x[0]"], r"^structs\.S: x has an extent of 0"),
         (["float x[1000000]"], r"^structs\.S: S takes more than 1048576 bytes"),
         (["Fist a"], r"^structs\.S\.1: no struct 'Fist' before it \(did you mean 'First'\?\)"),
         (["S again"], r"^structs\.S\.1: the struct S does not stand before it"),
-        (["float *p"], "is no member"),
+        (["float *p"], "is not a member"),
         ([f"int m{n}" for n in range(129)], "more than 128 members"),
     ],
 )

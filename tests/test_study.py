@@ -55,8 +55,8 @@ def test_a_study_holds_what_its_tables_say() -> None:
             {"choices": {"T": ["float", "unsigned int"]}},
             "choices.T: 'unsigned int' has a space, which build options cannot carry; write uint$",
         ),
-        ({"source": 5}, "source: int is no text of a kernel; write source="),
-        ({"source": b"kernel"}, "source: bytes is no text of a kernel"),
+        ({"source": 5}, "source: int is not text of a kernel; write source="),
+        ({"source": b"kernel"}, "source: bytes is not text of a kernel"),
         ({"arguments": ["x"]}, r"arguments: needs a table, got \['x'\]"),
         (
             {"parameters": {"P": [1, 2]}},
@@ -206,7 +206,7 @@ def test_a_parameter_that_nothing_uses_is_known() -> None:
 
 
 def digest(code: str, **names: Any) -> str:
-    """The digest of the `f` that some code defines, among these names of its module."""
+    """Return the digest of the `f` that some code defines, with these names in its module."""
     space = {"np": np, **names}
     exec(compile(dedent(code), "own.py", "exec"), space)
     found = study(reference=space["f"])

@@ -1,4 +1,4 @@
-"""A server's queue and its tokens, as they are stored: SQLite here, PostgreSQL where it is installed."""
+"""A server's queue and its tokens in the database: SQLite here, PostgreSQL if it is installed."""
 
 from __future__ import annotations
 
@@ -311,7 +311,7 @@ def test_a_server_of_postgresql_keeps_the_same(postgres_url: str) -> None:
 
 
 def test_who_is_overtaken_finds_what_the_other_stored(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two ask for the same at once, and one of them has looked whether it is there before the other stored it."""
+    """Two ask for the same at once, and one of them checks whether it is there before the other has stored it."""
     inserted, others = queries.inserted, list[Callable[[], object]]()
 
     def after_the_other(*given: Any) -> int:

@@ -55,7 +55,7 @@ DEDISPERSION_CONDITIONS = [
 def described(
     parameters: dict[str, tuple[Any, Any]], conditions: list[str], size: Any = (4096, 4096), **kernel: Any
 ) -> dict[str, Any]:
-    """A description of the schema, as the published ones are."""
+    """Return a description by the schema, like the published ones."""
     return {
         "General": {"BenchmarkName": "described", "OutputFormat": "JSON"},
         "ConfigurationSpace": {
@@ -170,14 +170,14 @@ def test_first_values_are_no_default() -> None:
     ("changes", "message"),
     [
         ({"a": ("[i for i in range(10**9)]", 1)}, "more than 4096 values"),
-        ({"a": ("__import__('os').system('id')", 1)}, "is no list"),
+        ({"a": ("__import__('os').system('id')", 1)}, "is not a list"),
         ({"a": ("[9**9**9]", 1)}, "a.json: TuningParameters.1"),
         ({"a": ("[[i for i in range(4000)] for j in range(4000)]", 1)}, "a.json: TuningParameters.1"),
-        ({"a": ("[x for x in [1] for y in [2]]", 1)}, "is no list"),
+        ({"a": ("[x for x in [1] for y in [2]]", 1)}, "is not a list"),
         ({"a": ("[]", 1)}, "has no value"),
         ({"a": ("['a\\nb']", 1)}, "a.json: TuningParameters.1"),
         ({"a": ("['unsigned int']", 1)}, "'unsigned int' has a space, which build options cannot carry; write uint"),
-        ({"a": (7, 1)}, "7 is no list of values"),
+        ({"a": (7, 1)}, "7 is not a list of values"),
         ({"a": ([[1], [2]], 1)}, "is neither a number nor text"),
         ({"a": ([{}], 1)}, "is neither a number nor text"),
         ({"a": ("[1", 1)}, "a.json: TuningParameters.1"),
@@ -202,15 +202,15 @@ def test_who_gives_a_study_is_told_what_takes_it() -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "is no JSON"),
-        (b"\xff\xfe", "is no JSON"),
+        (b"", "is not JSON"),
+        (b"\xff\xfe", "is not JSON"),
         (b"[" * 100_000, "is nested too deeply"),
-        (b"[]", "is no JSON object"),
+        (b"[]", "is not a JSON object"),
         (b"{}", "it is no T1 description"),
         (b" " * (2**22 + 1), "is larger than 4 MiB"),
-        (b'{"ConfigurationSpace": [], "KernelSpecification": {}}', "is no JSON object"),
-        (b'{"ConfigurationSpace": {"TuningParameters": 3}, "KernelSpecification": {}}', "is no JSON array"),
-        (b'{"ConfigurationSpace": {"TuningParameters": [3]}, "KernelSpecification": {}}', "is no JSON object"),
+        (b'{"ConfigurationSpace": [], "KernelSpecification": {}}', "is not a JSON object"),
+        (b'{"ConfigurationSpace": {"TuningParameters": 3}, "KernelSpecification": {}}', "is not a JSON array"),
+        (b'{"ConfigurationSpace": {"TuningParameters": [3]}, "KernelSpecification": {}}', "is not a JSON object"),
     ],
 )
 def test_what_is_no_description_is_one_line(data: bytes, message: str) -> None:
@@ -279,4 +279,4 @@ def test_the_command_writes_a_study_and_says_what_is_lost(tmp_path: Path, monkey
     assert "has a TODO" in stopped.stderr
     again = CliRunner().invoke(app, ["import-study", "a.json"])
     assert again.exit_code == 2
-    assert "is there already" in again.stderr
+    assert "exists already" in again.stderr

@@ -1,4 +1,4 @@
-"""Lines that are sent to a server which is told to end: whoever sent them is told what has become of them."""
+"""Lines sent to a server that is told to end: the sender learns whether they were stored."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ def cut_off(
     reached: Callable[[], bool] = lambda: True,
     then: Callable[[], None] = lambda: None,
 ) -> tuple[int, Any]:
-    """Send a request as uvicorn passes it on, and cancel it, as uvicorn does at its end, once that is `reached`.
+    """Send a request as uvicorn passes it on, and cancel it once `reached`, as uvicorn does at its end.
 
-    Return its answer. `body`: None where it never comes. `then` is called after that.
+    Return its answer. `body`: None if it never comes. `then` is called after that.
     """
     told = list[Any]()
     headers = {"Host": "127.0.0.1", "Content-Type": "application/json", **client.headers("run")}

@@ -1,4 +1,4 @@
-"""How many configurations are wanted in flight; which runs make way for others."""
+"""How many configurations are wanted in flight; which runs wait for others (`MakingWay`)."""
 
 from __future__ import annotations
 

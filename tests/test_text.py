@@ -1,4 +1,4 @@
-"""Numbers as people write and read them; text of others stays within the line, string or comment it is put in."""
+"""Numbers as people write and read them; text of others stays within its line, string or comment."""
 
 from __future__ import annotations
 

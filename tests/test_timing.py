@@ -13,7 +13,7 @@ from autotune.bench.timing import Limits, Rules, Source, is_drifting, measure, r
 
 MS = 1_000_000
 RAMP = [5793, 3989, 3020, 1450, 1556, 1463, 1462, 1465, 1464, 1461, 1462, 1463]
-"""Microseconds of the best configuration of a recorded space, while the card's clock ramped up."""
+"""Microseconds of the best configuration of a recorded space, while the device's clock ramped up."""
 
 
 def replay(times_ns: list[int]) -> Source:

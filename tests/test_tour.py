@@ -1,4 +1,4 @@
-"""Finalists on several sessions of the device that is here: what each worker does, and what is kept of it."""
+"""Finalists on several sessions of the device here: what each worker does, and which results are kept."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def others(monkeypatch: pytest.MonkeyPatch) -> list[weakref.ref[Session]]:
 
 
 def home() -> Session:
-    """The session of who visits; those that he opens have a context each."""
+    """The session of the visiting worker; the sessions that it opens have a context each."""
     return alike(first())
 
 
@@ -207,7 +207,7 @@ def test_a_single_plan_is_timed_thoroughly(others: list[weakref.ref[Session]]) -
 
 
 class Kept:
-    """Memory of a device that nobody uses."""
+    """Memory of a device that is not used."""
 
 
 @pytest.mark.parametrize("room", [True, False])
@@ -236,7 +236,7 @@ def test_each_session_of_a_process_gets_other_memory_where_there_is_room(
 
 
 def breaks(kind: Outcome, *, fatal: bool = False, place: int = 1) -> Callable[[Finals, Finalist], None]:
-    """What stands in for a turn, and fails."""
+    """A replacement of a turn that fails."""
     turn = Finals._turn
 
     def instead(self: Finals, finalist: Finalist) -> None:

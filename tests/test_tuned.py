@@ -89,7 +89,7 @@ def twice() -> Study:
 
 @pytest.fixture(autouse=True)
 def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that has asked for nothing yet, with folders of its own."""
+    """A process that has not asked for anything yet, with its own folders."""
     monkeypatch.setenv("AUTOTUNE_DB", str(tmp_path / "a.db"))
     monkeypatch.setenv("AUTOTUNE_CACHE", str(tmp_path / "cache"))
     for kept in (questions._kernels, questions._studies, ready._programs):
@@ -102,7 +102,7 @@ def queue() -> cl.CommandQueue:
 
 
 _CONTEXTS: list[cl.Context] = []
-"""Those of queues: to Intel's driver a context is gone once the program lets go of it, whatever else holds it."""
+"""The contexts of queues: for Intel's driver a context is gone once the program releases it, whatever else holds it."""
 
 
 def context() -> cl.Context:
@@ -193,15 +193,15 @@ def test_a_scalar_takes_what_its_type_holds_however_it_is_given() -> None:
         assert slot.take(None, value) == np.float16(65504).tobytes()
     beyond: list[Any] = [65520, 65520.0, np.float32(65520), np.array(65520), 10**400]
     for value in (*beyond, "1", None, 1j, np.timedelta64(3, "ns")):
-        with pytest.raises(UsageError, match="is no value of half"):
+        with pytest.raises(UsageError, match="is not a value of half"):
             slot.take(None, value)
     assert slot.take(None, -0.0) == np.float16(-0.0).tobytes()
     three = ScalarSlot(Scalar("a", "float3", (1.0, 2.0, 3.0, 0.0)))
     for value in ((1, 2, 3), np.arange(1, 4), [1, 2, 3, 0]):
         assert three.take(None, value) == np.array([1, 2, 3, 0], np.float32).tobytes()
-    with pytest.raises(UsageError, match=r"is no value of uint2$"):
+    with pytest.raises(UsageError, match=r"is not a value of uint2$"):
         ScalarSlot(Scalar("pair", "uint2", 1)).take(None, [1, 2**33])
-    with pytest.raises(UsageError, match="is no value of float3: 3 numbers, or one for all"):
+    with pytest.raises(UsageError, match="is not a value of float3: 3 numbers, or one for all"):
         three.take(None, (1, 2))
     assert slot.take(None, True) == np.float16(1).tobytes()
 
@@ -318,9 +318,9 @@ def test_what_does_not_fit_is_one_line(queue: cl.CommandQueue) -> None:
         ({"x": x, "y": y, "z": y}, r"no argument named 'z'"),
         ({"x": x, "y": y, "N": 3}, r"N: is a size: autotune.tuned\('saxpy', N=...\) decides it"),
         ({"x": x.get(), "y": y}, r"x: lies on the host; pyopencl.array.to_device\(queue, x\) puts it on the device"),
-        ({"x": None, "y": y}, "x: NoneType is no buffer of the device"),
+        ({"x": None, "y": y}, "x: NoneType is not a buffer of the device"),
         ({"x": cla.empty(queue, 0, np.float32), "y": y}, "x: is empty, the kernel takes 1000 float"),
-        ({"x": image, "y": y}, "x: Image is no buffer of the device"),
+        ({"x": image, "y": y}, "x: Image is not a buffer of the device"),
         ({"x": x.astype(np.float64), "y": y}, "x: holds float64, the kernel takes float"),
         ({"x": x[5:5], "y": y}, "x: has 0 bytes, the kernel takes 4,000"),
         ({"x": x[:100], "y": y}, "x: has 400 bytes, the kernel takes 4,000: 1000 float"),
@@ -331,28 +331,31 @@ def test_what_does_not_fit_is_one_line(queue: cl.CommandQueue) -> None:
         ({"x": elsewhere, "y": y}, "x: lies in another context than the queue's"),
         ({"x": x, "y": read_only}, "y: lies in memory that was made to be read only, and is written"),
         ({"x": write_only, "y": y}, "x: lies in memory that was made to be written only, and is read"),
-        ({"x": x, "y": y, "alpha": "2"}, "alpha: '2' is no value of float"),
-        ({"x": x, "y": y, "alpha": [1, 2]}, r"alpha: \[1, 2\] is no value of float"),
-        *(({"x": x, "y": y, "alpha": value}, "alpha: .* is no value of float") for value in (1e60, [-1e60], 10**50)),
-        *(({"x": x, "y": y, "wait_for": value}, "wait_for holds what is no event") for value in ([3], [None], "ab")),
-        ({"x": x, "y": y, "wait_for": 3}, r"wait_for: int is no list of events; write wait_for=\[event\]"),
-        ({"x": x, "y": y, "alpha": np.ones((3, 3))}, r"alpha: array\(\[\[1., 1., 1.\], .* is no value of float"),
+        ({"x": x, "y": y, "alpha": "2"}, "alpha: '2' is not a value of float"),
+        ({"x": x, "y": y, "alpha": [1, 2]}, r"alpha: \[1, 2\] is not a value of float"),
+        *(({"x": x, "y": y, "alpha": value}, "alpha: .* is not a value of float") for value in (1e60, [-1e60], 10**50)),
+        *(
+            ({"x": x, "y": y, "wait_for": value}, "wait_for holds what is not an event")
+            for value in ([3], [None], "ab")
+        ),
+        ({"x": x, "y": y, "wait_for": 3}, r"wait_for: int is not a list of events; write wait_for=\[event\]"),
+        ({"x": x, "y": y, "alpha": np.ones((3, 3))}, r"alpha: array\(\[\[1., 1., 1.\], .* is not a value of float"),
     ]
     for arguments, said in wrong:
         with pytest.raises(UsageError, match=said) as caught:
             saxpy(queue, **arguments)
         assert "\n" not in str(caught.value)
-    for scalar, said in (({"rounds": 1.5}, "1.5 is no value of int"), ({"rounds": 2**31}, "is no value of int"),
-                         ({"factor": [1, 2, 3]}, "is no value of float4: 4 numbers, or one for all")):  # fmt: skip
+    for scalar, said in (({"rounds": 1.5}, "1.5 is not a value of int"), ({"rounds": 2**31}, "is not a value of int"),
+                         ({"factor": [1, 2, 3]}, "is not a value of float4: 4 numbers, or one for all")):  # fmt: skip
         with pytest.raises(UsageError, match=said):
             quiet(twice())(queue, x=x, y=y, **scalar)
     other = unordered()
     x, y = vectors(other)
     for wait_for in ([3], [None], "ab"):
-        with pytest.raises(UsageError, match="wait_for holds what is no event"):
+        with pytest.raises(UsageError, match="wait_for holds what is not an event"):
             saxpy(other, x=x, y=y, wait_for=wait_for)
     for no_queue in (None, np.zeros(3), queue.context):
-        with pytest.raises(UsageError, match=r"is no command queue; give a pyopencl\.CommandQueue"):
+        with pytest.raises(UsageError, match=r"is not a command queue; give a pyopencl\.CommandQueue"):
             saxpy(no_queue, x=x, y=y)
 
 
@@ -385,7 +388,7 @@ def test_nothing_given_is_not_the_array_that_is_gone(queue: cl.CommandQueue) -> 
     x, y = vectors(queue)
     saxpy(queue, x=x, y=y).wait()
     del x
-    with pytest.raises(UsageError, match="x: NoneType is no buffer of the device"):
+    with pytest.raises(UsageError, match="x: NoneType is not a buffer of the device"):
         saxpy(queue, x=None, y=y)
 
 
@@ -405,23 +408,23 @@ def test_a_matrix_that_is_turned_is_refused(queue: cl.CommandQueue) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"N": 0}, "N: 0 is no whole number of at least 1"),
+        ({"N": 0}, "N: 0 is not a whole number of at least 1"),
         ({"Q": 1}, "no size named 'Q'"),
         ({"T": 1}, """no size named 'T'; a choice is choices={"T": 1}"""),
         ({"choices": {"T": "int8"}}, "choices: T cannot be 'int8'; it can be float, double"),
         ({"size": {"N": [1]}}, "N: "),
         ({"study": Path("a.toml")}, r"study: is given first, without its name; write autotune.tuned\('a.toml', ...\)"),
-        ({"databse": "a.db"}, r"databse: 'a.db' is no size, and no option is called so \(did you mean 'database'\?\)"),
+        ({"databse": "a.db"}, r"databse: 'a.db' is neither a size nor an option \(did you mean 'database'\?\)"),
         ({"device": "no such device"}, "no device 'no such device'"),
-        ({"device": 3}, 'device: 3 is no selector of a device; write device="3", or give a pyopencl.CommandQueue'),
+        ({"device": 3}, 'device: 3 is not a selector of a device; write device="3", or give a pyopencl.CommandQueue'),
         ({"N": 3, "size": {"N": 4}}, "N: is given twice: 3 by name, 4 in size="),
-        ({"size": "N=5"}, "size: 'N=5' is no mapping of names to sizes"),
-        ({"search": 0}, "search: 0 is no number of seconds"),
-        ({"search": "soon"}, "search: 'soon' is no duration"),
-        ({"search": Budget(trials="x")}, "trials: 'x' is no whole number"),
+        ({"size": "N=5"}, "size: 'N=5' is not a mapping of names to sizes"),
+        ({"search": 0}, "search: 0 is not a number of seconds"),
+        ({"search": "soon"}, "search: 'soon' is not a duration"),
+        ({"search": Budget(trials="x")}, "trials: 'x' is not a whole number"),
         ({"search": 1, "background": "no"}, "background: 'no' is neither True nor False"),
         ({"search": 1, "allow_python": "no"}, "allow_python: 'no' is neither True nor False"),
-        ({"background": True}, "no search is asked for"),
+        ({"background": True}, "search= is missing"),
     ],
 )
 def test_a_bad_question_is_one_line(options: dict[str, Any], said: str) -> None:
@@ -447,7 +450,7 @@ def test_a_wait_is_a_number_of_seconds() -> None:
     saxpy = quiet(study())
     assert [saxpy.wait(timeout) for timeout in (None, 1, 0.5, np.float32(1), float("inf"), -1, 10**400)] == [None] * 7
     for timeout in ("x", True, float("nan")):
-        with pytest.raises(UsageError, match=f"timeout: {timeout!r} is no number of seconds; write wait"):
+        with pytest.raises(UsageError, match=f"timeout: {timeout!r} is not a number of seconds; write wait"):
             saxpy.wait(timeout)
 
 
@@ -530,7 +533,7 @@ def binary(folder: Path) -> Path:
 
 @pytest.fixture
 def tells(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
-    """Makes a driver's binaries be there for the asking, or not; PoCL gives them in any case."""
+    """Have a driver offer its binaries on request, or not; PoCL always offers them."""
     original = drivers.traits
 
     def tell(tells: bool) -> None:
@@ -668,7 +671,7 @@ except autotune.AutotuneError as error:
 
 @pytest.mark.processor
 def test_where_pocl_cannot_write_what_it_builds_the_cure_is_told(tmp_path: Path) -> None:
-    """Its folder may fill up, or go, after the program has made its context."""
+    """Its folder may fill up, or be removed, after the program has made its context."""
     cache, written = tmp_path / "cache", tmp_path / "copy.toml"
     cache.mkdir()
     (tmp_path / "copy.cl").write_text("kernel void copy(global const int *x, global int *y) { *y = *x; }")
@@ -680,7 +683,7 @@ def test_where_pocl_cannot_write_what_it_builds_the_cure_is_told(tmp_path: Path)
 
 
 def found(tuned: Study, stop: threading.Event | None = None) -> Any:
-    """What stands in for `tuner.run`: waits to be stopped where it is given an event, and stores a best."""
+    """Replaces `tuner.run`: waits to be stopped if it gets an event, and stores a best."""
 
     def run(request: Request, stopped: threading.Event | None = None) -> Any:
         if stop is not None:
@@ -850,7 +853,7 @@ kernel void advance(global const float *u, global float *v, int turn, float shif
 
 
 def stepped(turns: int, **access: str) -> Study:
-    """u and v change places after each turn."""
+    """u and v are swapped after each turn."""
     return Study(
         name="steps",
         source=STEP,
@@ -927,7 +930,7 @@ kernel void mirror(read_only image2d_t x, read_only image2d_t seen, sampler_t sm
 
 
 def mirrored(**image: Any) -> Study:
-    """A study that takes and makes an image, and has another of its own, of zeros."""
+    """Return a study that takes and makes an image, and has another one of its own, of zeros."""
     if not find_device(None).images:
         pytest.skip("the device has no images")
     image = {"type": "float", "channels": "RGBA", "image": ["H", "W"], **image}
@@ -944,7 +947,7 @@ def mirrored(**image: Any) -> Study:
 
 
 def image_of(queue: cl.CommandQueue, shape: tuple[int, ...], order: str = "RGBA", **how: Any) -> cl.Image:
-    """An image as programs make it: width first."""
+    """Return an image as programs make it: width first."""
     flags = how.get("flags", cl.mem_flags.READ_WRITE)
     made = cl.ImageFormat(getattr(cl.channel_order, order), how.get("channel", cl.channel_type.FLOAT))
     return cl.create_image(how.get("context", queue.context), flags, made, shape=shape)
@@ -976,9 +979,13 @@ def test_an_image_of_another_form_is_one_line(queue: cl.CommandQueue) -> None:
         ("x", image_of(queue, (8, 6), channel=kinds.SIGNED_INT16), f"x: has .* of short RGBA, {takes}"),
         ("x", image_of(queue, (8, 6, 2)), f"x: is of kind image3d, {takes}"),
         ("y", image_of(queue, (8, 6), flags=cl.mem_flags.READ_ONLY), "y: .* made to be read only, and is written"),
-        ("x", cla.zeros(queue, (6, 8, 4), np.float32), "x: Array is no image; give a pyopencl image: an image2d of 6"),
+        (
+            "x",
+            cla.zeros(queue, (6, 8, 4), np.float32),
+            "x: Array is not an image; give a pyopencl image: an image2d of 6",
+        ),
         ("x", np.zeros((6, 8, 4), np.float32), "x: lies on the host; give a pyopencl image: an image2d of 6 x 8"),
-        ("x", None, "x: NoneType is no image"),
+        ("x", None, "x: NoneType is not an image"),
         ("x", image_of(queue, (8, 6), context=cl.Context([queue.device])), "x: lies in another context than the queue"),
     ):
         with pytest.raises(UsageError) as caught:

@@ -1,4 +1,4 @@
-"""How often Python's threads take turns while a search is at work."""
+"""How often Python's threads take turns during a search."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What others upload executes nothing and reads no file of the server; what is right is taken."""
+"""Uploads execute nothing and read no file of the server; correct ones are accepted."""
 
 from __future__ import annotations
 
@@ -64,8 +64,9 @@ OPENED = Opened()
 def outside(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Path]:
-    """A folder of the server's, with secrets in it, which is the current one. What it unpacks lies in one of its own,
-    where no other process leaves anything to be swept meanwhile.
+    """A folder of the server with secrets in it, which is the current folder.
+
+    Uploads unpack into a separate folder, in which no other process leaves anything to be removed meanwhile.
     """
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path_factory.mktemp("unpacked")))
     for name in ("secret.cl", "secret.h", "secret.py", "secret.toml"):
@@ -92,7 +93,7 @@ def test_what_is_right_is_taken_with_its_includes_in_folders() -> None:
      "../kernels/a/b/c/d/e.h", "a/../kernels/a.cl", "../studies/a.cl"],
 )  # fmt: skip
 def test_a_name_that_leaves_the_folder_is_refused(name: str) -> None:
-    with pytest.raises(AutotuneError, match=r"no name of a file|file and a folder"):
+    with pytest.raises(AutotuneError, match=r"is not a file name|file and a folder"):
         read({"study": STUDY, "files": {"blur.cl": KERNEL, name: "x"}})
 
 
@@ -185,7 +186,7 @@ LINES = [
 
 
 def mutated(draw: random.Random) -> dict[str, Any]:
-    """The study of UPLOAD with a few things of it replaced, moved, doubled or gone."""
+    """The study of UPLOAD with a few of its parts replaced, moved, duplicated or removed."""
     study, kernel = STUDY.splitlines(), KERNEL
     for _ in range(draw.randint(1, 2)):
         place = draw.randrange(len(study))
@@ -235,7 +236,7 @@ def test_500_fuzzed_uploads_execute_nothing_and_read_no_file_of_the_server(outsi
 
 
 def _is_own(seen: str) -> bool:
-    """Whether it is a file of the upload, or one that Python reads of itself."""
+    """Whether it is a file of the upload, or one that Python itself reads."""
     here = os.path.realpath(tempfile.gettempdir())
     roots = (f"{here}/autotune-run-", f"{here}/.autotune-", sys.prefix, sys.base_prefix)
     return seen.startswith(roots) or seen.startswith("exec (<code object <module> at")

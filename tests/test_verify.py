@@ -1,4 +1,4 @@
-"""Right or wrong on the device: types, padding, tolerance, guards, inputs; and one plan's way through a bench."""
+"""Right or wrong on the device: types, padding, tolerance, guards, inputs; and a plan's path through a bench."""
 
 from __future__ import annotations
 
@@ -399,7 +399,7 @@ def test_outputs_that_their_checks_take_without_any_work_are_told(
 
 
 def test_time_is_given_for_what_all_checks_are_asked_once(session: Session, tmp_path: Path) -> None:
-    """A limit that one round of slow checks fits into ended the worker in two more."""
+    """With a limit into which one round of slow checks fits, two more rounds ended the worker."""
     y = Buffer("y", "int", (3,), (3,), "out")
     source = "kernel void k(global int *y) { y[get_global_id(0)] = 2; }"
     plan = Plan(
@@ -431,7 +431,7 @@ def test_what_a_reference_leaves_unwritten_is_said(session: Session) -> None:
 
 
 def typed_plan(kind: str, extent: int, body: str) -> Plan:
-    """A kernel that gives `y`, of some type; a struct's declaration is taken along."""
+    """Return the plan of a kernel that writes `y` of some type, with a struct's declaration if needed."""
     declared, name = (f"{kind};\n", " ".join(kind.split()[:2])) if is_struct(kind) else ("", kind)
     source = f"{declared}kernel void k(global {name} *y) {{ int i = get_global_id(0); {body}; }}"
     out = Buffer("y", kind, (extent,), (extent,), "out")
@@ -553,7 +553,7 @@ def test_what_an_earlier_kernel_left_in_scratch_makes_no_other_right(session: Se
 
 
 def test_what_lies_in_local_memory_makes_no_kernel_right(session: Session) -> None:
-    """PoCL's is zero at first, a GPU's holds what a run before has left."""
+    """PoCL's local memory is zero at first; a GPU's holds what an earlier run has left."""
     bench = Bench(session, {}, {"y": np.zeros(4096)}, Rules(), Limits(), lambda *_: None)
     source = "kernel void k(global int *y, local int *t) { y[get_global_id(0)] = t[get_local_id(0)]; }"
     arguments = {"y": Buffer("y", "int", (4096,), (4096,), "out"), "t": Local("t", "int", 64)}
@@ -603,7 +603,7 @@ UNWRITTEN = {
 def test_the_least_or_largest_of_what_nobody_wrote_is_not_right(
     session: Session, kind: str, where: str, best: str
 ) -> None:
-    """The larger of a NaN and a number is the number; the lesser of it and a large one, too."""
+    """The larger of a NaN and a number is the number, and so is the smaller of a NaN and a large number."""
     x = np.linspace(1, 100, 64).astype(numpy_type(kind)[0])
     buffers = [
         Buffer(name, kind, (64,), (64,), access) for name, access in (("x", "in"), ("y", "out"), ("mine", "scratch"))
@@ -837,7 +837,7 @@ LAZY = "kernel void lazy(global TYPE *out) { size_t i = get_global_id(0); if (i 
     ("kind", "left"), [*(("uchar", left) for left in range(4)), ("char", 3), ("short", 0), ("short", 1), ("float", 2)]
 )
 def test_what_is_never_written_is_not_right_by_chance(session: Session, kind: str, left: int, turn: int) -> None:
-    """It is where outputs are filled with one and the same word before every run: 255 in pixels, 32767 in samples."""
+    """It would be if outputs were filled with the same word before every run: 255 in pixels, 32767 in samples."""
     value = np.array([spoilt(kind)[turn]] * 4, np.uint32).view(numpy_type(kind)[0])[left]
     out = Buffer("out", kind, (64,), (64,), "out")
     source = f"#define TYPE {kind}\n#define LEFT {left}\n#define VALUE {value if np.isfinite(value) else 0}\n{LAZY}"

@@ -1,4 +1,4 @@
-"""Finalists visited by other workers, which are simulated here: who counts, who waits, and when it is enough."""
+"""Finalists on other, simulated workers: which results count, which workers wait, and when it is enough."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Answer = Callable[[Visit], Sequence[Visited]]
 
 
 class Simulated:
-    """A keeper whose worker answers a visit; it notes what it was asked, and who had a turn meanwhile."""
+    """A keeper whose worker answers a visit; it records the requests, and which ones had a turn meanwhile."""
 
     timing = 0
 
@@ -57,7 +57,7 @@ class Simulated:
 
 
 def taking(*times: int) -> Answer:
-    """Answers with a time of each that has not failed, and two verified runs."""
+    """Answer with a time for each that has not failed, and two verified runs."""
 
     def answer(asked: Visit) -> Sequence[Visited]:
         return [one if one.failure else Visited(((ns,),), 2) for ns, one in zip(times, asked.known, strict=True)]
@@ -264,7 +264,7 @@ def test_who_never_comes_to_time_holds_nobody_up() -> None:
 
 
 def test_who_asks_again_for_its_turn_still_has_it() -> None:
-    """As a worker does that stands in for one that was ended from outside."""
+    """As a worker does that replaces one that was ended from outside."""
     one = Simulated(taking(100, 200), takes=2)
     tour(HOME).visited(keepers(one, Simulated(taking(100, 200))))
     assert len(one.given) == 2 * len(one.asked)

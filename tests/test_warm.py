@@ -1,4 +1,4 @@
-"""A question asked again: from memory, and never stale."""
+"""A question asked again: answered from memory, and never stale."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def ask(monkeypatch: pytest.MonkeyPatch) -> Ask:
-    """Asks, and says whether that was looked up."""
+    """Ask, and return whether the answer was looked up."""
     asked: list[int] = []
     monkeypatch.setattr(
         "autotune.lookup.warm.best", lambda *words, **options: asked.append(1) or best(*words, **options)

@@ -1,4 +1,4 @@
-"""A cluster's worker: a scheduler that is away is waited for, a process that does not start is not."""
+"""A cluster's worker: it waits for a scheduler that is away, but not for a process that does not start."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Client:
 
 
 class Nanny:
-    """One that fails to start, of a cause, as Dask's does; without one it serves for ever."""
+    """A nanny that fails to start, with a cause, as Dask's does; without a cause it serves for ever."""
 
     def __init__(self, cause: Exception | None) -> None:
         self.cause = cause
@@ -45,7 +45,7 @@ class Nanny:
 
 
 def keep(monkeypatch: pytest.MonkeyPatch, causes: list[Exception | None]) -> list[str]:
-    """Keep a device served while its process fails for those causes, SchedulerAway: before it; return what was said."""
+    """Keep a device served while its process fails with these causes (SchedulerAway: before it); return the output."""
     said: list[str] = []
     turns = iter(causes)
     now: list[Exception | None] = []

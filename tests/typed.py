@@ -1,4 +1,4 @@
-"""A user's program as type checkers see it: `mypy` holds it to all that it holds the package to. Nothing runs it."""
+"""A user's program for type checkers: `mypy` checks it as strictly as the package. Nothing runs it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a caller gives a kernel: memory and scalars by name, checked before anything is enqueued."""
+"""A caller's arguments of a kernel: memory and scalars by name, checked before anything is enqueued."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FORMATS = {
     "i1": "b", "u1": "B", "i2": "h", "u2": "H", "i4": "i", "u4": "I", "i8": "q", "u8": "Q",
     "f2": "e", "f4": "f", "f8": "d",
 }  # fmt: skip
-"""What `struct` calls NumPy's types; in its standard sizes, where alone it refuses a number beyond a float."""
+"""The formats of `struct` for NumPy's types, used with standard sizes: otherwise it accepts numbers beyond a float."""
 _WHOLE = {bool, int, *(np.dtype(name).type for name in "bBhHiIlLqQ")}
 _NUMBERS = {*_WHOLE, float, np.float16, np.float32, np.float64}
 
@@ -30,14 +30,14 @@ class Slot(Protocol):
 
     @property
     def argument(self) -> Buffer | Scalar:
-        """What is given, concrete."""
+        """The concrete argument."""
 
     def take(self, guest: Guest, value: object) -> Any:
-        """Return what the kernel is given for a value. Raises UsageError."""
+        """Return what the kernel gets for a value. Raises UsageError."""
 
 
 class ScalarSlot:
-    """A scalar whose value the study states as a plain number: the default, which a caller may replace."""
+    """A scalar for which the study has a plain number: this number is the default, which a caller may replace."""
 
     def __init__(self, scalar: Scalar) -> None:
         self.scalar = scalar
@@ -62,12 +62,12 @@ class ScalarSlot:
         one = named = self._width == 1
         try:
             found = _components(np.asarray(value))
-            if found.shape == (3,) == (self._numbers,):  # they take the room of four
+            if found.shape == (3,) == (self._numbers,):  # in memory a vector of three has four components
                 found = np.append(found, found.dtype.type(0))
             if found.dtype.kind not in "biuf" or found.shape not in ((), () if one else (self._width,)):
                 raise ValueError
-            named = True  # as many numbers as there have to be: one of them is none of the type
-            with np.errstate(all="ignore"):  # what does not fit is said below
+            named = True  # the count is right: any error is a number that does not fit the type
+            with np.errstate(all="ignore"):  # a number that does not fit is reported below
                 cast = found.astype(self._dtype)
             if self._dtype.kind != "f" and not np.array_equal(cast, found):
                 raise ValueError
@@ -75,11 +75,11 @@ class ScalarSlot:
                 raise ValueError
         except (ValueError, TypeError, OverflowError):
             takes = self.scalar.type if named else f"{self.scalar.type}: {self._numbers} numbers, or one for all"
-            raise UsageError(line(f"{value!r:.40} is no value of {takes}"), where=self.scalar.name) from None
+            raise UsageError(line(f"{value!r:.40} is not a value of {takes}"), where=self.scalar.name) from None
         return np.broadcast_to(cast, () if one else (self._width,)).tobytes()
 
     def _packed(self, value: object) -> bytes | None:
-        """Return the bytes of plain numbers, by the quickest way since kernels may take many; None for others."""
+        """Return the bytes of plain numbers, or None for others. It is fast, since kernels may take many."""
         several = self._width > 1 and isinstance(value, list | tuple)
         numbers: Any = value if several else (value,) * self._width
         if not self._plain.issuperset(map(type, numbers)):
@@ -90,12 +90,12 @@ class ScalarSlot:
             return None
 
     def _record(self, value: object) -> bytes:
-        """Return a struct's bytes, the study's own or a record of the very same type."""
+        """Return the bytes of a struct: the study's own value, or a record of exactly its type."""
         made: Any = value
         if value is self.scalar.value:
             made = self.scalar.create(cast_("Session", None))
         elif not isinstance(value, np.ndarray | np.void) or (value.dtype, value.shape) != (self._dtype, ()):
-            what = f"{value!r:.40} is no single record of {struct_name(self.scalar.type)}"
+            what = f"{value!r:.40} is not a single record of {struct_name(self.scalar.type)}"
             dtype = f'numpy_type(kernel.arguments["{self.scalar.name}"].type)[0]'
             hint = f"give one of NumPy's, of the dtype {dtype}, from autotune.study.types"
             raise UsageError(line(what), where=self.scalar.name, hint=hint)
@@ -103,7 +103,7 @@ class ScalarSlot:
 
 
 def _components(given: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return the components of a vector that is a record of them, as `cl.cltypes.make_float4` makes it."""
+    """Return the components of a vector that is given as a record, like those of `cl.cltypes.make_float4`."""
     if given.dtype.names is None:
         return given
     from numpy.lib.recfunctions import structured_to_unstructured  # rarely given, slow to import
@@ -112,9 +112,9 @@ def _components(given: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def slots_of(problem: Problem, arguments: Mapping[str, Argument]) -> dict[str, Slot]:
-    """Return what callers give for a problem, whatever its configuration; `arguments` are those of its plan.
+    """Return the arguments that callers give for a problem, in any configuration; `arguments` are those of its plan.
 
-    By the names with which buffers begin, where they change places.
+    If buffers change places during a run, they have the names with which they begin.
     """
     found: dict[str, Slot] = {}
     begins = {one.filled or name: one for name, one in arguments.items() if isinstance(one, Buffer)}
@@ -131,7 +131,7 @@ def slots_of(problem: Problem, arguments: Mapping[str, Argument]) -> dict[str, S
 
 
 def mistaken(name: str, problem: Problem, slots: Mapping[str, Slot], given: Mapping[str, object]) -> UsageError:
-    """Return what is wrong with the names of the arguments that a caller gives."""
+    """Return the error for a wrong or missing argument name of a caller."""
     takes = f"{problem.study.name} takes {', '.join(slots)}"
     if name in given:
         if name in problem.study.sizes:

@@ -1,4 +1,4 @@
-"""What a program hands over, as it has it at hand: sizes, choices, a device, a database, and how to search."""
+"""Converts and checks what a program gives: sizes, choices, a device, a database, and how to search."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from autotune.tuner import Budget
 
 AnyValue = Value | SupportsIndex
-"""A value as a program has it: a whole number may be NumPy's."""
+"""A value from a program: a whole number may be NumPy's."""
 
 AnySize = Mapping[str, SupportsIndex]
-"""Sizes as a program has them."""
+"""Sizes from a program."""
 
 AnyValues = Mapping[str, AnyValue]
-"""Choices or a configuration as a program has them."""
+"""Choices or a configuration from a program."""
 
 _OPTIONS = {"--db": "database", "--on": "on"}
 _TYPED = {
@@ -35,7 +35,7 @@ _TYPED = {
     "; --size sets": "; size= sets", "by --run-limit": "by run_limit=", "with --run-limit 10m": "with run_limit=600",
     "with --allow-python": "with allow_python=True", "--fix NAME=VALUE": 'fix={"NAME": VALUE}',
 }  # fmt: skip
-"""What errors say for the command line, and what for a program."""
+"""Words of errors for the command line, and the words for a program instead."""
 
 _SELECTED = re.compile(r"(?<!\S)-d ([\w:-]+)")
 
@@ -44,20 +44,20 @@ _SIZE, _CHOICES = '{"N": 1024}', '{"T": "float"}'
 
 @contextmanager
 def told_as_arguments() -> Iterator[None]:
-    """Name the argument where an error that is passed on names the option of the command line."""
+    """In errors that are passed on, replace options of the command line by arguments of functions."""
     try:
         yield
     except AutotuneError as error:
         error.where = _OPTIONS.get(error.where, error.where)
         for typed, written in _TYPED.items():
             error.hint = error.hint.replace(typed, written)
-        if "autotune " not in error.hint:  # a command is to be typed as it is
+        if "autotune " not in error.hint:  # a command to type stays as it is
             error.hint = _SELECTED.sub(r'device="\1"', error.hint)
         raise
 
 
 def sizes(given: object) -> dict[str, int]:
-    """Return sizes as plain integers; NumPy's and others are taken for what they are. Raises UsageError."""
+    """Return sizes as plain integers; NumPy's and other integers are accepted. Raises UsageError."""
     if given is None:
         return {}
     if not isinstance(given, Mapping):
@@ -66,7 +66,7 @@ def sizes(given: object) -> dict[str, int]:
 
 
 def one_size(size: object, named: Mapping[str, object]) -> dict[str, int]:
-    """Return sizes given as a mapping and by name, as one; each may be given once. Raises UsageError."""
+    """Return sizes given as a mapping and by name in one mapping. Raises UsageError if two values for one differ."""
     found, also = sizes(size), sizes(named)
     for name in also.keys() & found.keys():
         if also[name] != found[name]:
@@ -76,7 +76,7 @@ def one_size(size: object, named: Mapping[str, object]) -> dict[str, int]:
 
 
 def choices(given: object) -> dict[str, Any]:
-    """Return choices with whole numbers as plain integers; the study judges the values. Raises UsageError."""
+    """Return choices with whole numbers as plain integers; the study checks the values. Raises UsageError."""
     if given is None:
         return {}
     if not isinstance(given, Mapping):
@@ -85,7 +85,7 @@ def choices(given: object) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """Return a whole number as a plain integer, all else as it is."""
+    """Return a whole number as a plain integer, any other value as it is."""
     if isinstance(value, str | int | float):
         return value
     try:
@@ -95,9 +95,9 @@ def plain(value: Any) -> Any:
 
 
 def selector(device: object, also: str = "") -> str | None:
-    """Return the selector of a device; None, where none is given, for the best one. Raises UsageError.
+    """Return the selector of a device, or None (the best device) if none is given. Raises UsageError.
 
-    `also` says in the hint what else would do.
+    `also` is added to the hint: what else is accepted.
     """
     if device is None or isinstance(device, str):
         return device
@@ -106,25 +106,25 @@ def selector(device: object, also: str = "") -> str | None:
 
 
 def database(given: object) -> str | None:
-    """Return the path or URL of a database; None, where none is given, for the default one. Raises UsageError."""
+    """Return the path or URL of a database, or None (the default one) if none is given. Raises UsageError."""
     found = os.fspath(given) if isinstance(given, os.PathLike) else given
     if found is None or isinstance(found, str):
         return found
-    raise unfit("database", given, "path of a database, nor a URL", '"tuned.db"')
+    raise unfit("database", given, "path or a URL of a database", '"tuned.db"')
 
 
 def timeout(given: object) -> float | None:
-    """Return for how many seconds to wait; None for as long as it takes. Raises UsageError."""
+    """Return how many seconds to wait, or None without a limit. Raises UsageError."""
     if given is None:
         return None
     if not isinstance(given, Real) or isinstance(given, bool) or given != given:
-        raise UsageError(line(f"{given!r:.40} is no number of seconds"), where="timeout", hint="write wait(60)")
+        raise UsageError(line(f"{given!r:.40} is not a number of seconds"), where="timeout", hint="write wait(60)")
     number: Any = given  # mypy cannot compare a Real
     return float(max(0, min(number, threading.TIMEOUT_MAX)))
 
 
 def fixed(given: object) -> dict[str, list[Any]]:
-    """Return the values that parameters keep, a list each; the study judges them. Raises UsageError."""
+    """Return the list of values that each fixed parameter keeps; the study checks them. Raises UsageError."""
     if given is None:
         return {}
     example = '{"WG": 64}, or fix={"WG": [64, 128]}'
@@ -135,14 +135,14 @@ def fixed(given: object) -> dict[str, list[Any]]:
         one = plain(value)
         several = [one] if isinstance(one, str | int | float) else _listed(one)
         if not isinstance(name, str) or not several:
-            what = line(f"{name!r:.40}: {value!r:.40} is no value to keep")
+            what = line(f"{name!r:.40}: {value!r:.40} is not a value to keep")
             raise UsageError(what, where="fix", hint=f"write fix={example}")
         found[name] = several
     return found
 
 
 def starts(given: object) -> list[dict[str, Any]]:
-    """Return the configurations to try early; the space judges them. Raises UsageError."""
+    """Return the configurations to try early; the space checks them. Raises UsageError."""
     found = None if isinstance(given, Mapping) else _listed(given)
     if found is None or not all(isinstance(one, Mapping) and all(isinstance(n, str) for n in one) for one in found):
         raise unfit("start", given, "list of configurations", '[{"WG": 64}]')
@@ -150,8 +150,8 @@ def starts(given: object) -> list[dict[str, Any]]:
 
 
 def flag(name: str, given: object) -> bool:
-    """Return True or False; no other word stands for one, as `"no"` would allow what it forbids. Raises UsageError."""
-    import numpy as np  # which a look-up, that has no such argument, starts without
+    """Return True or False. Raises UsageError for anything else, since a text such as `"no"` would count as true."""
+    import numpy as np  # here, because a look-up starts without NumPy and has no such argument
 
     if not isinstance(given, bool | np.bool_):
         what = line(f"{given!r:.40} is neither True nor False")
@@ -160,7 +160,7 @@ def flag(name: str, given: object) -> bool:
 
 
 def seconds(name: str, given: object, *, endless: bool = False) -> float | None:
-    """Return a time in seconds as a plain number, infinite only where it may be `endless`; None stands for none.
+    """Return a time in seconds as a plain number, infinite only if it may be `endless`; None stays None.
 
     Raises UsageError.
     """
@@ -174,7 +174,7 @@ def seconds(name: str, given: object, *, endless: bool = False) -> float | None:
 
 
 def budget(given: object) -> Budget:
-    """Return a budget with plain numbers, without a time where that is endless. Raises UsageError."""
+    """Return a budget with plain numbers, and without seconds if they are infinite. Raises UsageError."""
     from dataclasses import replace
 
     from autotune.tuner import Budget
@@ -194,7 +194,7 @@ def budget(given: object) -> Budget:
 
 
 def whole(name: str, given: object, *, least: int, most: int | None = None, example: int) -> int | None:
-    """Return a whole number as a plain integer; None stands for none. Raises UsageError."""
+    """Return a whole number as a plain integer; None stays None. Raises UsageError."""
     found = plain(given)
     if found is None:
         return None
@@ -205,18 +205,19 @@ def whole(name: str, given: object, *, least: int, most: int | None = None, exam
 
 
 def of_kind(name: str, given: object, fits: bool, what: str, example: str) -> None:
-    """Raise UsageError where what is given does not fit: it is no `what`."""
+    """Raise UsageError unless the value `fits`. Its message says that the value is not a `what`."""
     if not fits:
         raise unfit(name, given, what, example)
 
 
 def unfit(name: str, given: object, what: str, example: str) -> UsageError:
-    """Return the error for what is no `what`."""
-    return UsageError(line(f"{given!r:.40} is no {what}"), where=name, hint=f"write {name}={example}")
+    """Return the error for a value that is not a `what`."""
+    article = "an" if what[0] in "aeiou" else "a"
+    return UsageError(line(f"{given!r:.40} is not {article} {what}"), where=name, hint=f"write {name}={example}")
 
 
 def _listed(given: object) -> list[Any] | None:
-    """Return the plain entries of a list, a tuple, an array; None for what is none."""
+    """Return the plain entries of a list, a tuple or an array, or None for anything else."""
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
         return None
     return [plain(value) for value in given]
@@ -235,7 +236,7 @@ def _whole(name: str, value: object) -> int:
         found = 0
     if not 1 <= found <= LARGEST_SIZE:
         bounds = "of at least 1" if found < 1 else f"from 1 to {LARGEST_SIZE}"
-        what = line(f"{value!r:.40} is no whole number {bounds}")
+        what = line(f"{value!r:.40} is not a whole number {bounds}")
         choice = f'; a choice is choices={{"{name}": {value!r:.40}}}' if isinstance(value, str) else ""
         raise UsageError(what, where=name, hint=line(f"write {name}=1024{choice}"))
     return found

@@ -1,7 +1,7 @@
-"""Built programs on disk, one file per device, driver and source: the next process need not compile.
+"""Built programs on disk, one file per device, driver and source, so that the next process need not compile.
 
-A binary is code. So a file is used only where nobody else can have written it, and only where it is whole: what is
-damaged is built anew.
+A binary is code. So a file is used only if no other user can have written it, and only if it is complete: programs
+whose file is damaged are built again.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from autotune.devices import BackendError, Guest, Program
 from autotune.model import DeviceInfo
 
 MOST_FILES = 1000
-"""Those used last are kept."""
+"""Files that are kept at most: those used last."""
 
 _MAGIC = b"autotune binary 1\n"
 log = logging.getLogger(__name__)
 
 
 def folder() -> Path:
-    """Return where binaries lie: `binaries` in AUTOTUNE_CACHE, else in the user's cache directory."""
+    """Return the folder of the binaries: `binaries` in AUTOTUNE_CACHE, else in the user's cache directory."""
     return Path(os.environ.get("AUTOTUNE_CACHE") or user_cache_dir("autotune")) / "binaries"
 
 
 def key_of(info: DeviceInfo, source: str, options: Sequence[str]) -> str:
-    """Return what names the binary of a source, built with these options by a driver for a device's model."""
+    """Return the file name for the binary of a source, built with these options by a driver for a device's model."""
     parts = (info.backend, info.platform, info.fingerprint, info.name, info.driver, source, *options)
     return hashlib.sha256("\0".join(part.replace("\0", " ") for part in parts).encode()).hexdigest()
 
 
 def restore(guest: Guest, key: str, options: Sequence[str]) -> Program | None:
-    """Return a program that was kept; None where there is none that is whole and that the driver takes."""
+    """Return a program that was kept, or None if there is no complete one that the driver accepts."""
     place = folder() / key
     kept = _read(place)
     if kept is None:
@@ -52,8 +52,9 @@ def restore(guest: Guest, key: str, options: Sequence[str]) -> Program | None:
 
 
 def keep(program: Program, key: str) -> None:
-    """Write a program's binary, whole or not at all. A folder that cannot be written is no failure, nor is a driver
-    that does not give the binary away.
+    """Write a program's binary, completely or not at all.
+
+    It is not a failure if the folder cannot be written, or the driver does not return the binary.
     """
     place = folder()
     try:
@@ -75,7 +76,7 @@ def keep(program: Program, key: str) -> None:
 
 
 def _read(place: Path) -> bytes | None:
-    """Return the binary in a file; None where there is none, it is not whole, or somebody else can have written it."""
+    """Return the binary in a file, or None if it is missing or incomplete, or another user can have written it."""
     try:
         with place.open("rb") as file:
             if not _is_ours(os.fstat(file.fileno())) or not _is_ours(place.parent.stat()):
@@ -95,7 +96,7 @@ def _is_ours(found: os.stat_result) -> bool:
 
 
 def _tidy(place: Path) -> None:
-    """Remove what was not used for the longest time."""
+    """Remove the files that were not used for the longest time."""
     files = [entry for entry in os.scandir(place) if entry.is_file(follow_symlinks=False)]
     if len(files) > MOST_FILES:
         for entry in sorted(files, key=lambda one: one.stat(follow_symlinks=False).st_mtime)[: len(files) // 4]:

@@ -1,4 +1,4 @@
-"""A search, by the same steps that the command line takes, as a function."""
+"""A search as a function, by the same steps as on the command line."""
 
 from __future__ import annotations
 
@@ -48,17 +48,17 @@ def search(
 
     `study` is a name, a path or a `Study`; `device` an index, a part of a name, a fingerprint, several
     indices (`"0,1"`) or `"all"`, by default the best one here; `size` and `choices` override the study's
-    defaults; `fix` keeps one value of a parameter, or several; `start` has configurations to try early, the rest of
-    each as by default. `sampler`, `seed`, `retry_failed`, `fresh` and `cold` are as for `autotune search`. Without
-    `trials`, `seconds` or a `budget` it runs for about `tuner.DEFAULT_SECONDS`. `run_limit` is how many seconds a run
-    may take while no best is known, `build_limit` how many a build may take: by default `bench.FIRST_S` and
-    `bench.BUILD_S`. `allow_python` lets a reference run that is Python code of the study's author; a function given to
-    `Study` needs no permission. `on` is the scheduler of a cluster, such as `"tcp://head:8786"`: all its devices of the
-    model that `device` names, by default its best, run the trials. `database` is a path or a URL. `on_progress` is told
-    after each trial, and where another search has the device. Ctrl-C ends the search in order, and is no
-    KeyboardInterrupt: the result's `reason` is `interrupted` then.
+    defaults; `fix` keeps one value of a parameter, or several; `start` lists configurations to try early, in which
+    parameters left out have their default. `sampler`, `seed`, `retry_failed`, `fresh` and `cold` are as for
+    `autotune search`. Without `trials`, `seconds` or a `budget` it runs for about `tuner.DEFAULT_SECONDS`. `run_limit`
+    is how many seconds a run may take while no best is known, `build_limit` how many a build may take: by default
+    `bench.FIRST_S` and `bench.BUILD_S`. `allow_python` permits a reference that is Python code of the study's author; a
+    function given to `Study` needs no permission. `on` is the scheduler of a cluster, such as `"tcp://head:8786"`: its
+    devices of the model that `device` selects, by default its best, run the trials. `database` is a path or a URL.
+    `on_progress` is called after each trial, and while another search uses the device. Ctrl-C ends the search in order,
+    without a KeyboardInterrupt: the result's `reason` is then `interrupted`.
 
-    Raises AutotuneError (errors.py tells which) for bad input and for a machine without a device.
+    Raises AutotuneError (for its kinds see errors.py) for bad input and for a machine without a device.
     """
     device, size, choices = asked.selector(device), asked.sizes(size), asked.choices(choices)
     database = asked.database(database)
@@ -80,7 +80,7 @@ def search(
             address = cluster.Address.parse(on)
             chosen, run = [cluster.choose_one(address, device)], partial(cluster.run, address=address)
         else:
-            opened.enter_context(prepared())  # what its workers are forks of imports while this one reads the study
+            opened.enter_context(prepared())  # meanwhile, the process from which workers are forked imports
             chosen = devices.find_devices(device) if device is not None else [devices.find_device(None)]
         loaded = study if isinstance(study, Study) else Study.load(study)
         problem = Problem(loaded, size, choices, chosen[0], fix=kept)
@@ -105,7 +105,7 @@ def search(
 
 
 def _budget(budget: object, trials: Any, seconds: float | None) -> Budget:
-    """Return when to stop: a budget, or what is given of trials and seconds. Raises UsageError."""
+    """Return the budget, or one made of trials and seconds. Raises UsageError."""
     if budget is None:
         given = seconds is not None or trials is not None
         return asked.budget(Budget(trials, seconds if given else DEFAULT_SECONDS))

@@ -1,4 +1,4 @@
-"""What a program holds and calls: a study's kernel at one size, with the best configuration that is known."""
+"""The object that a program holds and calls: a study's kernel at one size, in the best known configuration."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from autotune.text import time as time_text
 from autotune.tuner import Budget, Request, Result
 
 _MOST_QUEUES = 32
-"""Queues whose kernels are kept ready; beyond, the one bound first is forgotten."""
+"""Queues whose kernels are kept ready; if there are more, the one bound first is forgotten."""
 
 
 @dataclass
 class _Model:
-    """What is known of one model of device. `ready` is replaced as a whole: a call takes the one that is there."""
+    """What is known of one model of device. `ready` is replaced as a whole: each call uses the current object."""
 
     info: DeviceInfo
     ready: Ready
@@ -41,8 +41,8 @@ class _Model:
 class TunedKernel:
     """A study's kernel at one size and with its choices, ready to be called: `kernel(queue, A=a, B=b, C=c)`.
 
-    Made by `autotune.tuned`. Any number of threads may call it, on any number of queues. It stays as it is while the
-    program runs, but for `refresh` and a search of its own, which swap the configuration between two calls.
+    `autotune.tuned` creates it. Any number of threads may call it, on any number of queues. It stays the same while the
+    program runs, except for `refresh` and a search of its own, which swap the configuration between two calls.
     """
 
     def __init__(
@@ -50,10 +50,10 @@ class TunedKernel:
     ) -> None:
         self.study = study
         self._size, self._choices, self._database = size, choices, database
-        self._only = only  # that device was asked for: no other will do
+        self._only = only  # exactly that device was asked for
         self._process = os.getpid()
         self._lock = threading.RLock()
-        self._searches = threading.RLock()  # held while a search that is waited for runs
+        self._searches = threading.RLock()  # held during a search that is not in the background
         self._bound: dict[Any, Bound] = {}
         self._tuning: Tuning | None = None
         self._searched = False
@@ -68,7 +68,7 @@ class TunedKernel:
         return f"<tuned {what} on {best.device}: {best.match}{took}>"
 
     def __reduce__(self) -> NoReturn:
-        """Refuse to be pickled or copied, in words: queues and programs are their process's own."""
+        """Raise a clear error if it is pickled or copied: queues and programs cannot leave their process."""
         hint = f"call autotune.tuned({self.study.name!r}, ...) where it is used"
         raise UsageError("a tuned kernel stays in its process", where=self.study.name, hint=hint)
 
@@ -76,12 +76,12 @@ class TunedKernel:
 
     @property
     def best(self) -> Best:
-        """The record that the look-up gave: configuration, match, options, time, and where it was measured."""
+        """The record from the look-up: configuration, match, options, time, and where it was measured."""
         return warm.own(self._main.ready.best)
 
     @property
     def match(self) -> Match:
-        """How what was stored relates to what was asked: `exact`, ... `default` where nothing was stored."""
+        """How the stored result relates to the question: `exact`, ... `default` if nothing was stored."""
         return self.best.match
 
     @property
@@ -96,30 +96,30 @@ class TunedKernel:
 
     @property
     def arguments(self) -> dict[str, Buffer | Scalar]:
-        """What a call takes, by name: memory with type, shape, extents allocated; a scalar with its default value."""
+        """What a call takes, by name: memory with type, shape and allocated extents; a scalar with its default."""
         return {name: slot.argument for name, slot in self._main.ready.slots.items()}
 
     @property
     def ends(self) -> dict[str, str]:
-        """Where buffers change places from turn to turn of a loop: in which of the given ones each output ends."""
+        """If a loop swaps buffers: for each output, the given buffer that contains it at the end."""
         return dict(self._main.ready.ends)
 
     def best_on(self, queue: object) -> Best:
-        """Return the record that calls on a queue go by: of its device, where that is another than the default one."""
+        """Return the record that calls on a queue use, which is that of the queue's device."""
         return warm.own(self._bind(queue).ready.best)
 
     # Calls -----------------------------------------------------------------------------------------------
 
     def __call__(self, queue: Any, /, *, wait_for: Iterable[Event] | None = None, **arguments: Any) -> Any:
-        """Enqueue the kernel and return the event of its last launch; nothing is waited for.
+        """Enqueue the kernel and return the event of its last launch, without waiting.
 
-        `queue`: a pyopencl queue. `arguments`: device arrays and buffers by the names of the study, outputs too;
-        scalars that the study states as plain numbers may be given. Sizes, derived scalars, local and scratch memory
-        are the kernel's own matter. `wait_for`: the events that come first, in a list or as they are made.
+        `queue`: a pyopencl queue. `arguments`: device arrays and buffers by the study's names, also the outputs.
+        Scalars for which the study has a plain number may be given. The kernel sets sizes, derived scalars, local and
+        scratch memory by itself. `wait_for`: the events that must come first, in a list or another iterable.
 
-        The first call on a queue builds, or loads what an earlier process built. Raises UsageError for an argument
-        that is missing, unknown, of another type or too small, DeviceError for a device that it was not made for, and
-        in a forked child, where drivers wait for threads that are not there.
+        The first call on a queue builds the kernel, or loads what an earlier process built. Raises UsageError for an
+        argument that is missing, unknown, of another type or too small; DeviceError for a device that the kernel was
+        not made for, and in a forked child, where drivers lack their threads.
         """
         if os.getpid() != self._process:
             hint = 'start such processes with multiprocessing.get_context("spawn"), and call autotune.tuned there'
@@ -131,13 +131,13 @@ class TunedKernel:
         return bound(arguments, wait_for)
 
     def _bind(self, queue: object) -> Bound:
-        """Return the kernel on a queue, made where it is not there yet."""
+        """Return the kernel on a queue; create it if it does not exist yet."""
         with self._lock:
             try:
                 if queue in self._bound:
                     return self._bound[queue]
             except TypeError:
-                pass  # cannot be hashed: no queue at all
+                pass  # cannot be hashed, so it is not a queue
             guest = devices.attach(queue)
             bound = Bound(self._model(guest.info).ready, guest)
             if len(self._bound) >= _MOST_QUEUES:
@@ -148,9 +148,9 @@ class TunedKernel:
     # What changes ----------------------------------------------------------------------------------------
 
     def refresh(self) -> bool:
-        """Look up again, and swap what calls go by where the answer is another now. Says whether it did.
+        """Look up again, and use the answer in later calls if it has changed. Return whether it has.
 
-        Where nothing can answer any more, as a database is gone, it is the study's default, with a warning.
+        If there is no answer any more, such as without the database, the study's default is used, with a warning.
         """
         with self._lock:
             swapped = [self._again(model) for model in self._models.values()]
@@ -164,29 +164,29 @@ class TunedKernel:
 
     @property
     def searching(self) -> bool:
-        """Whether a search in the background is at work."""
+        """Whether a search in the background is running."""
         return self._tuning is not None and self._tuning.running
 
     @asked.told_as_arguments()
     def wait(self, timeout: float | None = None) -> Result | None:
-        """Wait for the search in the background, so many seconds at most, and return what it found.
+        """Wait for the search in the background, `timeout` seconds at most, and return what it found.
 
-        None where there is none, or it goes on. Raises what ended it, where that was an error.
+        Return None if there is no search, or it still runs. Raises the error that ended it, if any.
         """
         seconds = asked.timeout(timeout)
         return None if self._tuning is None else self._tuning.wait(seconds)
 
     def stop(self) -> None:
-        """End the search in the background in order: what it found by then is kept, and used."""
+        """End the search in the background in order: what it has found is kept and used."""
         if self._tuning is not None:
             self._tuning.stop()
 
     def tune(self, budget: Budget, *, background: bool = False, allow_python: bool = False) -> None:
-        """Search on the device, unless its best is stored or one has been searched for by this program.
+        """Search on the device, unless its best is stored or this program has searched already.
 
-        Then the kernel goes by what was found. In the background, `wait` gives the result; else Ctrl-C ends the search
-        in order, and is KeyboardInterrupt then. What ended so, or with an error, is searched for when asked again.
-        Another thread that asks meanwhile waits for it.
+        The kernel then uses what was found. For a search in the background, `wait` returns the result. Otherwise
+        Ctrl-C ends the search in order and then raises KeyboardInterrupt; after that, or after an error, the next call
+        searches again. Another thread that calls this meanwhile waits for the search.
         """
         with nullcontext() if background else self._searches:
             self._tune(budget, background=background, allow_python=allow_python)
@@ -230,7 +230,7 @@ class TunedKernel:
             return
         found, before = self._ready(model.info), model.ready
         if (found.extents, found.ends) != (before.extents, before.ends) and self._bound:
-            # The caller's arrays are those of before: calls would begin to fail in the middle of a program.
+            # The caller's arrays fit the earlier configuration only: later calls of the program would fail.
             warnings.warn(
                 f"{self!r}: the best that was found pads its arrays otherwise; refresh() takes it", stacklevel=_caller()
             )
@@ -238,10 +238,10 @@ class TunedKernel:
         self._swap(model, found)
 
     def _swap(self, model: _Model, ready: Ready) -> bool:
-        """Have calls go by another configuration. It is built before, for all queues: no call waits for that."""
+        """Switch calls to another configuration, after building it for all queues: no call waits for a build."""
         before = model.ready
         if (ready.best.configuration, ready.plan) == (before.best.configuration, before.plan):
-            before.best = ready.best  # its match or its time may be another
+            before.best = ready.best  # its match or time may have changed
             return False
         while True:
             queues = {queue: bound for queue, bound in list(self._bound.items()) if bound.ready is before}
@@ -255,7 +255,7 @@ class TunedKernel:
     # Looking up ------------------------------------------------------------------------------------------
 
     def _model(self, info: DeviceInfo) -> _Model:
-        """Return what is known of a device's model, looked up where it was not. Raises DeviceError."""
+        """Return what is known of a device's model; look it up if it was not yet. Raises DeviceError."""
         key = (info.fingerprint, info.driver)
         if key not in self._models:
             if self._only and self._models:
@@ -265,7 +265,7 @@ class TunedKernel:
                     hint=f"autotune.tuned(..., device={info.fingerprint!r})",
                 )
             self._models[key] = _Model(info, self._ready(info))
-            if self._models[key] is not next(iter(self._models.values())):  # the first is who asked for it to look at
+            if self._models[key] is not next(iter(self._models.values())):  # the creator warns for the first
                 warn_of_default(self._models[key].ready.best)
         return self._models[key]
 
@@ -277,7 +277,7 @@ class TunedKernel:
 
 
 def warn_of_default(best: Best) -> None:
-    """Warn where nothing that is stored can answer."""
+    """Warn if nothing stored could answer the look-up."""
     if best.match is Match.DEFAULT:
         warnings.warn(
             f"nothing is stored for {best.study} on {best.device} in {best.database}: it runs as by default, "
@@ -287,7 +287,7 @@ def warn_of_default(best: Best) -> None:
 
 
 def _caller() -> int:
-    """Return the level of the first frame outside this room."""
+    """Return the stack level of the first frame outside this package."""
     level, frame = 1, sys._getframe(1)
     # A decorator that is a context manager has a frame of its own, between our own.
     while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).startswith(("autotune.", "contextlib")):

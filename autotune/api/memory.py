@@ -1,7 +1,7 @@
 """Memory that a caller gives a kernel: arrays, plain buffers, images.
 
-A check is made once for each kind of array: an array like the last one of its name passes by one comparison, and the
-last one itself by its identity. So each queue has slots of its own.
+Checks are not repeated: an array with the type and extents of its argument's last array passes after one comparison,
+and the same array again by its identity. So each queue has slots of its own.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _Found = TypeVar("_Found")
 
 
 class MemorySlot:
-    """A buffer of the caller's: an array of the device, checked by type and extent, or plain memory by its bytes."""
+    """A caller's buffer: a device array, whose type and extents are checked, or plain memory, whose size is checked."""
 
     def __init__(self, buffer: Buffer) -> None:
         self.buffer = buffer
@@ -34,7 +34,7 @@ class MemorySlot:
 
     def take(self, guest: Guest, value: object) -> Any:
         last = self._last
-        if last is not None and value is not None and last[0]() is value:  # nor is the array that is gone
+        if last is not None and value is not None and last[0]() is value:  # the reference to a dead array gives None
             return last[1](value)
         given = _looked_at(guest.look_at, value, self.buffer.name)
         if given is None:
@@ -65,9 +65,9 @@ class MemorySlot:
             raise UsageError(what, where=buffer.name)
 
     def _components(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the shape with an axis of components, which an array of vectors or of complex numbers has not.
+        """Return the shape with an axis for components, which an array of vectors or complex numbers does not have.
 
-        A complex number lies in memory as a vector of two does.
+        In memory a complex number is like a vector of two.
         """
         if dtype == self._dtype:
             return shape
@@ -98,12 +98,12 @@ class MemorySlot:
         if getattr(value, "base_data", None) is not None:
             hint = "make the array without an SVMAllocator"
             return UsageError("lies in shared virtual memory, which no call takes", where=self.buffer.name, hint=hint)
-        what = f"{type(value).__name__} is no buffer of the device"
+        what = f"{type(value).__name__} is not a buffer of the device"
         return UsageError(what, where=self.buffer.name, hint="give a pyopencl array or buffer")
 
 
 class ImageSlot:
-    """An image of the caller's, checked by its extents and format: a kernel's results depend on where it ends."""
+    """A caller's image. Its extents and format must match exactly: a kernel's results depend on an image's edges."""
 
     def __init__(self, image: Image) -> None:
         self.image = image
@@ -114,13 +114,13 @@ class ImageSlot:
         return self.image
 
     def stand_in(self, session: Session) -> Any:
-        """Return an image of one pixel: drivers need not take a kernel's image to be none before a call gives one."""
+        """Return an image of one pixel, which is set until a call gives one: drivers may refuse a missing image."""
         return session.image((1,) * len(self.image.shape), self.image.order, self.image.channel, self.image.normalized)
 
     def take(self, guest: Guest, value: object) -> Any:
         given = _looked_at(guest.look_at_image, value, self.image.name)
         if given is None:
-            what = "lies on the host" if isinstance(value, np.ndarray) else f"{type(value).__name__} is no image"
+            what = "lies on the host" if isinstance(value, np.ndarray) else f"{type(value).__name__} is not an image"
             hint = f"give a pyopencl image: {self.wants}"
             raise UsageError(what, where=self.image.name, hint=hint)
         found = given[1:]
@@ -154,7 +154,7 @@ def _looked_at(look: Callable[[object], _Found], value: object, name: str) -> _F
 
 
 def _require_access(buffer: Buffer, only: str) -> None:
-    """Raise UsageError where memory was made to be read or written `only`, and the kernel does the other."""
+    """Raise UsageError if memory may `only` be "read" or "written", and the kernel does the other."""
     done = {"read": "written" if buffer.writes else "", "written": "read" if buffer.reads else ""}.get(only)
     if done:
         what = f"lies in memory that was made to be {only} only, and is {done}"

@@ -1,4 +1,4 @@
-"""`autotune.tuned`: from a study's name, a size and a device to a kernel; the same question gives the same kernel."""
+"""`autotune.tuned`: returns a kernel for a study's name, a size and a device; the same one for the same question."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from autotune.study import Study
 from autotune.tuner import Budget
 
 _MOST_KERNELS = 512
-"""Kept per process, the last ones asked for."""
+"""Kernels kept per process: those asked for last."""
 
 
 @asked.told_as_arguments()
@@ -44,15 +44,15 @@ def tuned(
         kernel = autotune.tuned("sgemm", M=4096, N=4096, K=4096)
         kernel(queue, A=a, B=b, C=c)
 
-    `study` is a name, a path or a `Study`. Sizes are given by name, or as `size` where a name is taken by an option;
-    the rest are the study's. `device` is a selector as for `search`, or a pyopencl queue; without one it is the best
-    device here, and a call on a queue of another model looks up for that one. `database` is a path or a URL.
+    `study` is a name, a path or a `Study`. Sizes are given by name, or in `size` if an option has the same name;
+    others are the study's. `device` is a selector as for `search`, or a pyopencl queue. Without one it is the best
+    device here, and a call on a queue of another model looks up the best for that model. `database` is a path or a URL.
 
-    Looked up once, built once: asked again, the same kernel comes back, until the process ends. Where nothing is
-    stored it is the study's default configuration, with a warning; `kernel.match` says what it is. With `search`
-    (seconds, `"5m"`, or a `Budget`), one that has no exact match is searched for first, or in the `background`, and
-    the kernel goes by what was found from then on. A search in the background has the device to itself no more than
-    the program leaves it: its times are as good as that.
+    The kernel is looked up and built once: the same question returns the same kernel, until the process ends. If
+    nothing is stored, it warns and has the study's default configuration; `kernel.match` says so. With `search`
+    (seconds, `"5m"`, or a `Budget`), a search runs if there is no exact match: before `tuned` returns, or in the
+    `background`. The kernel then uses what was found. A search in the background shares the device with the program,
+    which makes its times less reliable.
 
     Raises AutotuneError for bad input, for a machine without a device, and in a child that was forked after drivers
     were loaded.
@@ -61,7 +61,7 @@ def tuned(
     budget = None if search is None else _budget(search)
     background, allow_python = asked.flag("background", background), asked.flag("allow_python", allow_python)
     if background and budget is None:
-        raise UsageError("says how to search, and no search is asked for", where="background", hint="add search=40")
+        raise UsageError("says how to search, but search= is missing", where="background", hint="add search=40")
     _require_sizes(sizes)
     wanted, choices, named = asked.one_size(size, sizes), asked.choices(choices), asked.database(database)
     info = _device(device)
@@ -89,7 +89,7 @@ _lock = threading.RLock()
 
 
 def _require_sizes(named: Mapping[str, object]) -> None:
-    """Raise UsageError for what is given by name and is an option, as its value tells, or an option misspelt."""
+    """Raise UsageError for `study` given by name, and for misspelt options: their values are not whole numbers."""
     for name, value in named.items():
         if hasattr(value, "__index__"):
             continue
@@ -98,7 +98,7 @@ def _require_sizes(named: Mapping[str, object]) -> None:
             raise UsageError("is given first, without its name", where=name, hint=hint)
         options = [option for option, one in signature(tuned).parameters.items() if one.kind is one.KEYWORD_ONLY]
         if close := text.did_you_mean(name, options):
-            raise UsageError(text.line(f"{value!r:.40} is no size, and no option is called so{close}"), where=name)
+            raise UsageError(text.line(f"{value!r:.40} is neither a size nor an option{close}"), where=name)
 
 
 def _loaded(study: str | Path | Study) -> Study:
@@ -123,14 +123,14 @@ _here: dict[str | None, DeviceInfo] = {}
 
 
 def _device(device: object) -> DeviceInfo:
-    """Return the device that is asked for: by a selector, which is found once, or as the queue's own."""
+    """Return the device of a selector, which is looked up once, or of a queue."""
     if device is not None and not isinstance(device, str):
         try:
             return devices.attach(device).info
         except DeviceError:
             raise
         except UsageError:
-            pass  # no queue
+            pass  # not a queue
     name = asked.selector(device, also=", or give a pyopencl.CommandQueue")
     if name not in _here:
         _here[name] = devices.find_device(name)

@@ -1,4 +1,4 @@
-"""One configuration, made concrete, and on a queue: built, its arguments set, its scratch memory there."""
+"""One configuration made concrete on a queue: built, with its arguments set and its scratch memory allocated."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from autotune.lookup import Best
 from autotune.study import Buffer, Launch, Plan, Problem, ends_of
 
 _MOST_PROGRAMS = 64
-"""Kept per process, the last ones used: with each stays the program's context."""
+"""Programs kept per process: those used last. Each keeps its context alive."""
 
 
 class Ready:
-    """The answer of a look-up with its plan: what is built and launched, and what callers give."""
+    """The answer of a look-up with its plan: what is built and launched, and which arguments callers give."""
 
     def __init__(self, problem: Problem, best: Best) -> None:
         self.problem = problem
@@ -39,7 +39,7 @@ class Ready:
 
 
 class Bound:
-    """A configuration on a queue. A call enqueues it; calls from several threads come one after another."""
+    """A configuration on a queue. A call enqueues its launches, without those of other threads' calls among them."""
 
     def __init__(self, ready: Ready, guest: Guest) -> None:
         self.ready = ready
@@ -49,7 +49,7 @@ class Bound:
         self._defaults = ready.defaults
         self._lock = threading.Lock()
         compiled = _compiled(guest, ready.plan, ready.problem.study.name)
-        # Held here: a kernel does not hold what its arguments are set to.
+        # Kept here, because a kernel does not keep its arguments alive.
         own = self._own = {
             buffer.name: cast("Any", buffer.create(cast("Session", guest)))
             for buffer in ready.plan.buffers
@@ -59,7 +59,7 @@ class Bound:
         images = {name: slot.stand_in(session) for name, slot in self._slots.items() if isinstance(slot, ImageSlot)}
         steps = [self._step(kernel, launch, own | images) for kernel, launch, _ in compiled.kernels]
         zeroed = [(own[one.name], one.nbytes) for one in ready.plan.buffers if one.access == "zeroed"]
-        # What writes no memory of its own but the caller's is in the caller's hands: he says what waits for what.
+        # Without memory of our own, runs need not wait for each other: the caller gives the events to wait for.
         self._run = guest.sequence([steps[place] for place in ready.plan.sequence], zeroed, chained=bool(own))
 
     def __call__(self, arguments: Mapping[str, object], wait_for: Iterable[Event] | None) -> Event:
@@ -77,14 +77,14 @@ class Bound:
             raise _placed(error, self.ready.problem.study.name) from None
 
     def _require(self, arguments: Mapping[str, object]) -> None:
-        """Raise UsageError where an argument is missing that the study has no value for, or one is unknown."""
+        """Raise UsageError if an argument is unknown, or if one without a value in the study is missing."""
         known = {*self._defaults, *arguments}
         for name in (*arguments, *self._names):
             if (name in known) != (name in self._slots):
                 raise mistaken(name, self.ready.problem, self._slots, arguments)
 
     def _step(self, kernel: Any, launch: Launch, own: Mapping[str, Any]) -> Step:
-        """Set what no call changes, and return the launch; what a call gives is empty meanwhile, or what stands in."""
+        """Set the arguments that no call changes, and return the launch. Others stay empty, or get a stand-in."""
         plan, session = self.ready.plan, cast("Session", self.guest)
         given = []
         for position, name in enumerate(launch.arguments):
@@ -109,11 +109,11 @@ class Bound:
 
 
 def _listed(wait_for: Iterable[Event]) -> list[Event]:
-    """Return the events to wait for, held while they are used. A generator of them may call this very kernel."""
+    """Return the events as a list, which keeps them alive. They may come from a generator that calls this kernel."""
     try:
         found = iter(wait_for)
     except TypeError:
-        what = f"{type(wait_for).__name__} is no list of events"
+        what = f"{type(wait_for).__name__} is not a list of events"
         raise UsageError(what, where="wait_for", hint="write wait_for=[event]") from None
     return [*found]
 
@@ -124,7 +124,7 @@ _building: dict[str, threading.Lock] = {}
 
 
 def _compiled(guest: Guest, plan: Plan, study: str) -> Compiled:
-    """Return a plan's program, built at most once in this process, and kernels of its own. Raises UsageError."""
+    """Return a plan's program, built at most once in this process, with new kernels. Raises UsageError."""
     key = binaries.key_of(guest.info, plan.source, plan.options)
     with _building.setdefault(key, threading.Lock()):
         known = next((one for one in tuple(_programs) if one[0] == key and guest.shares(one[1])), None)
@@ -148,7 +148,7 @@ def _compiled(guest: Guest, plan: Plan, study: str) -> Compiled:
 
 
 def _unbuilt(fault: Fault, guest: Guest, study: str) -> DeviceError:
-    """Return the error of what does not build, with what may be amiss where the compiler found no fault."""
+    """Return the error of a failed build, with what may be wrong on the machine if the compiler found no error."""
     hint = "" if "error:" in fault.detail else "; ".join(guest.unbuildable())
     return DeviceError(f"{fault}", where=f"{study} on {guest.info.name}", hint=hint, detail=fault.detail)
 

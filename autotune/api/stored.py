@@ -1,4 +1,4 @@
-"""A look-up as a function, which imports nothing of what a search or a kernel needs."""
+"""A look-up as a function. It does not import what a search or a kernel needs."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def best(
 ) -> Best:
     """Return the best stored configuration of a study for a device and size, and how it matches the question.
 
-    Arguments as for `search`, but that a stored device's fingerprint or part of its name needs no OpenCL. Nothing
-    is compiled or run. Where nothing is stored, the study's default configuration is returned and its match says
-    `default`. The record also tells `options`, `defines` and `launches`. Asked again, it is answered from memory while
-    neither the study's files nor the database's have changed. Raises AutotuneError for bad input.
+    Arguments as for `search`, except that the fingerprint of a stored device, or a part of its name, needs no OpenCL.
+    Nothing is compiled or run. If nothing is stored, the study's default configuration is returned, and its match is
+    `default`. The record also has `options`, `defines` and `launches`. A repeated question is answered from memory
+    unless the files of the study or the database have changed. Raises AutotuneError for bad input.
     """
     device, size, choices = asked.selector(device), asked.sizes(size), asked.choices(choices)
     database = asked.database(database)

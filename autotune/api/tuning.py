@@ -1,4 +1,4 @@
-"""A search beside a program, in a thread that ends with it."""
+"""A search beside a program, in a thread that ends with the program."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from autotune.errors import AutotuneError, WorkerError
 from autotune.tuner import Request, Result
 
 _PATIENCE_S = 10.0
-"""How long the end of a program waits for a search to end in order: half a second is what that takes."""
+"""How long the end of a program waits for a search to end in order, which usually takes half a second."""
 
 
 class Tuning:
-    """A search in the background; `done` is called in its thread with what was found.
+    """A search in the background; `done` is called in its thread with the result.
 
-    What it raises is kept for `wait`.
+    An error is kept, and raised by `wait`.
     """
 
     def __init__(self, request: Request, done: Callable[[Result], None]) -> None:
@@ -37,14 +37,14 @@ class Tuning:
         return self._thread.is_alive()
 
     def wait(self, timeout: float | None = None) -> Result | None:
-        """Return what was found; None where that is not known within so many seconds. Raises AutotuneError."""
+        """Return the result, or None if there is none within `timeout` seconds. Raises AutotuneError."""
         self._thread.join(timeout)
         if self._error is not None:
             raise self._error
         return self._result
 
     def stop(self) -> None:
-        """End it in order; what it found counts."""
+        """End it in order; what it found is kept."""
         self._stop.set()
 
     def _run(self) -> None:
@@ -54,7 +54,7 @@ class Tuning:
             self._result = result
         except AutotuneError as error:
             self._error = error
-        except Exception as error:  # nobody sees a thread's traceback
+        except Exception as error:  # a thread's traceback would not be noticed
             self._error = WorkerError(f"the search failed: {type(error).__name__}: {error}")
 
 
@@ -63,7 +63,7 @@ _running: weakref.WeakSet[Tuning] = weakref.WeakSet()
 
 @atexit.register
 def _end_all() -> None:
-    """Workers that are left to themselves would be killed in the middle of a trial."""
+    """End all searches in order: otherwise their workers would be killed in the middle of a trial."""
     tunings = list(_running)
     for tuning in tunings:
         tuning.stop()

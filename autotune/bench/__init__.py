@@ -1,6 +1,6 @@
-"""Beside the device, in a worker: from a plan to its report. `serve` is what the worker runs.
+"""What a worker process does on its device: from a plan to its report. The worker runs `serve`.
 
-The names below are imported when first used: the search needs little of it, a command line no more than the limits.
+The names below are imported when first used: the search needs few of them, a command line only the limits.
 """
 
 from typing import TYPE_CHECKING

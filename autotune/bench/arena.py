@@ -1,4 +1,4 @@
-"""The buffers of a plan on a device: each between two guards, with its data uploaded, restored or poisoned."""
+"""The buffers of a plan on a device: each lies between two guards; its data is uploaded, restored or poisoned."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from autotune.devices import Memory, Session
 from autotune.study import Buffer, Image, Plan, numpy_type, round_up
 
 _ANOTHER = 0x00101010
-"""Makes another number of one that it is combined with (^): as a float about as large; each byte changes but the
-highest."""
+"""XORed with a word, it gives another number: as a float, one of about the same size. Each byte but the highest
+changes."""
 
 GUARD = 64 * 1024
-"""Bytes of a guard: catches a tile that hangs over the end of a row, and more."""
+"""Bytes of a guard: enough to catch a tile that reaches beyond the end of a row, and more."""
 
 
 @dataclass(slots=True)
 class Guarded:
     """One buffer on the device: `view` (what the kernel sees) starts at byte `start` of `whole`.
 
-    `guard` is the word that fills what lies around it, `poison` the one that filled it before the last run, None where
-    none did. Where the kernel sees an `image`, the buffer holds its pixels: what is written there is pushed into the
-    image, and pulled from it to be checked. Guards cannot surround an image; the hardware drops what a kernel writes
-    beside one.
+    `guard` is the word that fills the guards around it. `poison` is the word that filled it before the last run, or
+    None if it was not poisoned. Where the kernel sees an `image`, the buffer holds its pixels: they are pushed into the
+    image after a write, and pulled from it before a check. An image has no guards; the hardware drops what a kernel
+    writes outside it.
     """
 
     buffer: Buffer
@@ -48,31 +48,31 @@ class Guarded:
 
     @property
     def argument(self) -> Memory:
-        """What the kernel is given."""
+        """The memory object that is passed to the kernel."""
         return self.view if self.image is None else self.image
 
     def push(self, session: Session) -> None:
-        """Bring the image, if it is one, to what lies in the buffer."""
+        """Copy the buffer into the image, if there is one."""
         if self.image is not None:
             session.copy(self.whole, self.image, self.nbytes, self.start, 0)
 
     def pull(self, session: Session) -> None:
-        """Bring the buffer to what the image holds."""
+        """Copy the image, if there is one, into the buffer."""
         if self.image is not None:
             session.copy(self.image, self.whole, self.nbytes, 0, self.start)
 
     @property
     def restored(self) -> bool:
-        """True where it is put back to what it holds before each run."""
+        """Whether its contents are restored before each run."""
         return self.buffer.access == "zeroed" or self.pristine is not None
 
 
 class Arena:
-    """Keeps the buffers of the plans it has seen, so that inputs travel to the device once.
+    """Keeps the buffers of the plans it has seen, so that inputs are uploaded to the device once.
 
-    `inputs` are host arrays of the logical shapes; what is allocated and not in the shape is zero. `first` is the
-    place, among the words of each type (words.py), of those that fill guards, and all else before a first run. Where it
-    is `marked`, outputs are filled with the one word that shows what a reference leaves unwritten, and no other.
+    `inputs` are host arrays of the logical shapes; what is allocated outside the shape is zero. Each type has three
+    words (words.py): the one at index `first` fills the guards, and all other memory before a first run. If the arena
+    is `marked`, outputs are always filled with `POISON`, which shows what a reference leaves unwritten.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Arena:
         self._marked = marked
 
     def prepare(self, plan: Plan) -> list[Guarded]:
-        """Return the plan's buffers, created and uploaded where they are not here yet."""
+        """Return the plan's buffers. Those that do not exist yet are created and uploaded."""
         wanted = plan.buffers
         missing = sum(buffer.nbytes for buffer in wanted if buffer not in self._guarded)
         held = sum(guarded.size for guarded in self._guarded.values())
@@ -101,22 +101,22 @@ class Arena:
         self._guarded.clear()
 
     def poison(self, guarded: Guarded, turn: int) -> None:
-        """Fill a buffer with its type's word of this turn, so that what a kernel leaves unwritten shows."""
+        """Fill a buffer with word number `turn` of its type, so that what a kernel leaves unwritten shows."""
         marked = self._marked and guarded.buffer.writes
         guarded.poison = POISON if marked else spoilt(guarded.buffer.type)[turn]
         self._session.fill(guarded.whole, guarded.poison, guarded.start, guarded.nbytes)
         guarded.push(self._session)
 
     def disturb(self, guarded: Guarded, part: int) -> bool:
-        """Change, in what a run has left in a buffer, about half of the words: the ones, or with `part` 1 the others.
+        """Change about half of the words that a run has left in a buffer: one half with `part` 0, the other with 1.
 
-        So flags stay set beside numbers that are off. Return False where nothing is changed: in images, in outputs of
-        which a reference leaves some unwritten, and where the device runs no kernels of ours. Raises BackendError.
+        So some flags stay set beside numbers that have changed. Return False where nothing is changed: for images, for
+        outputs if the arena is marked, and where the device does not run our kernels. Raises BackendError.
         """
         marked = self._marked and guarded.buffer.writes
         if guarded.image is not None or marked or not self._session.traits.checks_on_device:
             return False
-        seed = zlib.crc32(guarded.buffer.name.encode())  # so that the words of no two buffers go together
+        seed = zlib.crc32(guarded.buffer.name.encode())  # other words in each buffer
         self._disturb(guarded.view, guarded.nbytes // 4, seed, part, _ANOTHER)
         guarded.poison = None
         return True
@@ -126,10 +126,10 @@ class Arena:
         return disturber(self._session)
 
     def surround(self, guarded: Guarded, turn: int | None = None) -> None:
-        """Fill the guards of a buffer with the word of this turn, or else with the other one of the first two.
+        """Fill the guards of a buffer with word number `turn`; without a turn, with the other one of the first two.
 
-        They stay as they were where the last word of an input, which its checksum covers, is partly theirs, and around
-        what is an image for the kernel, which sees none.
+        The guards around the pixels of an image, which no kernel sees, stay as they were. So do the guards of a buffer
+        whose last word is partly guard, since an input's checksum covers that word.
         """
         if guarded.nbytes % 4 == 0 and guarded.image is None:
             if turn is None:
@@ -145,7 +145,7 @@ class Arena:
         guarded.push(self._session)
 
     def restore(self, guarded: Guarded) -> None:
-        """Put an `inout` or `zeroed` buffer back to what it holds before a run; nothing for the others."""
+        """Restore what an `inout` or `zeroed` buffer holds before a run; do nothing for other buffers."""
         if guarded.buffer.access == "zeroed":
             self.zero(guarded)
         elif guarded.pristine is not None:
@@ -177,7 +177,7 @@ def _guard(buffer: Buffer, turn: int) -> int:
 
 
 def padded(data: NDArray[Any], buffer: Buffer) -> NDArray[Any]:
-    """Return the data in the buffer's allocation: type cast, zeros where `allocate` exceeds `shape`."""
+    """Return the data as it fills the buffer's allocation: type cast, zeros where `allocate` exceeds `shape`."""
     dtype, _ = numpy_type(buffer.type)
     data = np.asarray(data, dtype).reshape(buffer.data_shape)
     if buffer.allocate == buffer.shape:

@@ -1,7 +1,8 @@
-"""What a study's `[check]` expressions make of outputs, compared with what the reference gives.
+"""A study's `[check]` expressions, evaluated on the outputs and compared with their values for the reference.
 
-They are computed on the host, in 64 bits: an output that only some part of its program finishes (partial sums, an order
-that need not be unique) is read back and judged by what has to hold for it.
+They are computed on the host, in 64 bits. They serve outputs that have no single right value, such as partial sums that
+another part of the program finishes, or an order that need not be unique: the output is read back, and a condition on
+it is checked.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from autotune.study import Check, evaluate, names_of, widened
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a check found: `reason` is empty where everything is right; `max_error` a share of the tolerance."""
+    """What a check found: `reason` is empty if everything is right; `max_error` is a share of the tolerance."""
 
     reason: str = ""
     max_error: float = 0.0
 
 
 class Checks:
-    """Evaluates checks on one session. `expected` holds their values, `inputs` what the buffers were filled with."""
+    """Evaluates checks on one session. `expected` holds the values they must give, `inputs` the data of the buffers."""
 
     def __init__(
         self, session: Session, expected: Mapping[str, NDArray[Any]], inputs: Mapping[str, NDArray[Any]]
@@ -40,7 +41,7 @@ class Checks:
         self._wide: dict[str, NDArray[Any]] = {}
 
     def value(self, buffers: Sequence[Guarded], name: str, check: Check) -> NDArray[Any]:
-        """Return what a check gives for the buffers as they are now. Raises StudyError."""
+        """Return the value of a check for the buffers as they are now. Raises StudyError."""
         named = names_of(check.text)
         written = {guarded.buffer.name: guarded for guarded in buffers if guarded.buffer.writes}
         names: dict[str, Any] = dict(check.numbers)
@@ -54,7 +55,7 @@ class Checks:
         return np.asarray(evaluate(check.text, names, f"check.{name}"))
 
     def check(self, buffers: Sequence[Guarded], checks: Mapping[str, Check]) -> Verdict:
-        """Compare each check with what the reference gave."""
+        """Compare the value of each check with the expected one."""
         reasons, worst = [], 0.0
         for name, check in checks.items():
             if name not in self._expected:

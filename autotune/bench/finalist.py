@@ -1,4 +1,4 @@
-"""A finalist: a plan that is timed again and verified in many runs, and what is known of it by now."""
+"""A finalist: a plan that is timed again and verified in many runs, and what is known of it so far."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Taken(NamedTuple):
 
     @property
     def contended(self) -> bool:
-        """Say whether others had the device's cores meanwhile."""
+        """Whether other programs used the device's cores meanwhile."""
         return self.waited > CONTENDED
 
     @property
     def slowed(self) -> str:
-        """Name what slowed it down; empty: nothing, as far as is known."""
+        """The name of what slowed it down, or an empty string if nothing is known to have."""
         return BUSY_CORES if self.contended else self.throttled
 
 
@@ -37,11 +37,12 @@ class Taken(NamedTuple):
 class Finalist:
     """A plan that is timed again: its times, the runs verified, and what went wrong.
 
-    `visits` are its times on each bench, in nanoseconds of one run; `turns_ns` those that count on the bench at work by
-    its `clock` and `rules`, `usual` its batches on another. `first_ns` is the time of its first run, `turn` its
-    last turn; `aside` are those that count where there are no others, `throttled` what slowed down any that count.
-    `run_s` is what a verified run takes, launches and checks included; 0 while that is not known; `series` of them
-    were verified. `disturbed`: it was verified on other leftovers than its own.
+    `visits`: its times on each bench, in nanoseconds of one run. `turns_ns`: the turns that count on the current bench,
+    timed by `clock` and judged by `rules`; `usual`: its batches on another bench. `first_ns`: the time of its first
+    run. `turn`: its last turn. `aside`: turns that count only if there are too few others. `throttled`: what slowed
+    down any turn that counts. `verified`: the number of verified runs. `run_s`: seconds of a verified run with launches
+    and checks, 0 while unknown. `series`: how many series of runs were verified. `disturbed`: it was verified on
+    changed leftovers of earlier runs.
     """
 
     place: int
@@ -71,35 +72,35 @@ class Finalist:
         self.clock, self.aside = None, []
 
     def take(self, turns: Sequence[Taken]) -> None:
-        """Let turns count."""
+        """Count these turns."""
         for turn in turns:
             self.turns_ns.append(turn.ns)
             self.throttled = turn.slowed or self.throttled
 
     def times(self, count: int) -> tuple[int, ...]:
-        """Return the first so many times of those taken on the bench at work."""
+        """Return the first `count` times taken on the current bench."""
         runs = self.clock.runs if self.clock else 1
         return tuple(max(1, round(ns / runs)) for ns in self.turns_ns[:count])
 
     def end(self, count: int) -> None:
-        """Keep the first so many times of those taken on this bench, and let that go."""
+        """Keep the first `count` times taken on the current bench, and leave it."""
         self.visits.append(self.times(count))
         self.usual, self.clock = self.clock.batches if self.clock else None, None
 
     def resume(self, known: Visited) -> None:
-        """Go on from what is known by now."""
+        """Continue from what is known so far."""
         self.visits, self.verified, self.usual = list(known.visits), known.verified, known.batches
         self.throttled, self.failure = known.throttled, known.failure
 
     def visited(self) -> Visited:
-        """Return what others are to know."""
+        """Return what is known so far, as a message to other workers."""
         return Visited(tuple(self.visits), self.verified, self.throttled, self.failure, self.usual)
 
     def answer(self) -> Measurement | Report:
-        """Return the report of what failed, else what was measured."""
+        """Return the report of its failure, or else the measurement."""
         return self.failure or Measurement(self.samples, (), self.plan.cache, self.verified, self.throttled)
 
 
 def sound(finalists: Sequence[Finalist]) -> list[Finalist]:
-    """Return those that have not failed."""
+    """Return the finalists that have not failed."""
     return [finalist for finalist in finalists if finalist.failure is None]

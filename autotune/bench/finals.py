@@ -23,45 +23,45 @@ if TYPE_CHECKING:
     from autotune.bench.trial import Bench
 
 LEAST_TAKEN = 3
-"""Turns of a finalist at least, however long they are: one says nothing of the noise."""
+"""Turns of a finalist at least, however long they are: a single one tells nothing about the noise."""
 
 TURN = 3
-"""Samples of a turn, of which the median counts: within a moment they are alike, and would pass for more than they
-are."""
+"""Samples of a turn, whose median counts as one sample: samples taken within a moment are alike, and would make a time
+seem more certain than it is."""
 
 MANY = 50
-"""After so many turns the interval that a trial needs is narrow enough for a finalist."""
+"""After so many turns a finalist's interval need only be as narrow as a trial's."""
 
 DOUBT = 0.03
-"""Turns are added, as long as there is patience, while one finalist may be faster than the fastest by this share."""
+"""While another finalist may be faster than the fastest by this share, turns are added, until patience ends."""
 
 _BRIEF_NS = 10_000_000
-"""Of runs that take longer one is a turn."""
+"""A turn of longer runs has one sample that counts."""
 
 _VERIFIED_RUNS = 300
-"""Runs of a finalist that are verified, as far as the time goes. If it passes, it is, with 95 % confidence, wrong in
+"""Runs of a finalist that are verified, if there is time. A finalist that passes is, with 95 % confidence, wrong in
 fewer than one run in a hundred: .99 ** 300 = .049."""
 
 _SERIES_S = 0.05
 """Seconds of verified runs that are queued at once: the host waits once for each series."""
 
 _LAUNCH_S = 0.001
-"""What a verified run takes at most beside the kernel and the restoring of its buffers, before it is known."""
+"""Assumed time of a verified run beside the kernel and the restoring of its buffers, until it has been measured."""
 
 
 def _known(finalists: Sequence[Finalist]) -> int:
-    """How many samples there are of each at least."""
+    """Return how many turns every finalist has at least."""
     return min(len(finalist.turns_ns) for finalist in finalists)
 
 
 def _met_others(finalists: Sequence[Finalist]) -> bool:
-    """Say whether some turns do not count for others' work, and some do: there are gaps to wait for."""
+    """Say whether some turns met the work of other programs and some did not: there are gaps worth waiting for."""
     contended = any(turn.contended for one in finalists for turn in one.aside)
     return contended and any(one.turns_ns for one in finalists)
 
 
 def _in_doubt(finalists: Sequence[Finalist]) -> bool:
-    """Say whether another may be faster than the fastest by more than `DOUBT`, as far as their turns tell."""
+    """Say whether, by their turns, another finalist may be faster than the fastest by more than `DOUBT`."""
     count = _known(finalists)
     times = [one.times(count) for one in finalists]
     fastest = min(times, key=median)
@@ -70,16 +70,16 @@ def _in_doubt(finalists: Sequence[Finalist]) -> bool:
 
 @dataclass
 class Finals:
-    """Times plans in turn on one bench, in a new order each round, so that all meet the same machine.
+    """Times plans in turn on one bench, in a new order each round, so that all meet the same state of the machine.
 
-    Each round gives every finalist that is sound a sample, the median of its turn, so that samples of one place in
-    their lists were taken within the same moments: what they say of two finalists is in their pairs. A round in which
-    the machine was slower than usual, as the anchor shows, or its device throttled, does not count while there is time
-    for another; one that is throttled after such a one does. A turn that met others' work does not count, and is made
-    up for before anybody has another: what gaps others leave is used, however short they are. With the patience of the
-    rules it takes longer where too few turns met none of it, and then those that did count too; or where it is in doubt
-    who is the fastest, or by how much. `aim_ns` is the device time of a batch of short runs, `least` the turns at
-    least, `turn` the samples of one.
+    Each round gives every finalist that has not failed one sample, the median of its turn. Samples at the same index of
+    two lists were thus taken at about the same moment, so finalists are compared pair by pair. A round does not count,
+    while there is time for another, if the machine was slower than usual (as the anchor shows) or the device was
+    throttled; a second throttled round in a row counts. A turn during the work of other programs does not count, and is
+    repeated before any finalist has its next turn: so even short gaps in that work are used. The time is extended by up
+    to the patience of the rules if too few turns were undisturbed (after that, disturbed ones count too), or while it
+    is in doubt which finalist is the fastest, or by how much. `aim_ns` is the device time of a batch of short runs,
+    `least` the minimum of turns, `turn` the samples of a turn.
     """
 
     bench: Bench
@@ -89,24 +89,24 @@ class Finals:
     turn: int = TURN
     _random: random.Random = field(default_factory=lambda: random.Random(0))
     _again: bool = False  # the last round met throttling, and did not count
-    _alone: bool = True  # what met others' work does not count
+    _alone: bool = True  # turns during the work of other programs do not count
 
     def visit(self, finalists: Sequence[Finalist], limit_s: float, deadline: float) -> float:
-        """Go round until each is precise or it is late, and return how many seconds of patience it took beyond that.
+        """Time the finalists until each is precise or the deadline has passed; return the seconds taken beyond it.
 
-        Raises Fault where fatal.
+        Raises Fault if it is fatal.
         """
         self.prepare(finalists, limit_s)
         return self.go_round(finalists, deadline)
 
     def prepare(self, finalists: Sequence[Finalist], limit_s: float) -> None:
-        """Build and verify each on this bench. Raises Fault where fatal."""
+        """Build and verify each on this bench. Raises Fault if it is fatal."""
         for finalist in sound(finalists):
             finalist.begin()
             self._attempt(finalist, partial(self._first_turn, limit_s=limit_s))
 
     def go_round(self, finalists: Sequence[Finalist], deadline: float) -> float:
-        """Time what is prepared; as `visit`."""
+        """Time the prepared finalists, as `visit` does."""
         for finalist in sound(finalists):
             self._attempt(finalist, self._choose_clock)
         patient_until, waited_s, self._alone = deadline + self.rules.patience_s, 0.0, True
@@ -134,9 +134,9 @@ class Finals:
         return len(finalists) > 1 and _known(finalists) < self.rules.minimum
 
     def _count_all(self, finalists: Sequence[Finalist]) -> None:
-        """Let turns count that met others' work: all to come, and of those put aside the least disturbed that it takes.
+        """Count turns during the work of other programs: all later ones, and the least disturbed of those put aside.
 
-        Where there were no gaps, all turns met the same.
+        As many of the latter count as are missing, or all if no turn at all was undisturbed.
         """
         self._alone = False
         gaps = any(finalist.turns_ns for finalist in finalists)
@@ -146,7 +146,7 @@ class Finals:
             finalist.aside = []
 
     def _is_precise(self, finalist: Finalist) -> bool:
-        """Say whether more turns are of no use; after many, where the machine is noisy, less will do."""
+        """Say whether more turns are of no use. After many turns, on a noisy machine, a wider interval is enough."""
         samples = finalist.turns_ns
         many = len(samples) >= MANY
         return finalist.rules.is_precise(samples) or (many and relative_width(samples) <= self.rules.trial_target)
@@ -177,11 +177,11 @@ class Finals:
     def _choose_clock(self, finalist: Finalist) -> None:
         built = self.bench.build(finalist.plan)
         finalist.clock = clock = self.bench.clocks.choose(built, finalist.first_ns, self.aim_ns, finalist.usual)
-        # What wanders does so whether or not the device is held meanwhile.
+        # The device's speed drifts whether or not the device is held meanwhile.
         finalist.turns_ns, finalist.rules = [], replace(self.rules, least_s=self.rules.least_s * clock.share)
 
     def _first_round(self, finalists: Sequence[Finalist], deadline: float) -> None:
-        """Where first runs are long, let them be turns already, beside a turn of each of the others."""
+        """If there are long first runs, count them as turns, and give each of the other finalists a turn."""
         if all(finalist.first_ns < LONG_NS for finalist in finalists):
             return
         for finalist in finalists:
@@ -191,8 +191,8 @@ class Finals:
 
     def _turn(self, finalist: Finalist) -> None:
         assert finalist.clock is not None
-        built = self.bench.build(finalist.plan)  # on new buffers, where another's fault has spoilt the old
-        # The first sample of a turn still meets what the previous plan left in the caches.
+        built = self.bench.build(finalist.plan)  # on new buffers, if another's fault has spoilt the old
+        # The first sample of a turn still finds the previous plan's data in the caches.
         long = finalist.first_ns >= LONG_NS
         count = 1 if long else 1 + (self.turn if finalist.first_ns < _BRIEF_NS else 1)
         self.bench.contention()  # from here on
@@ -205,11 +205,11 @@ class Finals:
         finalist.verified += 1
 
     def _note(self, finalist: Finalist, ns: int, contention: float) -> None:
-        """Take note of a turn that is to be judged."""
+        """Record a turn, which `_judge` will count or put aside."""
         finalist.turn = Taken(ns, self.bench.throttled(), contention)
 
     def _judge(self, finalists: Sequence[Finalist], deadline: float) -> None:
-        """Let the last round count, or put it aside."""
+        """Count the turns of the last round, or put them aside."""
         spoilt = self._is_spoilt(finalists) and time.monotonic() < deadline
         for finalist in sound(finalists):
             if spoilt or (self._alone and finalist.turn.contended):
@@ -218,25 +218,25 @@ class Finals:
                 finalist.take([finalist.turn])
 
     def _is_spoilt(self, finalists: Sequence[Finalist]) -> bool:
-        """Say whether a round does not count. A device that is throttled in the next one too may be so for good."""
+        """Say whether a round does not count. Throttling in a second round in a row is accepted: it may not end."""
         self._again = not self._again and any(finalist.turn.throttled for finalist in finalists)
         return self._again or any(map(self._met_slowness, finalists))
 
     def _met_slowness(self, finalist: Finalist) -> bool:
-        """Say whether this is the anchor, and it was slower in its last turn than the machine has it otherwise.
+        """Say whether this is the anchor, and its last turn was slower than usual on this machine.
 
-        One that met others' work then tells nothing of the turns that met none.
+        A turn of the anchor during the work of other programs tells nothing about turns that were undisturbed.
         """
         anchor, runs = self.bench.anchor, finalist.clock.runs if finalist.clock else 1
         told = finalist.plan == anchor.plan and not finalist.turn.contended
         return told and anchor.pace.is_slow([finalist.turn.ns / runs])
 
     def verify(self, finalists: Sequence[Finalist], deadline: float) -> None:
-        """Verify many runs of the one to be named, the fastest, until the deadline; where it fails, of the next."""
+        """Verify many runs of the fastest finalist, until the deadline; if it fails, of the next fastest."""
         while left := sound(finalists):
             finalist = min(left, key=lambda one: median(one.samples))
             left_s = deadline - time.monotonic()
-            # By its usual time, not its first run's: who lives by that one's results takes less in all others.
+            # By its usual time: a kernel that reuses the first run's results takes longest in its first run.
             if not finalist.disturbed and median(finalist.samples) * 1e-9 <= left_s / 4:
                 self._attempt(finalist, self._disturbed)
                 continue
@@ -246,7 +246,7 @@ class Finals:
             self._attempt(finalist, partial(self._series, count=count))
 
     def _disturbed(self, finalist: Finalist) -> None:
-        """Verify that it counts on nothing that an earlier run has left."""
+        """Verify that it does not rely on anything that an earlier run has left."""
         finalist.disturbed = True
         verdict = self.bench.check_disturbed(self.bench.build(finalist.plan))
         finalist.verified += 2
@@ -255,20 +255,20 @@ class Finals:
             raise Fault(Outcome.WRONG_RESULT, f"{what}: {verdict.reason}")
 
     def _affordable(self, finalist: Finalist, left_s: float) -> int:
-        """Return how many runs the next series may have: one at least in all, on words that no trial meets."""
+        """Return how many runs the next series may have: one at least for the first, whose words no trial uses."""
         missing = max(_VERIFIED_RUNS - finalist.verified, finalist.series < 1)
-        if finalist.plan.checks and not finalist.run_s:  # how long they take on the host is not known
+        if finalist.plan.checks and not finalist.run_s:  # their time on the host is not known
             return min(1, missing) if left_s > 0 else 0
         finalist.run_s = finalist.run_s or self.bench.launcher.restore_s + finalist.first_ns * 1e-9 + _LAUNCH_S
         series_s = min(left_s, max(_SERIES_S, finalist.run_s))
         return min(missing, int(series_s / finalist.run_s))
 
     def _series(self, finalist: Finalist, count: int) -> None:
-        """Verify each of some runs, on outputs poisoned before it: what an earlier one left there cannot pass."""
+        """Verify `count` runs, each on poisoned outputs: results of an earlier run cannot pass for its own."""
         built = self.bench.build(finalist.plan)
         began = time.monotonic()
         finalist.series += 1
-        # Once by each word: to fill what is large again and again takes longer than the runs.
+        # Scratch and guards are filled once with each word: filling large ones takes longer than the runs.
         turn = (1 + finalist.series) % len(LOCAL) if finalist.series <= len(LOCAL) else None
         verdict = self.bench.check_runs(built, count, finalist.run_s, turn)
         finalist.run_s = (time.monotonic() - began) / count

@@ -1,4 +1,4 @@
-"""A kernel that holds the device while work is queued behind it; by it, what a launch takes that does nothing."""
+"""A kernel that keeps the device busy while work is queued behind it; with it, the time of an empty launch."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from autotune.bench.launcher import noticing_loss
 from autotune.devices import Batch, Event, Session
 
 _LAUNCHES = 100
-"""Of a batch: half as many as a driver takes ahead."""
+"""Launches of a batch: half as many as a driver accepts ahead."""
 
 _BATCHES = 5
 
 _HOLD_NS = 750_000
-"""Longer than a quick host takes to enqueue them."""
+"""Nanoseconds of a hold: longer than a quick host takes to enqueue these launches."""
 
 _TURNS = 1_000_000
-"""Of the holder's loop, to know what one takes: some milliseconds."""
+"""Turns of the holder's loop that are timed to know how long one takes: some milliseconds in all."""
 
 
 class Holder:
-    """A kernel of one work-item that keeps the device busy for as long as is asked for, without touching its caches."""
+    """A kernel of one work-item that keeps the device busy for a given time, without touching its caches."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -35,7 +35,7 @@ class Holder:
         session.set_arguments(self._empty, (self._word,))
 
     def holding(self, ns: float) -> Callable[[], Event]:
-        """Return what launches it for about so long. What a turn takes is measured here, before a batch."""
+        """Return a function that launches it for about `ns`. The first call measures how long a turn takes."""
         return partial(self._launch, max(1, round(ns / self._turn_ns)))
 
     def _launch(self, turns: int) -> Event:
@@ -51,11 +51,11 @@ class Holder:
 
     @cached_property
     def launch_ns(self) -> float:
-        """Device time of a launch that does nothing, among others in a queue. Raises Fault."""
+        """Nanoseconds of the device for an empty launch among others in a queue. Raises Fault."""
         slowest_ns = max(self._batch(_LAUNCHES, _HOLD_NS).enqueued_ns for _ in range(2))
         hold_ns = max(_HOLD_NS, 1.5 * slowest_ns)
 
-        def least_ns(launches: int) -> int:  # whatever disturbs the host's clock adds to it
+        def least_ns(launches: int) -> int:  # disturbances only make times longer
             batches = (self._batch(launches, hold_ns) for _ in range(_BATCHES))
             return min(batch.held_ns + batch.ns for batch in batches)
 
@@ -69,5 +69,5 @@ class Holder:
 
 
 def can_hold(session: Session) -> bool:
-    """Say whether batches on the host's clock tell of the device: one that shares its cores would run that too."""
+    """Say whether batches can be timed by the host's clock: not on a device that shares the host's cores."""
     return session.traits.checks_on_device and not session.traits.shares_cores

@@ -1,4 +1,4 @@
-"""What a compiler tells of a kernel's text: the arguments of its kernels, and what its macros stand for."""
+"""What a compiler tells about a kernel's source: the arguments of its kernels, and the text of its macros."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from autotune.model import DeviceInfo, Outcome
 _ENTRY = "autotune_macros"
 
 _ROOM = 2**16
-"""Bytes for the text of all macros."""
+"""Bytes of the buffer for the text of all macros."""
 
 _MOST = 512
-"""So many macros are asked for."""
+"""If there are more names of possible macros than this, none is asked for."""
 
 
 def inspect(device: DeviceInfo, message: Inspect) -> Inspected:
-    """Compile and look. Raises Fault with the log where it does not build, BackendError."""
+    """Compile a source and return what is in it. Raises Fault with the log if it does not build, BackendError."""
     return _Inspection(device, message).result()
 
 
@@ -42,9 +42,9 @@ class _Inspection:
         return Inspected(found, macros)
 
     def _signatures(self) -> tuple[dict[str, tuple[KernelArgument, ...]], Sequence[Sequence[str]]]:
-        """Return each kernel's arguments, and in which parts the names are to be asked for. Raises BuildError.
+        """Return each kernel's arguments, and the names in the parts in which to ask for them. Raises BuildError.
 
-        What is built is what tells of the macros too, which the driver then has in its cache.
+        What is built here also tells about the macros; the driver then has that build in its cache.
         """
         parts: Sequence[Sequence[str]] = [self._names] if self._names else []
         try:
@@ -56,10 +56,10 @@ class _Inspection:
         return {entry: tuple(arguments) for entry, arguments in found.items() if entry != _ENTRY}, parts
 
     def _macros(self, names: Sequence[str]) -> dict[str, str]:
-        """Return what the preprocessor makes of each name, as text: a kernel is built that holds it, and read.
+        """Return the preprocessor's text for each name: a kernel that holds the texts is built, run and read back.
 
-        A macro whose text does not stand in a string (it has a comma or an open quote) is asked for in vain: by halves,
-        so that the others are found. A name that is no macro is left out.
+        A macro whose text cannot be made a string (it has a comma or an open quote) breaks that build. The names are
+        then asked for in halves, so that the other macros are found. A name that is not a macro is left out.
         """
         found = np.zeros(_ROOM, np.uint8)
         try:
@@ -71,7 +71,10 @@ class _Inspection:
         return {name: value.strip() for name, value in pairs if name in names and value.strip() != name}
 
     def _telling(self, names: Sequence[str]) -> str:
-        """Return the text with a kernel that tells what names stand for. Its own are ours: an `i` may be a macro."""
+        """Return the source with a kernel added that tells the names' texts.
+
+        Its variables have our prefix, since even an `i` may be a macro.
+        """
         if not names:
             return self._source
         text = "\n".join(f'"{name}=" AUTOTUNE_TEXT({name}) "\\n"' for name in names)

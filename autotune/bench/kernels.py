@@ -1,8 +1,8 @@
 """The bench's own kernels, in OpenCL C.
 
-The checks of verify.py; one that clears the caches between runs; one that fills local memory before a run; one that
-changes what a run has left; one that holds the device while a batch is queued; an empty one, which shows what a launch
-takes.
+They are: the checks of verify.py; one that clears the caches between runs; one that fills local memory before a run;
+one that changes what a run has left; one that keeps the device busy while a batch is queued; and an empty one, which
+shows how long a launch takes.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ kernel void compare(global const TYPE *found, global const TYPE *expected, ulong
 }
 """
 )
-"""For one type of numbers: `verify.OnDevice` says which macros it takes."""
+"""Checks for one type of numbers: `verify.OnDevice` defines its macros."""
 
 FLUSH = (
     EACH
@@ -149,9 +149,9 @@ _ITEMS, _GROUP = 64 * 1024, 64
 
 
 def flusher(session: Session) -> Callable[[], None]:
-    """Return what enqueues overwriting a buffer larger than the last-level cache; it is built, and has run once.
+    """Return a function that enqueues overwriting a buffer larger than the last-level cache. It has run once.
 
-    By a kernel where it can be, since a fill may go past the caches.
+    A kernel overwrites the buffer where the device runs one, because a fill may bypass the caches.
     """
     size = min(2 * session.cache, session.info.memory // 8)
     buffer, kernel = session.allocate(size), None
@@ -173,13 +173,14 @@ def flusher(session: Session) -> Callable[[], None]:
 _LINE = 64  # bytes that one store of the spoiler fills
 
 _GROUPS = 64
-"""As many of each compute unit as leave none out: those of a CPU are threads, which take what others have not."""
+"""Work-groups for each compute unit, enough that no unit is left out: those of a CPU are threads, and each takes the
+next group that is left."""
 
 
 def spoiler(session: Session) -> Callable[[int, int], None]:
-    """Return what enqueues filling local memory, so many bytes of it at least, with a word; it is built.
+    """Return a function that enqueues filling local memory with a word, on every compute unit.
 
-    It does so wherever a work-group may lie. Raises BackendError.
+    Its arguments are the bytes to fill at least, and the word. The kernel is built here. Raises BackendError.
     """
     kernel = session.build(SPOIL, common_options(session)).kernel("spoil")
     items, most = _GROUP * _GROUPS * session.info.compute_units, session.info.local_memory // _LINE
@@ -193,9 +194,9 @@ def spoiler(session: Session) -> Callable[[int, int], None]:
 
 
 def disturber(session: Session) -> Callable[[Memory, int, int, int, int], None]:
-    """Return what enqueues changing, in so many words of a buffer, one part of two (^); it is built.
+    """Return a function that enqueues changing (by XOR) one part of two of a buffer's first `count` words.
 
-    The words of each part are drawn by a seed. Raises BackendError.
+    A seed decides which words belong to which part. The kernel is built here. Raises BackendError.
     """
     kernel = session.build(DISTURB, common_options(session)).kernel("disturb")
 
@@ -208,11 +209,11 @@ def disturber(session: Session) -> Callable[[Memory, int, int, int, int], None]:
 
 
 def ask(session: Session, source: str, options: Sequence[str], entry: str, found: NDArray[Any]) -> None:
-    """Read what a kernel, given nothing but room for an array, writes there in one work-item. Raises BackendError."""
+    """Run a kernel whose only argument is a buffer, in one work-item, and read it into `found`. Raises BackendError."""
     kernel = session.build(source, options).kernel(entry)
     memory = session.allocate(found.nbytes)
     session.fill(memory, 0, 0, found.nbytes)
     session.set_arguments(kernel, [memory])
     session.launch(kernel, (1,), (1,))
     session.read(memory, found)
-    session.busy_ns()  # lets go of the events
+    session.busy_ns()  # releases the events

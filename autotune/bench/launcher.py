@@ -1,4 +1,4 @@
-"""Launching built plans on one session: buffers put into their state before, the limit announced, spans after."""
+"""Launches built plans on one session: prepares the buffers, announces the time limit, returns the spans."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from autotune.model import Outcome
 from autotune.study import Launch, Plan
 
 _MOST_EVENTS = 10_000
-"""Launches of one call whose events are let go of at once, and not at the end of the trial."""
+"""If one call has more launches than this, their events are released at once, and not at the end of the trial."""
 
 Announce = Callable[[str, float], None]
-"""Called with a phase (of `messages.DOING`) and the seconds within which the next thing will be said."""
+"""Called with a phase (of `messages.DOING`) and the seconds within which the next announcement will follow."""
 
 
 class Stopwatch:
@@ -46,7 +46,7 @@ class Stopwatch:
 
 
 class Launcher:
-    """Runs built plans. Its methods raise Fault; a fatal one where the device is lost."""
+    """Runs built plans. Its methods raise Fault, a fatal one if the device is lost."""
 
     def __init__(self, session: Session, arena: Arena, limits: Limits, announce: Announce, watch: Stopwatch) -> None:
         self._session = session
@@ -55,14 +55,14 @@ class Launcher:
         self._announce = announce
         self._watch = watch
         self._busy_ns = 0
-        self._turn = 0  # the place of the words that outputs were poisoned with
-        self.flush_s = 0.0  # what it takes to empty the cache, once that was asked for
-        self.restore_s = 0.0  # what it took to put the buffers into their state before the last first run
+        self._turn = 0  # the index of the words that outputs were poisoned with
+        self.flush_s = 0.0  # seconds that clearing the cache takes, once it was asked for
+        self.restore_s = 0.0  # seconds that preparing the buffers took before the last first run
 
     def once(self, built: Built, limit_s: float) -> int:
-        """Run all launches once on poisoned outputs and spoilt local memory, and return their span in ns.
+        """Run all launches once on poisoned outputs and local memory, and return their span in ns.
 
-        On PoCL this compiles them.
+        On PoCL this compiles the kernels.
         """
         self._announce("verify", self._limits.first_s)
         self._turn = self._arena.first
@@ -87,7 +87,7 @@ class Launcher:
         return self._span_ns(first, last)
 
     def be_ready(self, plan: Plan) -> None:
-        """Have what empties the device's cache built and timed: no run is given the time for the first."""
+        """Build and time the kernel that clears the cache, if the plan needs it: no limit of a run covers its build."""
         if plan.cache == "cold" and not self.flush_s:
             with noticing_loss():
                 flush, began = self._flush, time.monotonic()
@@ -96,10 +96,10 @@ class Launcher:
             self.flush_s = time.monotonic() - began
 
     def repeat(self, built: Built, count: int, longest_ns: float, *, poison: bool) -> list[int]:
-        """Run all launches `count` times, restored before each, and return the spans in ns.
+        """Run all launches `count` times, with buffers restored before each run, and return the spans in ns.
 
-        With `poison`, the last has its outputs poisoned, so that a kernel that no longer writes shows: what lay there
-        was right, in outputs or local memory. It is by other words than in the first run.
+        With `poison`, outputs and local memory are poisoned before the last run, with other words than before the first
+        run. So a kernel that no longer writes is noticed, although earlier runs left right values there.
         """
         cold = built.plan.cache == "cold"
         self._allow(count, longest_ns + self.flush_s * 1e9 * cold)
@@ -117,13 +117,16 @@ class Launcher:
         self.finish()
         times = [self._span_ns(first, last) for first, last in spans]
         if len(built.kernels) * count > _MOST_EVENTS:
-            self._busy_ns += self._session.busy_ns()  # lets go of the events
+            self._busy_ns += self._session.busy_ns()  # releases the events
         return times
 
     def batch(
         self, built: Built, runs: int, longest_ns: float, hold: Callable[[], Event] | None, *, launches: bool = True
     ) -> Batch:
-        """Queue so many runs, restored before each, behind what `hold` enqueues, and wait for the end."""
+        """Queue `runs` runs, with buffers restored before each, behind what `hold` enqueues, and wait for the end.
+
+        Without `launches`, only the restoring is queued.
+        """
         self._allow(runs, longest_ns)
         restored = [guarded for guarded in built.buffers if guarded.restored]
         with noticing_loss(), self._session.batch(hold) as batch:
@@ -135,8 +138,9 @@ class Launcher:
         return batch
 
     def enqueue(self, built: Built) -> None:
-        """Queue all launches once, on restored buffers, and on outputs and local memory spoilt by other words than the
-        last time. Waits for nothing.
+        """Queue all launches once, on restored buffers. Outputs and local memory are poisoned with the next words.
+
+        Does not wait.
         """
         self._turn = (self._turn + 1) % len(LOCAL)
         self._spoil_local(built)
@@ -144,7 +148,7 @@ class Launcher:
         self._run(built)
 
     def on_zeros(self, built: Built, names: Collection[str], limit_s: float) -> None:
-        """Run once with zeros in the outputs and scratch that are named, as in a first run else."""
+        """Run once as in a first run, but with zeros in the named outputs and scratch."""
         self._announce("run", limit_s)
         self._turn = self._arena.first
         self._spoil_local(built)
@@ -157,14 +161,14 @@ class Launcher:
         self.finish()
 
     def disturb(self, built: Built, part: int) -> None:
-        """Queue a run on what the last has left in outputs and scratch, half of it changed (`Arena.disturb`).
+        """Queue a run on what the last one has left in outputs and scratch, with half of it changed (`Arena.disturb`).
 
-        Waits for nothing.
+        Does not wait.
         """
         for guarded in built.buffers:
             if guarded.buffer.access in ("out", "scratch"):
                 changed = False
-                with suppress(BackendError):  # nobody is refused for what our kernel lacks
+                with suppress(BackendError):  # a failure of our own kernel must not count against the plan
                     changed = self._arena.disturb(guarded, part)
                 if not changed:
                     with noticing_loss():
@@ -173,9 +177,10 @@ class Launcher:
         self._run(built)
 
     def respoil(self, built: Built, turn: int | None = None) -> None:
-        """Leave the words of this turn in scratch and beyond the ends of all buffers. Waits for nothing.
+        """Fill scratch and the guards of all buffers with words number `turn`. Does not wait.
 
-        None: other words than in a first run, in scratch and beyond the ends of inputs: what one cannot show, they do.
+        Without a turn, scratch and the guards of inputs get other words than in a first run: they show mistakes that
+        the first words cannot show.
         """
         with noticing_loss():
             for guarded in built.buffers:
@@ -190,20 +195,20 @@ class Launcher:
             self._session.finish()
 
     def busy_s(self) -> float:
-        """Return the seconds that kernels executed for since the last call."""
+        """Return the seconds for which kernels have executed since the last call."""
         self.finish()
         busy_ns, self._busy_ns = self._busy_ns + self._session.busy_ns(), 0
         return busy_ns * 1e-9
 
     def _spoil_local(self, built: Built) -> None:
-        """Leave nothing in local memory of what a kernel expects there: zeros, or what its run before has written."""
+        """Poison local memory, so that a kernel that relies on zeros or on an earlier run's values there shows."""
         if built.local_bytes and self._spoil is not None:
             with suppress(BackendError):
                 self._spoil(built.local_bytes, LOCAL[self._turn])
 
     @cached_property
     def _spoil(self) -> Callable[[int, int], None] | None:
-        """Fills local memory; None where the device has nothing that does: no kernel is refused for that."""
+        """Function that fills local memory, or None if the device cannot: no kernel is refused for that."""
         if self._session.traits.checks_on_device:
             with suppress(BackendError):
                 return spoiler(self._session)
@@ -214,7 +219,7 @@ class Launcher:
         return flusher(self._session)
 
     def _run(self, built: Built) -> tuple[Event, Event]:
-        """Queue all launches of a run; return the first and the last."""
+        """Queue all launches of a run; return the events of the first and the last."""
         first = last = self._launch(*built.kernels[0])
         for kernel, launch in islice(built.kernels, 1, None):
             last = self._launch(kernel, launch)
@@ -229,7 +234,7 @@ class Launcher:
         self._announce("time", self._limits.floor_s + self._limits.multiple * longest_s * runs)
 
     def _put_back(self, built: Built, *poisoned: str) -> None:
-        """Put the buffers into the state before a run; those of the accesses named are poisoned."""
+        """Put the buffers into their state before a run; buffers of the accesses `poisoned` are poisoned."""
         with noticing_loss():
             for guarded in built.buffers:
                 if guarded.buffer.access in poisoned:
@@ -253,7 +258,7 @@ class Launcher:
 
 
 def _refusal(launch: Launch, error: BackendError) -> str:
-    """Say why the driver does not launch a kernel; what it means where the error's name does not tell."""
+    """Say why the driver does not launch a kernel, with the meaning of the error if its name does not tell."""
     size = launch.local_size
     group = "the driver's own choice of a work-group" if size is None else f"a work-group of {math.prod(size)}"
     meaning = {
@@ -266,7 +271,7 @@ def _refusal(launch: Launch, error: BackendError) -> str:
 
 @contextmanager
 def noticing_loss() -> Iterator[None]:
-    """Raise the fault of a device that is of no more use where a call inside fails."""
+    """Raise a fatal Fault if a call inside fails: the device is lost."""
     try:
         yield
     except BackendError as error:

@@ -1,4 +1,4 @@
-"""What the search and its worker processes say to each other: plain data, pickled."""
+"""Messages between the search and its worker processes: plain data, pickled."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from autotune.study import Plan
 class Setup:
     """Second message to a worker, after its DeviceInfo.
 
-    `inputs` and `expected` name .npy files by buffer; a builder needs neither. Where `expected` is empty, the
-    device worker runs `reference` and leaves its outputs in `folder`.
+    `inputs` and `expected` name .npy files by buffer; a builder needs neither. If `expected` is empty, the device
+    worker runs `reference` and saves its outputs in `folder`.
     """
 
     folder: str
@@ -29,7 +29,7 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The worker's answer to Setup: the expected outputs as they now are on disk."""
+    """The worker's answer to Setup: the files of the expected outputs."""
 
     expected: Mapping[str, str]
 
@@ -38,7 +38,7 @@ class Ready:
 class Probe:
     """To a worker at any time: build and run a kernel that is known to be good. Answered by Sound.
 
-    A new `salt`, 0 to 2**31 - 1, makes it one that no cache holds.
+    A new `salt`, 0 to 2**31 - 1, makes it a kernel that is in no cache.
     """
 
     salt: int
@@ -46,7 +46,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Sound:
-    """The answer to Probe: `reason` is empty where that kernel gave what it should; `detail` a build log."""
+    """The answer to Probe: `reason` is empty if that kernel gave the right result; `detail` is a build log."""
 
     reason: str = ""
     detail: str = ""
@@ -54,9 +54,9 @@ class Sound:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """To a device worker: run this plan; answered by a Report. To a builder: build it; answered likewise.
+    """To a device worker: run this plan. To a builder: build it. Answered by a Report.
 
-    Where it `asks`, a device worker sends Turn and waits for any message before it runs what it has built.
+    If `asks`, a device worker sends Turn and waits for any message before it runs what it has built.
     """
 
     plan: Plan
@@ -67,12 +67,12 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """From a worker that asks before it runs a kernel, or times some."""
+    """From a worker that waits for permission before it runs a kernel or times finalists."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """How a plan's batches are made up: so many runs, each of which takes the device and each command the host so long.
+    """How a plan's batches are made up: the number of runs, the device's time for a run, the host's for a command.
 
     Both times are nanoseconds.
     """
@@ -86,7 +86,7 @@ class Batches:
 class Visited:
     """What is known of a finalist: nanoseconds of a run on each session, how many runs were verified, the failure.
 
-    `batches` says how its batches are made up, where it is timed in such.
+    `batches` says how its batches are made up, if it is timed in batches.
     """
 
     visits: tuple[tuple[int, ...], ...] = ()
@@ -98,10 +98,10 @@ class Visited:
 
 @dataclass(frozen=True, slots=True)
 class Retime:
-    """To a device worker: time these plans interleaved; or say which is the fastest, by what others have `visited`.
+    """To a device worker: time these plans interleaved, or decide which is fastest by what others have `visited`.
 
-    Answered by a list of Measurements and, for those that failed, Reports; by one Report where the
-    device is lost; by Onward where others are to visit.
+    Answered by a list with a Measurement for each plan, or a Report if it failed; by one Report if the device is lost;
+    by Onward if other workers must visit the plans.
     """
 
     plans: tuple[Plan, ...]
@@ -112,8 +112,10 @@ class Retime:
 
 @dataclass(frozen=True, slots=True)
 class Onward:
-    """The answer to Retime where what a session meets by chance decides too much: ask others. `doubted`: whether it
-    does, a few of them show. That to Visit: none of the plans is `visited` where there was no room.
+    """The answer to Retime if times depend too much on the session: ask other workers.
+
+    If `doubted`, a few visits show whether they do. It is also the answer to Visit: `visited` is then empty if there
+    was no room on the device.
     """
 
     visited: tuple[Visited, ...]
@@ -122,10 +124,11 @@ class Onward:
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """To a worker of any role: time these plans once each, on a session on which nothing has run; one alone thoroughly.
+    """To a worker of any role: time these plans once each, or a single one thoroughly, on a session that is new.
 
-    `setup` is that of the device's worker, `known` how long their batches are and what has failed. The worker prepares
-    them, sends Turn, and waits for the seconds that it has; without any it times nothing. Answered by Onward.
+    `setup` is that of the device's worker; `known` tells how long the plans' batches are and what has failed. The
+    worker prepares the plans, sends Turn, and waits for the number of seconds that it may take; if it is 0, it times
+    nothing. Answered by Onward.
     """
 
     setup: Setup
@@ -136,9 +139,9 @@ class Visit:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """To a worker of the role `once`, after its DeviceInfo: use a verified plan from nothing, twice.
+    """To a worker of the role `once`, after its DeviceInfo: use a verified plan from scratch, then once more.
 
-    Answered by EndToEnd, or a Report where that fails.
+    Answered by EndToEnd, or a Report if that fails.
     """
 
     plan: Plan
@@ -146,11 +149,13 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class EndToEnd:
-    """Seconds of wall time. `setup`: driver, context, queue, allocation; `build`: source to kernel; `transfer`:
-    inputs to the device; `kernel`: from the first launch to the end of the last; `read_back`: outputs to the host.
+    """Seconds of wall time of a plan that is used from scratch.
 
-    `next_use` is what the same costs once more, in the program that has its context and its kernels by now:
-    transfer, kernel and read back. What is compiled at the first launch is counted as build.
+    `setup`: driver, context, queue, allocation; `build`: source to kernel; `transfer`: inputs to the device; `kernel`:
+    from the first launch to the end of the last; `read_back`: outputs to the host.
+
+    `next_use` is what a second use costs, in a program that already has its context and its kernels: transfer, kernel
+    and read back. Compilation at the first launch is counted as build.
     """
 
     setup: float
@@ -162,7 +167,7 @@ class EndToEnd:
 
     @property
     def total(self) -> float:
-        """The first use, in seconds: all but `next_use`."""
+        """The first use, in seconds: all fields except `next_use`."""
         return self.setup + self.build + self.transfer + self.kernel + self.read_back
 
 
@@ -175,7 +180,7 @@ class Keep:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What a build gave: the log and, if it did and the driver gives it away, the binary in a file of that suffix."""
+    """What a build gave: the log, and the binary with the suffix for its file, if it built and the driver gives it."""
 
     log: str
     binary: bytes = b""
@@ -184,9 +189,9 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Inspect:
-    """To a worker of the role `once`, after its DeviceInfo: compile a text and say what is in it.
+    """To a worker of the role `once`, after its DeviceInfo: compile a source and say what is in it.
 
-    `names` may be macros. Answered by Inspected, or a Report with the log where it does not build.
+    `names` may be macros. Answered by Inspected, or a Report with the log if it does not build.
     """
 
     source: str
@@ -196,7 +201,7 @@ class Inspect:
 
 @dataclass(frozen=True, slots=True)
 class Inspected:
-    """What the compiler tells: each kernel's arguments, and what each macro stands for, as text; others lack."""
+    """What the compiler tells: each kernel's arguments, and each macro's text. Names of no macro are missing."""
 
     signatures: dict[str, tuple[KernelArgument, ...]]
     macros: dict[str, str]
@@ -204,9 +209,10 @@ class Inspected:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """From a worker: what it does now, and within how many seconds it will say the next thing.
+    """From a worker: what it does now, and within how many seconds it will send its next message.
 
-    `place` is that of the plan at work among those to be timed interleaved; `hints` say what may be amiss with it.
+    `place` is the index of the current plan among the plans that are timed interleaved; `hints` say what may be wrong
+    with it.
     """
 
     name: str
@@ -225,4 +231,4 @@ DOING = {
     "verify": "verified the outputs",
     "time": "timed the kernel",
 }
-"""What a worker says it does, by the name of the phase."""
+"""Phase names, and what a worker did in each, in words."""

@@ -1,4 +1,4 @@
-"""One plan in a process of its own: used once from nothing, each step timed, or built for its author to read."""
+"""One plan in a process of its own: used from scratch with each step timed, or built for its author to read."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def once(device: DeviceInfo, message: Use | Keep | Inspect) -> EndToEnd | Kept |
 
 
 def use(device: DeviceInfo, plan: Plan) -> EndToEnd:
-    """Set up, transfer random inputs, launch, read the outputs back; then all but the set-up again."""
+    """Set up, transfer random inputs, launch, read the outputs back; then repeat everything except the set-up."""
     inputs = {buffer.name: _random(buffer) for buffer in plan.buffers if buffer.reads}
     outputs = {buffer.name: np.empty(buffer.nbytes, np.uint8) for buffer in plan.buffers if buffer.writes}
     backend = load_backend(device.backend)
-    backend.prepare()  # Python's imports are no part of it
+    backend.prepare()  # so that Python's imports are not timed
     begun = time.perf_counter()
     session = backend.open(device)
     memory = {buffer.name: buffer.create(session) for buffer in plan.buffers}
@@ -69,7 +69,7 @@ def use(device: DeviceInfo, plan: Plan) -> EndToEnd:
 
 
 def keep(device: DeviceInfo, plan: Plan) -> Kept:
-    """Build a plan and return what that gave."""
+    """Build a plan and return its log and binary."""
     try:
         program = load_backend(device.backend).open(device).build(plan.source, plan.options)
     except BuildError as error:
@@ -77,7 +77,7 @@ def keep(device: DeviceInfo, plan: Plan) -> Kept:
     try:
         suffix = program.binary_suffix
         return Kept(program.log, program.binary.rstrip(b"\0") if suffix == "ptx" else program.binary, suffix)
-    except BackendError:  # a driver need not give it away
+    except BackendError:  # a driver may keep the binary to itself
         return Kept(program.log)
 
 

@@ -1,12 +1,12 @@
-"""How fast the machine is now, beside how fast it was: an anchor is timed again every little while.
+"""How fast the machine is now compared with before: an anchor, a plan that was timed earlier, is timed again regularly.
 
-A clock that throttles and a neighbour that comes and goes slow everything down for seconds. Times taken then are not
-those of the configuration alone: where the pace changed meanwhile they are taken again, and they are compared by it.
+A throttled clock or another program can slow everything down for seconds. Times taken then do not depend on the
+configuration alone: if the pace changed meanwhile, they are taken again, and times are compared relative to the pace.
 
-Where kernels run on the host's cores, the system's scheduler tells how long threads waited for one. It also puts the
-threads of a driver that have slept on one core at first, where each waits for the other, with nothing else at work: a
-first run took twice as long as the next so. A program that queues its runs hardly meets that. Each thread is therefore
-given a core of its own.
+Where kernels run on the host's cores, the system's scheduler tells how long threads waited for a core. When a driver's
+threads have slept, it first puts several on one core, where they wait for each other although the machine is idle: a
+first run took twice as long as the next because of that. A program that queues its runs hardly meets this. Each thread
+is therefore given a core of its own.
 """
 
 from __future__ import annotations
@@ -31,56 +31,56 @@ if TYPE_CHECKING:
     from autotune.bench.trial import Bench
 
 STEP = 0.1
-"""A change of the pace by less than this may be the anchor's own noise, and is left to the finalists."""
+"""A change of the pace by less than this share may be noise of the anchor; the finalists' re-timing settles it."""
 
 SLOW = 1.3
-"""Finalists are not judged where everything takes this many times as long as usual."""
+"""Finalists are not judged while everything takes this many times as long as usual."""
 
 SHARE = 0.05
 """Share of the time that readings may take."""
 
 SHARE_UNUSUAL = 0.25
-"""The same while the pace is not the usual one: what comes and goes is not to be taken for what stays."""
+"""The same while the pace is unusual: the end of a temporary disturbance must be noticed soon."""
 
 _FIRST, _MORE = 3, 9
-"""Samples of a reading; where they show a change, as many more make sure of it."""
+"""Samples of a reading, and how many more are taken to confirm a change."""
 
 _MOST = 8.0
-"""A pace beyond this factor, either way, is not believed: launches of microseconds met something else on a busy CPU."""
+"""A pace above this, or below its inverse, is not believed: launches of microseconds met something on a busy CPU."""
 
 _READING_NS = 2_000_000
-"""Device time that a reading is to have, for which it takes up to fifteen times its samples: a few launches of
-microseconds say little."""
+"""Device time that a reading should have; it takes up to fifteen times its samples for that, since a few launches of
+microseconds tell little."""
 
 _FASTER = 0.99
-"""What takes over as anchor is faster than the one before by this factor: the faster, the less a reading costs."""
+"""A new anchor takes at most this share of the time of the one before: the faster it is, the less a reading costs."""
 
 LONG_NS = 250_000_000
-"""Runs of this length do not notice what was in the caches before: a CPU refills them in a hundredth of it."""
+"""The times of runs of this length do not depend on what was in the caches: a CPU refills them in a hundredth of it."""
 
 CONTENDED = 0.05
-"""Times are those of the kernel alone where its threads waited for a core for less than this share of their time."""
+"""Times count as undisturbed if the kernel's threads waited for a core for less than this share of their time."""
 
 _SHORT_NS = 100_000
-"""Samples that are shorter do not tell how much longer waiting has made them."""
+"""In shorter samples the effect of waiting cannot be estimated."""
 
 _WAKING_NS = 50_000
-"""More than a thread waits each time that it wakes up; beside other programs it waits for milliseconds."""
+"""An upper bound of how long a thread waits each time it wakes up; beside other programs it waits for milliseconds."""
 
 _AT_WORK = 0.25
-"""Threads that ran for at least this share of the busiest one's time share a kernel's work with it."""
+"""Threads that ran for at least this share of the busiest thread's time share a kernel's work with it."""
 
 Place = Callable[[Sequence[int], Sequence[int]], bool]
-"""Called with the threads that share a kernel's work, and those that were given cores before; says if these are now."""
+"""Called with the threads that share a kernel's work, and those that have cores now; says if the former got cores."""
 
 _TASKS = Path("/proc/self/task")
 
 
 class Contention:
-    """How long the threads of this process waited for a core that something else had, since it was last read.
+    """How long the threads of this process waited for a core that something else had, since the last reading.
 
-    Linux keeps accounts of each thread: how long it ran, and how long it was ready and did not run ("run delay" of
-    sched-stats). Where nobody keeps any, nothing is known, and nothing is said.
+    Linux keeps statistics of each thread: how long it ran, and how long it was ready but did not run ("run delay" of
+    sched-stats). Without these statistics a reading is 0.
     """
 
     def __init__(self, tasks: Path = _TASKS, place: Place | None = None) -> None:
@@ -90,9 +90,9 @@ class Contention:
         self._before = self._accounts()
 
     def read(self) -> float:
-        """Return the share of their time, 0..1, that the other threads waited for a core; it takes 10 us for each.
+        """Return the share of their time, 0..1, for which the other threads waited for a core; it costs 10 us a thread.
 
-        The thread that asks enqueues launches: the core that it takes for that from the others counts as nobody's.
+        The calling thread enqueues launches: the time for which it takes a core from the others is subtracted.
         """
         before, self._before = self._before, self._accounts()
         since = {
@@ -110,27 +110,27 @@ class Contention:
         return waited / (ran + waited) if waited > 0 else 0.0
 
     def _accounts(self) -> dict[int, tuple[int, int, int]]:
-        """Nanoseconds run and waited, and how often it came to run, by thread."""
+        """Nanoseconds run and waited, and how often the thread was scheduled, by thread."""
         found = {}
         for task in self._tasks.iterdir() if os.path.isdir(self._tasks) else ():
-            with suppress(OSError, ValueError):  # it has ended meanwhile, or nobody keeps accounts
+            with suppress(OSError, ValueError):  # it has ended meanwhile, or there are no statistics
                 ran, waited, turns = (task / "schedstat").read_text(encoding="utf-8").split()
                 found[int(task.name)] = int(ran), int(waited), int(turns)
         return found
 
 
 def at_work(ran_ns: Mapping[int, int]) -> list[int]:
-    """Return the threads that share a kernel's work, of all with what each ran meanwhile; Python's are none."""
+    """Return the threads that share a kernel's work, given how long each thread ran. Python's threads do not count."""
     python = {thread.native_id for thread in threading.enumerate()}
     ran = {thread: ns for thread, ns in ran_ns.items() if thread not in python}
     return sorted(thread for thread, ns in ran.items() if ns > 0 and ns >= _AT_WORK * max(ran.values()))
 
 
 def give_cores(threads: Sequence[int], before: Sequence[int] = ()) -> bool:
-    """Give each thread a core of its own of those that this process may use, if they are as many; on Linux.
+    """Give each thread one of the cores that this process may use, on Linux, if there are as many; return whether.
 
-    Those that had one before have any again: of more threads than cores, others share the work each time. Say whether
-    they are as many.
+    The threads in `before`, which had a core of their own, may use any core again: if there are more threads than
+    cores, the work is shared by different threads each time.
     """
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     if not cores or len(threads) != len(cores):
@@ -138,16 +138,17 @@ def give_cores(threads: Sequence[int], before: Sequence[int] = ()) -> bool:
     given = {thread: set(cores) for thread in before}
     given |= {thread: {core} for thread, core in zip(threads, cores, strict=True)}
     for thread, some in given.items():
-        with suppress(OSError):  # it has ended meanwhile, or may not be asked
+        with suppress(OSError):  # it has ended meanwhile, or may not be changed
             os.sched_setaffinity(thread, some)
     return True
 
 
 def stretch(samples_ns: Sequence[float], contention: float) -> float:
-    """How many times as long the median of some samples is as it would be with the cores to itself: 1 or more.
+    """Return how many times as long the samples' median is as it would be with the cores to itself: 1 or more.
 
-    Had nobody waited, all of them together would have taken the share that is left; where none is, the kernel ran in
-    the thread that asks. Short ones spend much of theirs between launches, which waiting falls on as well.
+    Without waiting, all samples together would have taken the share of their time that was not waiting. If that share
+    is 0, the kernel ran in the calling thread. Short samples are left alone: much of their time lies between launches,
+    where threads wait as well.
     """
     found = median(samples_ns)
     if not CONTENDED < contention < 1 or found < _SHORT_NS:
@@ -156,9 +157,9 @@ def stretch(samples_ns: Sequence[float], contention: float) -> float:
 
 
 class Pace:
-    """The times of an anchor as shares of its first: 1 at first, 2 where everything takes twice as long.
+    """The time of an anchor divided by its first time: 1 at first, 2 while everything takes twice as long.
 
-    Anchors may follow each other: a faster one takes over at the pace that the last has shown. `clock_s` tells seconds.
+    A faster anchor may take over, at the pace that the last one has shown. `clock_s` returns the time in seconds.
     """
 
     def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
@@ -170,12 +171,12 @@ class Pace:
 
     @property
     def usual(self) -> float:
-        """The median of what was read, of two the slower: after a reading that was too quick all would be slow."""
+        """The median of all readings, the slower of two: if it were too quick, all that follows would seem slow."""
         return median_high(self._readings)
 
     @property
     def is_due(self) -> bool:
-        """Say whether there is an anchor, and a reading would keep within its share of the time."""
+        """Whether there is an anchor, and a reading now would stay within its share of the time."""
         share = SHARE if self._is_usual else SHARE_UNUSUAL
         return self.base_ns > 0 and self._clock_s() - self._rested_s >= self._cost_s / share
 
@@ -184,9 +185,9 @@ class Pace:
         return abs(self.now / self.usual - 1) <= STEP
 
     def offer(self, run_ns: float) -> bool:
-        """Say whether a plan that has just taken so long is the anchor from here on.
+        """Say whether a plan that has just taken `run_ns` becomes the anchor.
 
-        Not at an unusual pace, which may be over: all that comes later would be judged by that error.
+        It does not replace one at an unusual pace, which may be over by now: that error would distort all that follows.
         """
         faster = self._is_usual and run_ns / self.now < self.base_ns * _FASTER
         taken = not self.base_ns or faster
@@ -198,7 +199,7 @@ class Pace:
     def read(self, take: Callable[[int], Sequence[float]]) -> bool:
         """Time the anchor and say whether the pace has changed.
 
-        `take(count)` returns the nanoseconds of so many runs, or none where they would say nothing.
+        `take(count)` returns the nanoseconds of `count` runs, or nothing if they would not be meaningful.
         """
         began_s, before = self._clock_s(), self.now
         samples = list(take(_FIRST))
@@ -213,7 +214,7 @@ class Pace:
         return self.now != before
 
     def is_slow(self, samples_ns: Sequence[float]) -> bool:
-        """Say whether these times of the anchor are those of a machine that is slower than usual."""
+        """Say whether these times of the anchor show a machine that is slower than usual."""
         return self.base_ns > 0 and median(samples_ns) > SLOW * self.usual * self.base_ns
 
     def _differs(self, samples_ns: Sequence[float]) -> bool:
@@ -227,17 +228,17 @@ class Anchor:
         self.pace = Pace()
         self.plan: Plan | None = None
         self._clock: Clock | None = None
-        self._bench: Bench = weakref.proxy(bench)  # who lets go of a bench frees memory of the device
+        self._bench: Bench = weakref.proxy(bench)  # so that a bench that is dropped frees device memory
 
     def offer(self, plan: Plan, clock: Clock, run_ns: float) -> None:
-        """Consider a plan that has just been timed."""
+        """Make a plan that has just been timed the anchor, if it is suitable."""
         if self.pace.offer(run_ns):
             self.plan, self._clock = plan, clock
 
     def has_moved(self) -> bool:
-        """Say whether the pace is another than at the last reading; where none is due, it is not known to be.
+        """Take a reading and say whether the pace has changed since the last one; False if no reading is due.
 
-        The buffers hold the anchor's results then. Raises Fault where the device is lost.
+        After a reading the buffers hold the anchor's results. Raises Fault if the device is lost.
         """
         if not self.pace.is_due or self.plan is None:
             return False
@@ -255,7 +256,7 @@ class Anchor:
         assert self._clock is not None
         runs = self._clock.runs
         count *= max(1, min(15, round(_READING_NS / (_FIRST * runs * self.pace.base_ns))))
-        # The first samples still meet what the last plan left in the caches, and threads that slept.
+        # The first samples still meet the last plan's data in the caches, and threads that have slept.
         asleep = 1 + count // 10 if self.pace.base_ns < LONG_NS else 0
         self._bench.contention()  # from here on
         samples = self._clock.sample(built, asleep + count)[asleep:]

@@ -1,4 +1,4 @@
-"""From a plan to kernels that can be launched: built, within the device's limits, with buffers and arguments set."""
+"""Turns a plan into kernels that can be launched: built, within the device's limits, buffers and arguments set."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class Compiled:
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A plan ready to launch: kernels with their arguments set, one by one in the order of a run.
+    """A plan ready to launch: kernels with their arguments set, in the order of a run.
 
-    `environment` holds registers, spills and memory; a work-group has so many `local_bytes` at most.
+    `environment` holds registers, spills and memory; a work-group uses at most `local_bytes` of local memory.
     """
 
     plan: Plan
@@ -56,7 +56,7 @@ class Built:
 
 
 def scratch_holds_anything(built: Built) -> list[str]:
-    """Say what may be amiss with a kernel that crashes or hangs in its first run: empty where it has no scratch."""
+    """Say what may be wrong with a kernel that crashes or hangs in its first run. Empty if it has no scratch."""
     names = [one.buffer.name for one in built.buffers if one.buffer.access == "scratch"]
     hold = "holds" if len(names) == 1 else "hold"
     said = f'{" and ".join(names)} {hold} anything before a run: what has to start from zeros takes access = "zeroed"'
@@ -64,9 +64,9 @@ def scratch_holds_anything(built: Built) -> list[str]:
 
 
 def compile_plan(session: Session | Guest, plan: Plan, program: Program | None = None) -> Compiled:
-    """Build a plan's program, unless there is one, and a kernel for each launch.
+    """Build a plan's program, unless `program` is given, and a kernel for each launch.
 
-    Raises Fault where it does not build, a kernel is missing or exceeds the device.
+    Raises Fault if it does not build, or if a kernel is missing or exceeds the limits of the device.
     """
     program = program or build(session, plan)
     kernels = []
@@ -84,7 +84,7 @@ def compile_plan(session: Session | Guest, plan: Plan, program: Program | None =
             raise Fault(Outcome.COMPILE_ERROR, what, detail=program.log) from None
         kernel, limits = made[key]
         if kernel.num_args != len(launch.arguments):
-            check_signatures(session, plan)  # raises with the arguments' names, where the driver tells them
+            check_signatures(session, plan)  # raises with the arguments' names, if the driver tells them
             takes, given = f"{kernel.num_args} argument{'s' * (kernel.num_args != 1)}", len(launch.arguments)
             raise Fault(Outcome.COMPILE_ERROR, f"{launch.entry} takes {takes}, launch {number} gives {given}")
         _check_limits(session, plan, launch, limits)
@@ -104,12 +104,12 @@ def build(session: Session | Guest, plan: Plan) -> Program:
 
 
 def bind(session: Session, arena: Arena, checker: Checker, plan: Plan, compiled: Compiled) -> Built:
-    """Give a compiled plan its buffers and arguments. Raises Fault: no room, or no way to check."""
+    """Give a compiled plan its buffers and arguments. Raises Fault if there is no room, or no way to check outputs."""
     try:
         buffers = arena.prepare(plan)
         checker.prepare(buffers)
         set_arguments(session, plan, compiled, {guarded.buffer.name: guarded.argument for guarded in buffers})
-    except (BackendError, StudyError) as error:  # StudyError: more buffers, or padded otherwise, than can be checked
+    except (BackendError, StudyError) as error:  # StudyError: too many buffers, or too much padding, to check
         raise Fault(Outcome.LAUNCH_ERROR, str(error)) from None
     facts = {
         "local_memory": max(limits.local_memory for _, _, limits in compiled.kernels),
@@ -125,10 +125,11 @@ def _local_bytes(plan: Plan, launch: Launch, limits: KernelLimits) -> int:
 
 
 def launch_ahead(session: Session, arena: Arena, plan: Plan, compiled: Compiled) -> Iterator[Event]:
-    """Launch as little of each kernel as has it compiled, where the first launch does that, and yield the events.
+    """Launch as little of each kernel as makes the driver compile it, and yield the events.
 
-    PoCL compiles for the local size, and apart for grids of more than 65535 items in a dimension; what it
-    compiled it keeps on disk for the other workers of this search. Raises BackendError.
+    This is for drivers that compile at the first launch. PoCL compiles for each local size, and separately for grids of
+    more than 65535 items in a dimension; it keeps the result on disk, for all workers of this search. Raises
+    BackendError.
     """
     set_arguments(session, plan, compiled, {one.buffer.name: one.argument for one in arena.prepare(plan)})
     done = set()
@@ -141,18 +142,18 @@ def launch_ahead(session: Session, arena: Arena, plan: Plan, compiled: Compiled)
 
 
 def compiled_apart(launch: Launch) -> tuple[Any, ...]:
-    """Return what tells launches apart that PoCL compiles apart."""
+    """Return a key that differs between launches that PoCL compiles separately."""
     return launch.entry, launch.local_size, tuple(whole < 2**16 for whole in launch.global_size), bool(launch.offset)
 
 
 def binary_hash(session: Session, program: Program) -> str:
-    """Return the SHA-256 of a program's binary; empty where that would cost another compilation."""
+    """Return the SHA-256 of a program's binary, or an empty string where that would cost another compilation."""
     return hashlib.sha256(program.binary).hexdigest() if session.traits.hashes_binaries else ""
 
 
 def _check_limits(session: Session | Guest, plan: Plan, launch: Launch, limits: KernelLimits) -> None:
-    # A driver that takes more than it reports adds to what a kernel declares, and refuses most of what is too much
-    # by itself. Others corrupt memory.
+    # A driver that understates its limits adds to the memory that a kernel declares, and refuses most of what is too
+    # large by itself. Other drivers corrupt memory.
     lax = session.traits.understates_limits
     allowed = session.traits.local_memory if lax else plan.local_memory or session.info.local_memory
     needed = _local_bytes(plan, launch, limits)
@@ -184,7 +185,7 @@ def set_arguments(session: Session, plan: Plan, compiled: Compiled, views: Mappi
 
 
 def _refused(plan: Plan, launch: Launch, error: ArgumentError) -> Fault:
-    """The fault of an argument that the kernel does not take: the study and the kernel do not fit each other."""
+    """Return the fault of an argument that the kernel does not take: study and kernel do not fit each other."""
     name = launch.arguments[error.position]
     argument = plan.arguments[name]
     if argument.local_bytes:  # may be too large for this device only

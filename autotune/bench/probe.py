@@ -1,7 +1,7 @@
-"""A kernel that is known to be good: where it fails too, the machine is at fault and no configuration.
+"""A kernel that is known to be good: if it fails too, the machine is at fault and not the configuration.
 
-A linker that is not found, a disk that is full, a cache that cannot be written, a driver that is broken: each would
-otherwise be booked as a failure of whatever is on trial.
+Otherwise a missing linker, a full disk, a cache that cannot be written or a broken driver would be recorded as a
+failure of the current trial.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ kernel void probe(global uint *out) { out[get_global_id(0)] = SALT + (uint)get_g
 
 
 def probe(session: Session, salt: int) -> Sound:
-    """Build, launch and check the kernel with this salt. A driver may end the process instead."""
+    """Build, launch and check the kernel with this salt. A broken driver may end the process instead."""
     try:
         found, out = np.zeros(_ITEMS, np.uint32), session.allocate(4 * _ITEMS)
         if session.traits.checks_on_device:

@@ -1,4 +1,4 @@
-"""Looking at buffers from the host, which reads them back: for devices that do not run OpenCL C. See verify.py."""
+"""Checks buffers on the host, which reads them back: for devices that do not run OpenCL C. See verify.py."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _NONE = np.zeros(4, np.uint32)
 
 
 class OnHost:
-    """Looks at buffers by reading them back, and compares in 64 bits: see verify.Looks."""
+    """Implements verify.Looks by reading buffers back; compares in 64 bits."""
 
     def __init__(self, session: Session, expected: Mapping[str, NDArray[Any]]) -> None:
         self._session = session
         self._expected = expected
 
     def forget(self) -> None:
-        pass  # nothing of it lies on the device
+        pass  # it keeps nothing on the device
 
     def run(
         self,
@@ -76,7 +76,7 @@ class OnHost:
 
 
 def contents(session: Session, guarded: Guarded) -> NDArray[Any]:
-    """Read the logical part of a buffer back, in its shape."""
+    """Read back the logical part of a buffer, in its shape."""
     guarded.pull(session)
     buffer = guarded.buffer
     dtype, width = numpy_type(buffer.type)
@@ -86,25 +86,25 @@ def contents(session: Session, guarded: Guarded) -> NDArray[Any]:
 
 
 def _unchanged(guarded: Guarded) -> NDArray[np.uint8]:
-    """Return what its guards hold as long as nobody writes there, as far as all of the buffer goes."""
+    """Return the bytes of its guards as long as nothing writes there, repeated over the whole allocation."""
     return np.full(-(-guarded.size // 4), guarded.guard, np.uint32).view(np.uint8)[: guarded.size]
 
 
 def nearest_outside(session: Session, guarded: Guarded, *, behind: bool) -> str:
-    """Name the place nearest to a buffer where a guard has changed, by the index that a kernel writes it with."""
+    """Name the changed place of a guard that is nearest to the buffer, by the index that reaches it from a kernel."""
     start = guarded.start + guarded.nbytes if behind else 0
     stop = guarded.size if behind else guarded.start
     found = np.empty(stop - start, np.uint8)
     session.read(guarded.whole, found, start)
     changed = np.flatnonzero(found != _unchanged(guarded)[start:stop]) + start - guarded.start
-    if not len(changed):  # as another run has left it meanwhile
+    if not len(changed):  # another run has changed it since
         return "no place by now"
     dtype, width = numpy_type(guarded.buffer.type)
     return f"{guarded.buffer.name}[{int(changed[0 if behind else -1]) // (dtype.itemsize * width)}]"
 
 
 def first_overwritten(session: Session, guarded: Guarded, data: NDArray[Any] | None) -> str:
-    """Name the first value of an input that is another than its data; empty where only what pads it is, or a struct."""
+    """Name the first value of an input that differs from its data, or return "" if only the padding differs."""
     found, kind = contents(session, guarded), guarded.buffer.type
     was = np.asarray(0 if data is None else data).astype(found.dtype)
     if was.size != found.size:
@@ -131,14 +131,17 @@ def bytes_of(data: NDArray[Any]) -> NDArray[np.uint8]:
 
 
 def compared(found: NDArray[Any], expected: NDArray[Any], tolerance: Tolerance) -> NDArray[np.uint32]:
-    """Return how many values are wrong, how many of them NaN, ~(index of the first), and the worst share's bits."""
+    """Return how many values are wrong, how many of them NaN, ~(index of the first), and the worst error.
+
+    The worst error is a share of what is allowed, as the bits of a float.
+    """
     wide: type = np.longdouble if found.dtype.kind in "iu" else np.float64
     x: NDArray[Any] = found.astype(wide)
     e: NDArray[Any] = expected.astype(wide)
     with np.errstate(all="ignore"):
         same = (found == expected) | (np.isnan(x) & np.isnan(e))
         error, allowed = np.abs(x - e), tolerance.absolute + tolerance.relative * np.abs(e)
-        finite = np.isfinite(error)  # of an infinity all is allowed
+        finite = np.isfinite(error)  # the tolerance of an infinity is infinite
         wrong = ~same & ~(finite & (error <= allowed))
         share = np.where(~same & (allowed > 0) & finite, error / allowed, np.where(same, 0.0, np.inf))
         worst = np.array([np.max(share, initial=0.0)]).astype(np.float32)
@@ -148,9 +151,9 @@ def compared(found: NDArray[Any], expected: NDArray[Any], tolerance: Tolerance) 
 
 
 def told_exact(found: Any, expected: Any, tolerance: Tolerance) -> str:
-    """A clause for a reason whose first wrong value, a floating-point one, is so near that rounding may be all of it.
+    """Return a clause for a reason whose first wrong value is so near that only rounding may have made it differ.
 
-    Empty where it is not, and where the study allows for some of it.
+    Empty if the value is not that near or not floating-point, and if the study has a tolerance.
     """
     if found.dtype.kind != "f" or tolerance != Tolerance() or not np.isfinite([found, expected]).all():
         return ""
@@ -159,7 +162,7 @@ def told_exact(found: Any, expected: Any, tolerance: Tolerance) -> str:
 
 
 def told_nan(found: Any) -> str:
-    """A clause for a reason whose first wrong value is NaN: what it may come of, though it counts for nothing."""
+    """Return a clause for a reason whose first wrong value is NaN: memory times 0 may have caused it. Else empty."""
     if found.dtype.kind != "f" or not np.isnan(found):
         return ""
     cause = "0 times what nobody has written is NaN, as what lies beyond an input's end"

@@ -1,9 +1,9 @@
-"""What a reference kernel gives, and whether that is its own: not of what lay in memory before.
+"""Runs a reference kernel, and checks that its results do not depend on what was in memory before.
 
-It runs three times, each with other words in what it may not read: in outputs, scratch and local memory before it
-runs, and beyond the ends of buffers. What differs then depends on these. What differs from run to run by itself,
-as sums by atomics do, tells nothing: neither what is as near as results may be to each other, nor what differs in
-another run with the same words.
+It runs three times, each time with other words in memory that it must not read: in outputs, scratch and local memory
+before it runs, and beyond the ends of buffers. Results that differ depend on these words. Results that vary from run to
+run anyway, as sums by atomics do, prove nothing: values within the tolerance of each other are ignored, and so are
+values that differ in another run with the same words.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from autotune.model import Outcome
 from autotune.study import Buffer, Leaf, Plan, Tolerance, leaves, member_of, numpy_type
 
 _AGAIN_NS, _AGAIN_BYTES = 1_000_000_000, 2**28
-"""A reference that takes longer, or whose outputs are larger, runs once."""
+"""A reference that takes longer, or whose outputs are larger, runs only once."""
 
 
 class ReferenceBench:
-    """Runs references on one session, on buffers of its own. `announce` is told each phase before it begins.
+    """Runs references on one session, on buffers of its own. `announce` is called before each phase.
 
-    `hints` may say what is amiss with the one at work.
+    `hints` may say what is wrong with the current reference.
     """
 
     def __init__(
@@ -49,9 +49,9 @@ class ReferenceBench:
         self.hints: tuple[str, ...] = ()
 
     def reference(self, plan: Plan) -> dict[str, NDArray[Any]]:
-        """Return the outputs of a reference, in their logical shapes, and what its checks give.
+        """Return the outputs of a reference, in their logical shapes, and the values of its checks.
 
-        Raises Fault, also where it leaves an output as it was or gives what it finds in memory.
+        Raises Fault, also if it leaves an output as it was, or if its results depend on what was in memory.
         """
         outputs = {buffer.name: buffer for buffer in plan.buffers if buffer.name in plan.outputs}
         self._announce("build", self._limits.build_s)
@@ -73,10 +73,10 @@ class ReferenceBench:
     def _require_own(
         self, plan: Plan, compiled: Compiled, outputs: Mapping[str, Buffer], found: Mapping[str, NDArray[Any]]
     ) -> None:
-        """Raise Fault where what a reference gave is not what it gives with other words in memory."""
+        """Raise Fault if the reference gives other results with other words in memory."""
         places = {name: np.zeros(buffer.shape, np.bool_) for name, buffer in outputs.items()}
         small = [(one, leaf) for one in outputs.values() for leaf in leaves(one.type) if _is_small(leaf)]
-        left: dict[tuple[Buffer, Leaf], Any] = dict.fromkeys(small, True)  # what held each run's word in the end
+        left: dict[tuple[Buffer, Leaf], Any] = dict.fromkeys(small, True)  # values that held each run's word at the end
         for turn in (1, 2):
             other, _ = self._run(plan, compiled, turn)
             for name, buffer in outputs.items():
@@ -98,9 +98,9 @@ class ReferenceBench:
                 _require_own(buffer, places[name] & ~by_itself, scratch=scratch)
 
     def _run(self, plan: Plan, compiled: Compiled, turn: int = 0) -> tuple[dict[str, NDArray[Any]], int]:
-        """Run a reference once, on new buffers with the words of this turn in them; return what it gives, and its ns.
+        """Run a reference once, on new buffers filled with words number `turn`; return its results, and its ns.
 
-        The first time outputs have the mark of what is left unwritten. Raises Fault.
+        With turn 0, outputs are filled with the mark of unwritten values. Raises Fault.
         """
         self._checker.forget()
         arena = Arena(self._session, self._inputs, first=turn, marked=turn == 0)
@@ -116,7 +116,7 @@ class ReferenceBench:
 
 
 def _require_own(buffer: Buffer, foreign: NDArray[np.bool_], *, scratch: bool) -> None:
-    """Raise Fault where elements of an output follow what lay in memory before, or what came first of a race."""
+    """Raise Fault if there are `foreign` elements: they depend on what was in memory before, or on a race."""
     if foreign.any():
         name = buffer.name
         where = element(name, foreign, int(foreign.reshape(-1).argmax()))
@@ -134,9 +134,10 @@ def _is_small(leaf: Leaf) -> bool:
 
 
 def _left(buffer: Buffer, leaf: Leaf, left: NDArray[np.bool_]) -> Fault:
-    """The fault of a reference that leaves nothing but a few small values as they were, which no run alone shows.
+    """Return the fault of a reference that leaves only a few small values as they were, which a single run cannot show.
 
-    Nobody would be warned, and later, with another poison, each configuration that leaves them too would be wrong.
+    Otherwise there would be no warning, and later, with other poison, each configuration that also leaves them would be
+    wrong.
     """
     what = f"it leaves {element(buffer.name, left, int(left.argmax()), leaf.label, len(buffer.shape))} unwritten"
     cure = 'where that is meant, write access = "inout" with data = { distribution = "constant", value = 0 }'
@@ -146,8 +147,10 @@ def _left(buffer: Buffer, leaf: Leaf, left: NDArray[np.bool_]) -> Fault:
 def _differing(
     buffer: Buffer, one: NDArray[Any], other: NDArray[Any], tolerance: Tolerance, word: int | None = None
 ) -> NDArray[np.bool_]:
-    """Return a mask of an output's elements whose bits differ, but for floating-point numbers within the tolerance of
-    each other, and for those that both runs left as they were, where the other one's outputs were filled with a `word`.
+    """Return a mask of an output's elements whose bits differ.
+
+    Floating-point numbers within the tolerance of each other do not count as different. Neither do values that both
+    runs left unwritten, if the outputs of the `other` run were filled with `word`.
     """
     found = np.zeros(math.prod(buffer.shape), np.bool_)
     for leaf in leaves(buffer.type):
@@ -168,9 +171,9 @@ def _near(one: NDArray[Any], other: NDArray[Any], tolerance: Tolerance) -> NDArr
 
 
 def _both_left(one: NDArray[Any], other: NDArray[Any], word: int) -> NDArray[np.bool_]:
-    """Return a flat mask of the values that are nothing but poison, and in the other run nothing but its word.
+    """Return a flat mask of the values that hold only poison in `one`, and only `word` in the `other` run.
 
-    Wherever in a word a value begins, it is at the same place in both: a number that was computed is not both there.
+    A value begins at the same byte of a word in both runs, so a computed number cannot match both.
     """
     mine, theirs = bytes_of(one), bytes_of(other)
     found = np.zeros(len(mine), np.bool_)

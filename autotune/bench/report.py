@@ -1,4 +1,4 @@
-"""How a trial ends: the report it leaves, the fault that ends it early."""
+"""How a trial ends: its report, and the fault that ends it early."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from autotune.model import Measurement, Outcome
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What became of a plan; the fields are those of a Trial. `fatal`: the worker is of no more use.
+    """What became of a plan; the fields are those of a Trial. `fatal`: the worker can no longer be used.
 
-    `place` is that of the plan at work, where several are timed interleaved. `phase`: where the worker was lost, what
-    it did last.
+    `place` is the index of the current plan, if several are timed interleaved. `phase` is what the worker did last, if
+    it was lost.
     """
 
     outcome: Outcome
@@ -44,19 +44,19 @@ class Fault(AutotuneError):
 
 
 def too_large(items: int, entry: str, most: int) -> str:
-    """Return the reason of a launch that is not tried, since the driver reports a lower limit for the kernel."""
+    """Return the reason why a launch is not tried: the driver reports a lower limit for the kernel."""
     return f"work-group of {items} is too large: {entry} allows {most} here"
 
 
 def is_too_large(reason: str) -> bool:
-    """Say whether a trial ended by what the driver had reported, without having been launched."""
+    """Say whether a trial ended without a launch, because of a limit that the driver reports."""
     return re.match(r"work-group of \d+ is too large: .* allows \d+ here$", reason) is not None
 
 
 def located(log: str, source: str) -> str:
-    """Return a build log with file and line where a compiler is heedless of the `#line`s of the source.
+    """Return a build log with file and line, even if the compiler ignores the `#line`s of the source.
 
-    NVIDIA's says `<kernel>:35`, Mesa's `input.cl:35`.
+    NVIDIA's compiler says `<kernel>:35`, Mesa's `input.cl:35`.
     """
 
     def place(match: re.Match[str]) -> str:
@@ -71,17 +71,18 @@ def located(log: str, source: str) -> str:
 
 
 def undeclared(log: str) -> str:
-    """Return the first name in a build log that has no meaning to the compiler where a value stands; "" without one."""
+    """Return the first undeclared identifier that a build log names, or "" if there is none."""
     found = re.search(r"undeclared identifier '(\w+)'|identifier \"(\w+)\" is undefined", log)
     return (found[1] or found[2]) if found else ""
 
 
 def first_error(log: str) -> str:
-    """Return the first line of a build log that speaks of an error, else its first line; with the next, where it ends
-    by a colon behind a word that is no `error`.
+    """Return the first line of a build log that tells of an error, or else its first line.
+
+    If that line ends with a colon after a word other than `error`, the next line is appended.
     """
     log = re.sub(r"(?<!\S)\S*/tempfile_\w+\.cl", "kernel", log)  # where PoCL keeps the source for a moment
-    log = re.sub(r" <Spelling=/[^<>\n]*>", "", log)  # where a macro of OpenCL's own stands in its headers
+    log = re.sub(r" <Spelling=/[^<>\n]*>", "", log)  # where a header defines a macro of OpenCL's own
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     failure = re.compile(r"\berror(s|\b)|invalid|fatal|unrecognized build", re.IGNORECASE)
     told = (n for n, line in enumerate(lines) if failure.search(line))

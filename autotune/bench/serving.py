@@ -1,4 +1,4 @@
-"""What a worker process does once it runs: answer the messages of one search, one by one."""
+"""What a worker process does: answer the messages of one search, one by one."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ from autotune.model import UNVERIFIED, DeviceInfo, Outcome
 from autotune.study import Plan, require_numbers
 
 _PROBE_S = 60.0
-"""For a small kernel, on a machine that may be busy."""
+"""Limit for the probe, a small kernel, on a machine that may be busy."""
 
 
 def serve(role: str, connection: Connection) -> None:
     """Serve one search until it closes the connection.
 
-    The device comes first: its driver starts while the search still computes the data that Setup names.
+    The device is opened first: its driver starts while the search still computes the data that Setup names.
     """
-    if role != "builder":  # times are those of a program, which has all channels; builders are quicker with one
+    if role != "builder":  # to time as in a program, which has all channels; builders start faster with one
         os.environ.pop("CUDA_DEVICE_MAX_CONNECTIONS", None)
     try:
         device = connection.recv()
@@ -64,14 +64,14 @@ def serve(role: str, connection: Connection) -> None:
             _serve_builds(session, _receive(session, connection), connection)
         else:
             connection.send(None)  # others may open the device now
-            sensing = Thread(target=session.sense, daemon=True)  # which waits for the contexts that they make
+            sensing = Thread(target=session.sense, daemon=True)  # waits for the others' contexts
             sensing.start()
             setup = _receive(session, connection)
             _serve_trials(session, setup, connection, sensing)
     except EOFError:
         return
     except AutotuneError as error:
-        # What is left is of no more use: say why, and let the search start another worker.
+        # This process can no longer be used: say why, and let the search start another worker.
         outcome = error.outcome if isinstance(error, Fault) else Outcome.CRASH
         connection.send(Report(outcome, str(error), build_log=error.detail, fatal=True))
 
@@ -88,7 +88,7 @@ def _serve_once(device: DeviceInfo, connection: Connection) -> NoReturn:
 
 
 def _receive(session: Session, connection: Connection) -> Any:
-    """Return the next message that is no Probe, which is answered here."""
+    """Return the next message that is not a Probe; probes are answered here."""
     while isinstance(message := connection.recv(), Probe):
         connection.send(Phase(PROBE, _PROBE_S))
         connection.send(probe(session, message.salt))
@@ -122,7 +122,7 @@ def _serve_builds(session: Session, setup: Setup, connection: Connection) -> Non
 def _build_ahead(session: Session, setup: Setup, arena: Arena, job: Job, connection: Connection) -> Program:
     """Build a job's plan so that the device's worker finds it in the driver's cache. Raises Fault."""
     compiled = compile_plan(session, job.plan)
-    # A launch that fails here fails again on the device's worker, which decides what it is.
+    # A launch that fails here fails again on the device's worker, which decides the outcome.
     with suppress(BackendError):
         for event in launch_ahead(session, arena, job.plan, compiled) if session.traits.builds_at_launch else ():
             session.wait_until_running(event)
@@ -173,7 +173,7 @@ def _serve_trials(session: Session, setup: Setup, connection: Connection, sensin
         else:
             on_built = wait_for_turn if job.asks else None
             report = bench.run(job.plan, job.best_ns, built_ahead=job.built_ahead, on_built=on_built)
-            if said is None:  # what is allowed, any plan tells
+            if said is None:  # any plan has the tolerances and checks
                 announce("verify", 2 * setup.limits.first_s)  # the checks are computed twice more
                 notes = [unwritten, not_numbers(job.plan, known), unmoved(left_alone(known, inputs))]
                 notes += indistinct(job.plan.outputs, known), unjudged(job.plan, inputs, known)
@@ -184,7 +184,7 @@ def _serve_trials(session: Session, setup: Setup, connection: Connection, sensin
 
 
 def _visitor(session: Session, connection: Connection, *, fresh: bool) -> Visitor:
-    """Return who times finalists for another worker."""
+    """Return the Visitor that times finalists for another worker."""
 
     def announce(name: str, limit_s: float) -> None:
         bench = visitor.bench
@@ -214,7 +214,7 @@ _NO_NUMBER = "it reads what nobody has written, or has no number for these input
 def _outputs(
     session: Session, inputs: Mapping[str, NDArray[Any]], limits: Limits, reference: Plan, connection: Connection
 ) -> dict[str, NDArray[Any]]:
-    """Return what a reference kernel gives. Raises Fault."""
+    """Return the outputs of a reference kernel. Raises Fault."""
 
     def announce(name: str, limit_s: float) -> None:
         connection.send(Phase(name, limit_s, hints=bench.hints))
@@ -225,7 +225,7 @@ def _outputs(
         require_numbers(outputs, inputs, _NO_NUMBER)
     except StudyError as error:
         raise Fault(Outcome.WRONG_RESULT, str(error)) from None
-    except (Fault, BackendError) as error:  # where a process dies, what it said last has the hints
+    except (Fault, BackendError) as error:  # if the process dies, its last message has the hints
         if isinstance(error, Fault) and error.outcome is not Outcome.CRASH:
             raise
         raise Fault(Outcome.CRASH, "; ".join([str(error), *bench.hints]), detail=error.detail) from None

@@ -1,7 +1,7 @@
-"""Whether a plan gives kernels what they take: argument by argument, as the compiler tells them.
+"""Checks that a plan's arguments fit its kernels, argument by argument, as the compiler describes them.
 
 OpenCL notices a wrong count, a pointer for a number, and a number of another size. It does not notice an `int` where
-the plan gives a `float`: the kernel then computes with other bits. Where the driver does not tell, nothing is said.
+the plan gives a `float`: the kernel then computes with wrong bits. Drivers that do not describe arguments are trusted.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ _BYTES = ("void", "char", "uchar")
 
 
 def check_signatures(opened: Session | Guest, plan: Plan, *, placed: bool = True) -> list[str]:
-    """Return what may be amiss, to be said where the result is wrong. Raises Fault for what surely is.
+    """Return hints at what may be wrong, to be shown if the result is wrong. Raises Fault for what is certainly wrong.
 
-    `placed`: whether buffers lie where the study says; a reference's kernel may have them elsewhere.
+    `placed`: buffers must be in the address space that the study says; a reference's kernel may use another.
     """
     if not hasattr(opened, "signatures"):  # a program's own queue
         return []
     session = cast("Session", opened)
     try:
         known = session.signatures(plan.source, plan.options)
-    except BackendError:  # the build that counts says it
+    except BackendError:  # the real build will report it
         return []
     hints: list[str] = []
     for number, launch in enumerate(plan.launches, 1):
@@ -85,7 +85,7 @@ def _require_count(launch: Launch, number: int, told: Sequence[KernelArgument]) 
 
 
 def _mismatch(given: Argument, taken: KernelArgument) -> tuple[str, str] | None:
-    """Return what is wrong between a study's argument and the kernel's, and its cure; None where nothing is."""
+    """Return what is wrong between a study's argument and the kernel's, and its cure, or None if nothing is."""
     kind, place = _declared(taken), f"[arguments.{given.name}]"
     ours = f"{given.kind} of {struct_name(given.type)}" if not isinstance(given, Sampler) else given.kind
     both = f"is `{kind}` in the kernel and {ours} in the study"
@@ -120,7 +120,7 @@ def _scalar_mismatch(given: Scalar, taken: KernelArgument, both: str, place: str
     cure = f'write type = "{wanted}" in {place}'
     try:
         theirs = numpy_type(wanted)
-    except StudyError:  # a typedef, whose meaning nobody tells
+    except StudyError:  # a typedef, whose meaning is not known
         return None
     if is_struct(given.type):
         return both, cure
@@ -133,7 +133,7 @@ def _scalar_mismatch(given: Scalar, taken: KernelArgument, both: str, place: str
 
 
 def _hints(plan: Plan, launch: Launch, told: Sequence[KernelArgument]) -> Iterator[str]:
-    """Yield what is not wrong by itself: other elements behind a pointer."""
+    """Yield a hint for each pointer to other elements than the study has, which need not be wrong."""
     for name, taken in zip(launch.arguments, told, strict=True):
         given, element = plan.arguments[name], _plain(taken.type_name.removesuffix("*"))
         if not isinstance(given, Buffer | Local) or isinstance(given, Image) or element in _BYTES:
@@ -149,7 +149,10 @@ def _hints(plan: Plan, launch: Launch, told: Sequence[KernelArgument]) -> Iterat
 
 
 def _orders(plan: Plan, known: Mapping[str, Sequence[KernelArgument]]) -> Iterator[str]:
-    """Yield a line for each kernel that is given its own names in another order only: turns of a loop swap some."""
+    """Yield a line for each kernel whose launches all give its arguments in a wrong order.
+
+    One launch in the right order is enough, since the turns of a loop may swap buffers.
+    """
     for entry, told in known.items():
         names = [taken.name for taken in told]
         given = [list(launch.arguments) for launch in plan.launches if launch.entry == entry]
@@ -158,10 +161,10 @@ def _orders(plan: Plan, known: Mapping[str, Sequence[KernelArgument]]) -> Iterat
 
 
 def _spaces(plan: Plan, known: Mapping[str, Sequence[KernelArgument]]) -> Iterator[str]:
-    """Yield a line for each input that is in constant memory for the kernels, or for the study, alone.
+    """Yield a line for each input that is in constant memory only for the kernels, or only for the study.
 
-    What other launches write cannot be constant in a study; and where the text has the word, another configuration may
-    take as constant what this one does not.
+    A buffer that other launches write cannot be constant in a study. If the source has the word `constant`, another
+    configuration may take an input as constant that this one does not.
     """
     written = re.search(r"\b(__)?constant\b", without_comments(plan.source) + " ".join(plan.options)) is not None
     for given in plan.buffers:
@@ -196,7 +199,7 @@ def _unwritable(plan: Plan, known: Mapping[str, Sequence[KernelArgument]]) -> It
 
 
 def _layouts(session: Session, plan: Plan, known: Mapping[str, Sequence[KernelArgument]]) -> Iterator[str]:
-    """Yield a line for each struct that the compiler lays out in another way than the study's members say."""
+    """Yield a line for each struct whose layout by the compiler differs from the study's members."""
     pairs = {
         (told.type_name.removesuffix("*").strip(), plan.arguments[name].type)
         for launch in plan.launches
@@ -207,7 +210,7 @@ def _layouts(session: Session, plan: Plan, known: Mapping[str, Sequence[KernelAr
         found = _measured(session, plan, theirs, list(offsets(ours)))
         if found is None:
             bare = _measured(session, plan, theirs, [])
-            if bare is None:  # no name that can be written again
+            if bare is None:  # a type name that cannot be used in source
                 continue
             yield _members_missing(session, plan, theirs, ours)
             return
@@ -234,9 +237,9 @@ def _members_missing(session: Session, plan: Plan, theirs: str, ours: str) -> st
 
 
 def _measured(session: Session, plan: Plan, name: str, members: Sequence[str]) -> list[int] | None:
-    """Return the bytes of a type, and for each member its place and bytes, as the device says.
+    """Return the size of a type, and the offset and size of each member, in bytes as the device tells them.
 
-    None where that does not compile.
+    None if that does not compile.
     """
     asked = [f"sizeof({name})"]
     for one in members:
@@ -258,7 +261,7 @@ def _plain(type_name: str) -> str:
 
 
 def _declared(taken: KernelArgument) -> str:
-    """A kernel's argument as its author wrote it, more or less."""
+    """Return a kernel's argument about as its author wrote it."""
     space = f"{taken.address} " if taken.type_name.endswith("*") and taken.address != "private" else ""
     const = "const " if taken.const and not space.startswith("constant") else ""
     access = f"{taken.access} " if taken.access else ""

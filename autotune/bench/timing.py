@@ -1,7 +1,7 @@
-"""When to start trusting run times, when there are enough of them, and what they say: pure rules, no device.
+"""When to start trusting run times, and when there are enough of them: pure rules, no device.
 
 `Rules` judges the samples taken so far: whether the warm-up is over, whether there are enough, whether a configuration
-is clearly slower than the best. `measure` goes by it on any source of run times (a device, a recording).
+is clearly slower than the best. `measure` applies the rules to any source of run times (a device, a recording).
 """
 
 from __future__ import annotations
@@ -14,44 +14,44 @@ from autotune.model import Measurement
 from autotune.ranking import FINALIST_MARGIN, median, median_interval
 
 Source = Callable[[int], Sequence[int]]
-"""Called with n, takes up to n samples and returns them in nanoseconds; nothing where it has run dry.
+"""Called with n, it takes up to n samples and returns them in nanoseconds; it returns none when it is exhausted.
 
-A sample is the time of one run, or of as many as `measure` is told.
+A sample is the time of one run, or of the number of runs that `measure` is given.
 """
 
 _LEAST_NS = 1_000_000
-"""Device time before anything is judged: a few runs of microseconds say little, and more of them cost nothing."""
+"""Device time before runs count as steady: a few runs of microseconds tell little, and more of them cost nothing."""
 
 _BATCH_NS = 50_000_000
-"""Device time of the runs asked for at once: enough to hide the launches, and soon over where one would do."""
+"""Device time of the runs asked for at once: enough to hide the launches, and soon over if one run would be enough."""
 
 _DRIFT = 0.02
-"""Share by which the later half of the samples of a steady device may be off the earlier one."""
+"""Share by which the later half of the samples may differ from the earlier half on a steady device."""
 
 _AWAKE_MARGIN, _AWAKE_FINE_MARGIN, _AWAKE_HOPELESS = 0.1, FINALIST_MARGIN - 1, 2.0
-"""`margin`, `fine_margin` and `hopeless` of batches on a device that is awake: those of one plan differ by a per cent
-or two. However well a short launch is known on one session, others have it up to 3 % off beside its rivals: what may be
-a finalist is not stopped."""
+"""`margin`, `fine_margin` and `hopeless` for batches on a device that is awake: batches of one plan differ by a per
+cent or two. However precise the time of a short launch is on one session, relative to its rivals it may be 3 % off on
+others: a possible finalist must not be stopped."""
 
 BUILD_S = 60.0
-"""Seconds that a build may take, where nothing else is asked for."""
+"""Seconds that a build may take by default."""
 
 FIRST_S = 60.0
-"""Seconds that a run may take while no best is known, where nothing else is asked for."""
+"""Seconds that a run may take by default while no best is known."""
 
 
 VERIFIED_S = 1.0
-"""Seconds in which a short run is verified as often as is wanted."""
+"""Seconds that are enough to verify a short run as often as is wanted."""
 
 _VERIFIED_SHARE = 1 / 3
-"""Share of the finalists' time that is kept for runs that are verified."""
+"""Share of the finalists' time that is reserved for verified runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long things may take, in seconds: a build; a run is allowed `multiple` times the best, at least `floor_s`.
+    """How long a build or a run may take, in seconds.
 
-    `first_s` holds for a run while no best is known.
+    A build may take `build_s`; a run `multiple` times the best and at least `floor_s`, or `first_s` without a best.
     """
 
     build_s: float = BUILD_S
@@ -72,26 +72,26 @@ class Rules:
     confidence: float = 0.95
     minimum: int = 5  # samples; the fewest whose interval covers the median at about the default confidence
     maximum: int = 50  # samples
-    most: int = 200  # the same where they are short, and of finalists where the machine is noisy
-    least_s: float = 0.02  # sampled before a median is believed: what disturbs a machine lasts for milliseconds
+    most: int = 200  # the same for short samples, and for finalists on a noisy machine
+    least_s: float = 0.02  # sampled before a median is believed: disturbances of a machine last for milliseconds
     budget_s: float = 2.0  # of samples of one configuration, at most
-    trial_s: float = math.inf  # the same before the finale, where a short search affords less
-    patience_s: float = 16.0  # of finalists, where their time leaves in doubt which is the fastest; on one session
-    trial_target: float = 0.02  # the target before the finale, which times anew whatever is in doubt
+    trial_s: float = math.inf  # the same before the finale: less in a short search
+    patience_s: float = 16.0  # more for finalists on one session while it is in doubt which is the fastest
+    trial_target: float = 0.02  # the target before the finale, which times all doubtful configurations anew
     quiet: int = 2  # runs without a new minimum that end the warm-up
     warmup: int = 10  # runs of warm-up at most
-    ramp_s: float = 0.5  # a clock has ramped up by then: what runs that long is steady
+    ramp_s: float = 0.5  # by then a clock has ramped up, and run times are steady
     margin: float = 0.3  # slower than the best by more than this when steady: stop
     fine_margin: float = 0.03  # the same once the interval of the median is known
-    stop_s: float = 0.001  # sampled before anything but the hopeless is stopped
-    hopeless: float = 10.0  # slower than the best by this factor: stop without waiting; no clock ramps that far
-    sure: int = 3  # samples that tell that; a single short run may have met a busy machine
+    stop_s: float = 0.001  # sampled before a configuration is stopped that is not hopeless
+    hopeless: float = 10.0  # slower than the best by this factor: stop at once; no clock ramps that far
+    sure: int = 3  # samples needed for that; a single short run may have met a busy machine
 
     def awake(self, first_ns: float, bound_ns: float | None) -> Rules:
-        """Return the rules where samples are batches of runs on a device that is awake: no ramp is to be waited out.
+        """Return the rules for batches of runs on a device that is awake, whose clock need not ramp up any more.
 
-        Where the first run, timed alone before, was hopeless as well, one batch tells it. A batch by itself may have
-        met what else the device does, such as a desktop's next picture.
+        If the first run, which was timed alone before, was hopeless, one batch is enough to confirm that. Without such
+        a first run, a batch may be slow because of other work of the device, such as a desktop's next picture.
         """
         seen = bound_ns is not None and first_ns > _AWAKE_HOPELESS * bound_ns
         return replace(
@@ -103,25 +103,25 @@ class Rules:
         )
 
     def is_steady(self, runs: Sequence[int]) -> bool:
-        """Say whether the warm-up is over: the last `quiet` runs set no new minimum by more than 1 %, or it is spent.
+        """Say whether the warm-up is over: none of the last `quiet` runs is a new minimum by more than 1 %.
 
-        A clock that ramps up sets a new minimum at almost every run; noise does not. Short kernels run for a
-        millisecond in all, or for all of the warm-up's runs; long ones until a clock has had the time to ramp up.
+        While a clock ramps up, almost every run is a new minimum; with noise it is not. Short kernels also run for a
+        millisecond in all. The warm-up ends in any case after `warmup` runs, or once a clock has had time to ramp up.
         """
         total, latest = sum(runs), range(len(runs) - self.quiet, len(runs))
         quiet = latest.start > 0 and all(runs[at] >= 0.99 * min(runs[:at]) for at in latest)
         return (quiet and total >= _LEAST_NS) or len(runs) >= self.warmup or total * 1e-9 >= self.ramp_s
 
     def is_hopeless(self, runs: Sequence[int], bound_ns: float) -> bool:
-        """Say whether runs, steady or not, rule a configuration out: 50 ms of them or enough, all hopeless."""
+        """Say whether runs, steady or not, rule a configuration out: enough of them, or 50 ms, all hopeless."""
         seen = len(runs) >= self.sure or sum(runs) >= 50_000_000
         return seen and min(runs) > bound_ns * self.hopeless
 
     def is_slower(self, samples: Sequence[int], bound_ns: float) -> bool:
-        """Say whether steady runs are clearly slower than the best so far: even the fastest plausible median.
+        """Say whether steady runs are clearly slower than the best so far, even by their fastest plausible median.
 
-        By a margin that covers the last of a clock's ramp: the recorded spaces show plateaus of four runs up to 26 %
-        above the final time. Where runs are long, fewer will do, by a wider margin: a busy machine may have met one.
+        The margin covers the end of a clock's ramp: the recorded spaces show plateaus of four runs up to 26 % above the
+        final time. If runs are long, fewer are enough, with a wider margin: one of them may have met a busy machine.
         """
         count, seconds, enough = len(samples), sum(samples) * 1e-9, self.quiet + 1
         if seconds < self.stop_s or (count < enough and seconds < self.ramp_s):
@@ -134,7 +134,7 @@ class Rules:
         return low > bound_ns * (1 + self.fine_margin)
 
     def is_precise(self, samples: Sequence[int]) -> bool:
-        """Say whether the median is known well enough, or no more may be spent on it; three are always allowed."""
+        """Say whether the median is known well enough, or no more time may be spent; three samples are always taken."""
         count, seconds = len(samples), sum(samples) * 1e-9
         if self.left(samples) <= 0 or (count >= 3 and seconds >= self.budget_s):
             return True
@@ -142,13 +142,13 @@ class Rules:
         return enough and relative_width(samples, self.confidence) <= self.target
 
     def left(self, samples: Sequence[int]) -> int:
-        """Return how many more samples are allowed: up to the maximum, or to what `least_s` takes."""
+        """Return how many more samples are allowed: up to `maximum`, or to `most` until `least_s` is sampled."""
         short = sum(samples) * 1e-9 < self.least_s
         return (max(self.maximum, self.most) if short else self.maximum) - len(samples)
 
 
 def relative_width(samples: Sequence[float], confidence: float = 0.95) -> float:
-    """Return the width of the interval of the median as a share of the median; infinite below two samples."""
+    """Return the width of the interval of the median as a share of the median; infinite for less than two samples."""
     if len(samples) < 2:
         return math.inf
     low, high = median_interval(samples, confidence)
@@ -156,9 +156,9 @@ def relative_width(samples: Sequence[float], confidence: float = 0.95) -> float:
 
 
 def is_drifting(samples: Sequence[float], confidence: float = 0.95) -> bool:
-    """Say whether the later half of the samples is another distribution: a throttled or disturbed device.
+    """Say whether the later half of the samples has another distribution, as on a throttled or disturbed device.
 
-    True where the halves' intervals do not meet and their medians more than 2 % apart.
+    True if the intervals of the halves do not overlap and their medians are more than 2 % apart.
     """
     half = len(samples) // 2
     if half < 5:
@@ -171,10 +171,10 @@ def is_drifting(samples: Sequence[float], confidence: float = 0.95) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """Run times and how the sampling ended: `stopped` where the configuration was clearly slower than the best.
+    """Run times and how the sampling ended: `stopped` if the configuration was clearly slower than the best.
 
-    `facts` is what the device's sensors said at the end, `throttled` among it what slowed it down; `contention` the
-    share of the time for which the kernel's threads waited for a core of the host.
+    `facts` holds what the device's sensors said at the end, with `throttled` for what slowed it down. `contention` is
+    the share of the time for which the kernel's threads waited for a core of the host.
     """
 
     measurement: Measurement
@@ -185,12 +185,12 @@ class Timed:
 
 
 def measure(source: Source, rules: Rules, bound_ns: float | None = None, cache: str = "warm", runs: int = 1) -> Timed:
-    """Warm up until steady, sample until precise; stop early where clearly slower than `bound_ns`.
+    """Warm up until steady, sample until precise; stop early if clearly slower than `bound_ns`.
 
-    The last runs of the warm-up, which showed it to be over, are the first samples. Where they were a plateau of
-    a clock's ramp after all, the interval of the median is wide, and more samples are taken. A stopped
-    configuration keeps what is known of it. Where a sample of the source is the time of several `runs`, the rules
-    see whole samples, since they count seconds of the device; bound and measurement are of one run.
+    The last runs of the warm-up, which showed it to be over, are the first samples. If they were only a plateau of a
+    clock's ramp, the interval of the median is wide, and more samples are taken. A stopped configuration keeps the
+    times taken so far. If a sample of the source is the time of several `runs`, the rules see whole samples, since they
+    count seconds of the device; bound and measurement are times of one run.
     """
     whole_ns = math.inf if bound_ns is None else bound_ns * runs
 
@@ -229,9 +229,9 @@ def _warm_up(source: Source, rules: Rules, bound_ns: float) -> list[int]:
 
 
 def _wanted(samples: Sequence[int], rules: Rules, run_ns: int) -> int:
-    """Return how many runs to ask for at once: up to the minimum first, then about half as many again.
+    """Return how many runs to ask for at once: first up to the minimum, then about half as many as were taken.
 
-    Long runs, by what one takes (`run_ns`), are asked for one by one: each may be the last.
+    Long runs, judged by the time of one (`run_ns`), are asked for one by one: each may be the last.
     """
     taken = len(samples)
     batch = _BATCH_NS // max(1, run_ns)
@@ -249,5 +249,5 @@ def _slower_text(samples: Sequence[int], bound_ns: float, runs: int) -> str:
 
 
 def verifying_s(budget_s: float) -> float:
-    """Return the seconds of the finalists' time that are kept for runs that are verified."""
+    """Return the seconds of the finalists' time that are reserved for verified runs."""
     return budget_s * _VERIFIED_SHARE

@@ -1,13 +1,14 @@
-"""Finalists compared on several sessions of a device, where what sessions differ by is more than what they do.
+"""Compares finalists on several sessions of a device, if sessions differ by more than the finalists do.
 
-What short kernels take differs from OpenCL context to context of one driver, by where in memory it happens to put what
-belongs to it, and all kernels alike, by so much a launch. Each search would meet another, and tell another time of the
-same kernel. What an empty launch takes does not tell which are quick.
+The times of short kernels differ from one OpenCL context of a driver to the next, depending on where in memory the
+driver happens to put the context's own data. All kernels differ alike, by the same time for each launch. Each search
+would meet another context, and report another time for the same kernel. The time of an empty launch does not show which
+contexts are quick.
 
-Within a context it depends on what was allocated and let go there before, by which a kernel of atomics on a few values
-took 8.1 or 9.2 us on an H100: the same of each context in which the same was done. A program meets a new one. So the
-worker's own, where a reference has run, does not count: others visit, whose contexts are there to build. What those
-have built makes no difference, nor do their fewer channels.
+Within a context, times also depend on what was allocated and freed there before: a kernel of atomics on a few values
+took 8.1 or 9.2 us on an H100, the same in each context with the same history. A program starts with a new context. So
+the worker's own context, where a reference has run, does not count. Instead the workers that build, which have contexts
+already, visit (time) the finalists. What they have built makes no difference, and neither do their fewer channels.
 """
 
 from __future__ import annotations
@@ -35,33 +36,34 @@ if TYPE_CHECKING:
     from autotune.bench.trial import Bench
 
 NOTICED_NS = 30_000
-"""A launch that is longer hardly notices on which session it is: mostly by less than .2 us."""
+"""Longer launches hardly depend on the session: mostly by less than .2 us."""
 
 SCATTERED = 2**27
-"""Bytes of buffers that lie in so many places of a device that no other places differ from them. Fewer may lie, in a
-cache of two halves, far from those that wait for each word of them: sums kept in global memory took an H100 160 to 178
-us, by where the same buffers lay."""
+"""Bytes of buffers that are spread over so many places of a device that sessions do not differ by them. Smaller buffers
+may lie, in a cache of two halves, far from the work-items that wait for their words: sums kept in global memory took
+160 to 178 us on an H100, depending on where the same buffers lay."""
 
 _RUNS_OF_VISIT = 3
-"""Runs of a finalist on a session at least: its first, one that does not count, one that does."""
+"""Runs of a finalist on a session at least: the first run, one that does not count, one that does."""
 
 LEAST_S = 0.05
-"""Device time of a finalist at least on one bench, shared out over the rounds: the speed of a device wanders."""
+"""Device time of a finalist at least on one bench, spread over the rounds, since the speed of a device drifts."""
 
 HELD_BACK = 2**25
-"""Bytes of the device that are kept from each next session of a process: several of the pages, of 2 MiB, that drivers
-hand out."""
+"""Bytes of the device that are withheld from each further session of a process: several of the drivers' pages of 2 MiB.
+"""
 
 _VISIT_S = 1.0
-"""Seconds of a visit at most, however slow its rounds are held to be: there are others."""
+"""Seconds of a visit at most, however slow its rounds are: there are other visits."""
 
 _PATIENCE = 2
-"""Patience is at most so many times the finalists' time: a device of a cluster is compared by what takes .3 s."""
+"""Patience is at most so many times the finalists' time: a device of a cluster is compared in .3 s."""
 
 
 class Unsettled(Exception):
-    """Others are to visit: `visited` tells what is known of each plan here. Few, where it is `doubted` that sessions
-    differ, and they do not.
+    """Other workers must visit the plans; `visited` tells what is known of each plan here.
+
+    If it is `doubted` that sessions differ, a few visits are enough unless they show a difference.
     """
 
     def __init__(self, visited: tuple[Visited, ...], *, doubted: bool) -> None:
@@ -71,14 +73,14 @@ class Unsettled(Exception):
 
 
 def notices_sessions(session: Session, plans: Sequence[Plan], best_ns: float | None) -> bool:
-    """Say whether there is something whose launches are short, by the time of the best."""
+    """Say whether a plan has short launches, judged by the time of the best."""
     if best_ns is None or not can_hold(session):
         return False
     return best_ns / max(len(plan.order or plan.launches) for plan in plans) <= NOTICED_NS
 
 
 def may_notice_sessions(session: Session, plans: Sequence[Plan], best_ns: float | None, budget_s: float) -> bool:
-    """Say whether longer launches may, and there is time to compare them. One plan alone has nothing to gain."""
+    """Say whether longer launches may depend on the session, and there is time for visits. One plan never needs any."""
     if best_ns is None or not can_hold(session) or len(plans) == 1:
         return False
     visits_s = VISITS * _RUNS_OF_VISIT * len(plans) * best_ns * 1e-9
@@ -88,12 +90,12 @@ def may_notice_sessions(session: Session, plans: Sequence[Plan], best_ns: float 
 def compare(
     home: Bench, rules: Rules, plans: Sequence[Plan], limit_s: float, budget_s: float, known: Sequence[Visited] = ()
 ) -> list[Measurement | Report]:
-    """Time plans in turn on one bench, three samples at least, or take what is `known` of them, if others have visited.
+    """Time plans in turn on one bench, three samples at least, or use the `known` times if others have visited them.
 
-    A first run may take `limit_s`, all together take `budget_s`. Raises Fault where fatal.
+    A first run may take `limit_s`, all together `budget_s`. Raises Fault if it is fatal.
     """
     began = time.monotonic()
-    if known:  # however late it is, the one to be named is to be verified
+    if known:  # however late it is, the winner must be verified
         budget_s = max(budget_s, VERIFIED_S)
     until = began + budget_s
     finals = _thorough(home, rules, min(rules.patience_s, _PATIENCE * budget_s))
@@ -107,20 +109,20 @@ def compare(
 
 
 def begin(home: Bench, rules: Rules, plans: Sequence[Plan], limit_s: float) -> tuple[Visited, ...]:
-    """Learn on the worker's own bench what fails and how long batches are. That of one alone its visitor learns.
+    """Learn on the worker's own bench which plans fail and how long batches are. A single plan is left to its visitor.
 
-    Raises Fault where fatal.
+    Raises Fault if it is fatal.
     """
     finalists = _resumed(plans, ())
     if len(plans) > 1:
-        # Within a bench times differ by a fifth of what they do between benches.
+        # Times within a bench differ by a fifth of the differences between benches.
         brief = replace(_brief(home, rules, plans), least=LEAST_TAKEN)
         brief.visit(finalists, limit_s, time.monotonic() + _VISIT_S)
     return tuple(finalist.visited() for finalist in finalists)
 
 
 class Visitor:
-    """Times finalists on sessions of one process, each time on another: at first on its own, if that is `fresh`."""
+    """Times finalists on sessions of one process, a new one for each visit; first on `session`, if that is `fresh`."""
 
     def __init__(
         self,
@@ -130,7 +132,7 @@ class Visitor:
         *,
         fresh: bool,
     ) -> None:
-        self.bench: Bench | None = None  # its memory is kept from others until the next visit
+        self.bench: Bench | None = None  # it keeps its memory until the next visit
         self._session = session
         self._bench_on = bench_on
         self._announce = announce
@@ -138,9 +140,9 @@ class Visitor:
         self._held_back: list[Memory] = []
 
     def visit(self, asked: Visit, wait_for_turn: Callable[[], float]) -> tuple[Visited, ...]:
-        """Return what is known of each plan then; nothing where there was no room.
+        """Time the plans and return what is known of each, or nothing if there was no room on the device.
 
-        `wait_for_turn` returns the seconds that there are; it is called when all is prepared.
+        `wait_for_turn` is called when all is prepared, and returns the seconds that may be used.
         """
         finalists = _resumed(asked.plans, asked.known)
         try:
@@ -159,15 +161,15 @@ class Visitor:
     def _next_session(self, asked: Visit) -> Session:
         """Return a session on which nothing has run. Raises BackendError.
 
-        Sessions would get the same memory one after the other, and where that lies is much of what they differ by.
+        One session after another would get the same memory, and sessions differ mostly by where their memory lies.
         """
         if self._fresh:
             self._fresh = False
             return self._session
         self._announce("start", asked.setup.limits.build_s)
-        with suppress(BackendError):  # no room: they share what there is
+        with suppress(BackendError):  # no room: the sessions share memory
             self._held_back.append(self._session.allocate(HELD_BACK))
-            self._session.fill(self._held_back[-1], 0, 0, HELD_BACK)  # drivers give memory to who uses it
+            self._session.fill(self._held_back[-1], 0, 0, HELD_BACK)  # drivers allocate at first use
             self._session.finish()
         return open_session(self._session.info)
 
@@ -180,18 +182,18 @@ def _resumed(plans: Sequence[Plan], known: Sequence[Visited]) -> list[Finalist]:
 
 
 def _lacked_room(finalists: Sequence[Finalist], known: Sequence[Visited]) -> bool:
-    """Say whether one failed, and not for being wrong: it had passed in its trial."""
+    """Say whether a plan failed here for a reason other than a wrong result, although it had passed in its trial."""
     failures = [finalist.failure for finalist, one in zip(finalists, known, strict=True) if one.failure is None]
     return any(failure is not None and failure.outcome is not Outcome.WRONG_RESULT for failure in failures)
 
 
 def _thorough(bench: Bench, rules: Rules, patience_s: float) -> Finals:
-    least_s = max(rules.least_s, LEAST_S) / TURN if rules.least_s else 0.0  # of samples that stand for as many
+    least_s = max(rules.least_s, LEAST_S) / TURN if rules.least_s else 0.0  # a turn's sample stands for TURN samples
     return Finals(bench, replace(rules, least_s=least_s, maximum=rules.most, patience_s=patience_s))
 
 
 def _brief(bench: Bench, rules: Rules, plans: Sequence[Plan]) -> Finals:
-    """Return what takes one sample of each: what counts is on how many benches. One plan alone has one visit."""
+    """Return Finals that take one sample of each plan: many benches say more. A single plan has one thorough visit."""
     if len(plans) == 1:
         return _thorough(bench, rules, 0.0)
     rules = replace(rules, target=math.inf, minimum=1, least_s=0.0, patience_s=0.0)

@@ -27,15 +27,15 @@ from autotune.ranking import median
 from autotune.study import Plan
 
 _AGAIN_NS = 1_000_000_000
-"""Samples that took longer are not taken again for what other programs had of the cores: they would be as busy."""
+"""Samples that took longer are not taken again because other programs used the cores: they would use them again."""
 
 _KEPT = 256  # compiled plans kept for the finalists' re-timing
 
 
 class Bench:
-    """Runs plans on one session. `announce` is told each phase before it begins.
+    """Runs plans on one session. `announce` is called before each phase.
 
-    `marked`: the reference leaves some of the outputs unwritten, and so may the plans (arena.py).
+    `marked`: the reference leaves some values of the outputs unwritten, and so may the plans (arena.py).
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Bench:
         self._marked = marked
         self._arena = Arena(session, inputs, marked=marked)
         self._checker = Checker(session, expected, inputs)
-        # Beside other programs a few short runs in a row say nothing.
+        # Beside other programs a few short runs in a row are not meaningful.
         stop_s = rules.least_s if session.traits.shares_cores else rules.stop_s
         self._rules = replace(
             rules,
@@ -68,12 +68,12 @@ class Bench:
         self.launcher = Launcher(session, self._arena, limits, announce, self._watch)
         self.clocks = Clocks(session, self.launcher)
         self.anchor = Anchor(self)
-        # The share of the time, 0..1, that threads waited for a core that others had since this was asked.
+        # The share of the time, 0..1, for which threads waited for a core since the last call.
         self.contention: Callable[[], float] = Contention().read if session.traits.shares_cores else lambda: 0.0
         self._compiled: dict[Any, Compiled] = {}
         self._hints: dict[Any, tuple[str, ...]] = {}  # of sources and launches whose arguments fit
         self.hints: tuple[str, ...] = ()  # of the plan built last
-        self.place = 0  # of the plan at work, where several are timed interleaved
+        self.place = 0  # of the current plan, if several are timed interleaved
         self._fresh = True  # nothing has run since the buffers were filled
 
     def run(
@@ -84,9 +84,9 @@ class Bench:
         built_ahead: bool = False,
         on_built: Callable[[], None] | None = None,
     ) -> Report:
-        """Put one plan through all steps. Never raises for what a kernel does.
+        """Put one plan through all steps. Nothing that a kernel does makes this raise.
 
-        A plan that was `built_ahead` has had its binary hashed. `on_built` is called before anything runs.
+        If the plan was `built_ahead`, its binary was hashed then. `on_built` is called before anything runs.
         """
         self.place = 0
         watch = self._watch
@@ -101,12 +101,12 @@ class Bench:
             built, first_ns, verdict = self.verify_first(built, self._limits.run_s(best_ns))
             watch.lap("verify")
             clock = self.clocks.choose(built, first_ns)
-            timed, last = self._timed(built, clock, best_ns, clock.known)
-            if not clock.fits:  # what disturbed its first batches had runs seem long
+            timed, last = self._timed(built, clock, best_ns)
+            if not clock.fits:  # a disturbance of its first batches made runs seem long
                 clock = self.clocks.choose(built, first_ns)
-                timed, last = self._timed(built, clock, best_ns, clock.known)
-            if self.anchor.has_moved():  # so it may have while this was timed
-                timed, last = self._timed(self.build(plan), clock, best_ns, [])
+                timed, last = self._timed(built, clock, best_ns)
+            if self.anchor.has_moved():  # maybe while this plan was timed
+                timed, last = self._timed(self.build(plan), clock, best_ns)
             environment |= {**clock.facts(), **timed.facts, **self._note(plan, clock, timed)}
             return Report(
                 Outcome.STOPPED if timed.stopped else Outcome.OK, timed.reason, timed.measurement,
@@ -124,7 +124,7 @@ class Bench:
             busy, fatal = 0.0, fault.fatal
             try:
                 busy = 0.0 if fatal else self.launcher.busy_s()
-            except Fault:  # a refused launch may take the context along: the reason is still the refusal
+            except Fault:  # a refused launch may break the context: the reason is still the refusal
                 fatal = True
             return Report(
                 fault.outcome, reason, **watch.seconds, busy_s=busy, build_log=fault.detail or log,
@@ -138,12 +138,12 @@ class Bench:
         budget_s: float,
         visited: Sequence[Visited] = (),
     ) -> list[Measurement | Report]:
-        """Time plans in turn, round by round, until each is precise or the seconds are spent; three runs at least.
+        """Time plans in turn, round by round, until each is precise or the time is spent; three runs at least.
 
-        Every turn is verified, and what is fastest then in many more runs: what is wrong now and then, races above
-        all, is rarely caught by the two checks of a trial. A plan that fails is left out from then on, and answered
-        for by a report. What sessions may differ by is compared on several; `visited` is what is known of all.
-        Raises Unsettled where others are to visit, Fault where the device is lost.
+        Every turn is verified, and then the fastest plan in many more runs: the two checks of a trial rarely catch what
+        is wrong only now and then, such as races. A plan that fails is left out from then on, and gets a report as its
+        answer. If times may depend on the session, they are compared on several; `visited` is then what is known of
+        all plans. Raises Unsettled if other workers must visit the plans, Fault if the device is lost.
         """
         self.place = 0
         limit_s = self.limit_s(best_ns)
@@ -153,12 +153,12 @@ class Bench:
         return compare(self, self._final_rules, plans, limit_s, budget_s, visited)
 
     def get_ready(self) -> None:
-        """Load and build what timing needs beside a plan, while nobody waits for it."""
+        """Load and build what timing needs beside a plan, while nothing waits for it."""
         self._session.sense()
         self.clocks.prepare()
 
     def limit_s(self, best_ns: float | None) -> float:
-        """Return what a finalist's first run may take: the default may need many times as long as the best."""
+        """Return the limit of a finalist's first run: the default may take many times as long as the best."""
         return max(self._limits.first_s, self._limits.run_s(best_ns))
 
     # -- steps ----------------------------------------------------------------------------------
@@ -179,14 +179,17 @@ class Bench:
         return bind(self._session, self._arena, self._checker, plan, compiled)
 
     def verify_first(self, built: Built, limit_s: float) -> tuple[Built, int, Verdict]:
-        """Run and check a plan once; return it, on new buffers where those were spoilt, and its ns. Raises Fault."""
-        # False before anything is launched: a fault in the middle must not leave the next plan spoilt buffers.
+        """Run and check a plan once; return it (on new buffers if the old were spoilt), its ns and the verdict.
+
+        Raises Fault.
+        """
+        # False before anything is launched: after a fault the next plan must not trust the buffers.
         fresh, self._fresh = self._fresh, False
         self.hints = (*self.hints, *scratch_holds_anything(built))
         span = self.launcher.once(built, limit_s)
         verdict = self._check(built)
         if verdict.reason and not fresh:
-            # An earlier kernel may have spoilt an input or the expected output without a trace: once more, clean.
+            # An earlier kernel may have spoilt an input or the expected output unnoticed: run again on new buffers.
             left, wrong = built, verdict.reason
             self.refresh()
             built = self.build(built.plan)
@@ -198,20 +201,20 @@ class Bench:
         if verdict.reason:
             cure = cure_by_zeros(built, partial(self._is_right_on_zeros, built, limit_s), marked=self._marked)
             raise Fault(Outcome.WRONG_RESULT, "; ".join(filter(None, (verdict.reason, cure))))
-        self.hints = ()  # they came to nothing
-        self.launcher.respoil(built)  # what keeps the least or largest of what it finds there will be wrong in the end
+        self.hints = ()  # the hints were not needed
+        self.launcher.respoil(built)  # if it keeps the minimum or maximum of what it finds, its last check will fail
         return built, span, verdict
 
     def check_last(self, built: Built, clock: Clock) -> Verdict:
-        """Check what the timed runs left, or one more run where none of them wrote on poisoned outputs."""
+        """Check what the timed runs left, or one more run if none of them wrote on poisoned outputs."""
         if not clock.poisons:
             self.launcher.enqueue(built)
         return self._check(built, inputs=True)
 
     def check_runs(self, built: Built, count: int, run_s: float, turn: int | None) -> Verdict:
-        """Check each of so many runs, on poisoned outputs; one takes about `run_s` with its check. Raises Fault.
+        """Check each of `count` runs, on poisoned outputs; one takes about `run_s` with its check. Raises Fault.
 
-        Before the first, scratch and guards are filled with the words of this turn, if one is given.
+        If a `turn` is given, scratch and guards are filled with words of that number before the first run.
         """
         known_s = self._limits.floor_s + self._limits.multiple * count * run_s
         self._announce("verify", known_s if run_s else self._limits.first_s)
@@ -222,26 +225,26 @@ class Bench:
             verdict = self._checker.check(
                 built.buffers, built.plan.outputs, built.plan.checks, inputs=True, run=run, runs=count
             )
-        self.launcher.busy_s()  # lets go of the events
+        self.launcher.busy_s()  # releases the events
         return verdict
 
     def check_disturbed(self, built: Built) -> Verdict:
-        """Check two runs on what earlier ones left in outputs and scratch, but for one half of it, then the other.
+        """Check two runs on what earlier runs left in outputs and scratch, each time with another half of it changed.
 
-        Who takes an earlier run's results for its own is right on those, and does less work. Raises Fault.
+        On unchanged leftovers, a kernel that reuses an earlier run's results passes, with less work. Raises Fault.
         """
         verdict = Verdict()
         self._announce("verify", self._limits.first_s)
-        self.launcher.enqueue(built)  # the last to run was another, maybe
+        self.launcher.enqueue(built)  # another plan may have run last
         for part in (0, 1):
             self._announce("verify", self._limits.first_s)
             self.launcher.disturb(built, part)
             verdict = verdict if verdict.reason else self._check(built)
-        self.launcher.busy_s()  # lets go of the events
+        self.launcher.busy_s()  # releases the events
         return verdict
 
     def throttled(self) -> str:
-        """Name what slows the device down now; empty: nothing, as far as its sensors say."""
+        """Name what slows the device down now, or return an empty string if its sensors say nothing."""
         return str(self._sensed().get(THROTTLED, ""))
 
     def refresh(self) -> None:
@@ -260,9 +263,9 @@ class Bench:
             return False
 
     def _was_right(self, left: Built, built: Built) -> bool:
-        """Say whether nobody had spoilt what a run found that has left these buffers; False where that is not known.
+        """Say whether the run that left the buffers of `left` had found them unspoilt; False if that is not known.
 
-        `built` is the same plan, and brings what is expected to the device again, which may have been spoilt as well.
+        `built` is the same plan on new buffers. The expected outputs may have been spoilt too, and are uploaded again.
         """
         if any(guarded.pristine is not None for guarded in left.buffers):
             return False
@@ -272,13 +275,13 @@ class Bench:
         return not spoilt and bool(self._check(left).reason)
 
     def _check(self, built: Built, *, inputs: bool = False) -> Verdict:
-        self._announce("verify", self._limits.first_s)  # not the plan's doing, and PoCL may have the check to compile
+        self._announce("verify", self._limits.first_s)  # a fixed limit: PoCL may first compile the check
         with noticing_loss():
             return self._checker.check(built.buffers, built.plan.outputs, built.plan.checks, inputs=inputs)
 
-    def _timed(self, built: Built, clock: Clock, best_ns: float | None, known: Sequence[int]) -> tuple[Timed, Verdict]:
+    def _timed(self, built: Built, clock: Clock, best_ns: float | None) -> tuple[Timed, Verdict]:
         """Time a plan, then check what it left. Raises Fault."""
-        timed = self._time(built, clock, None if best_ns is None else best_ns * self.anchor.pace.now, known)
+        timed = self._time(built, clock, None if best_ns is None else best_ns * self.anchor.pace.now)
         self._watch.lap("time")
         last = self.check_last(built, clock)
         if last.reason:
@@ -287,7 +290,7 @@ class Bench:
         return timed, last
 
     def _note(self, plan: Plan, clock: Clock, timed: Timed) -> dict[str, str | int | float]:
-        """Offer a plan as the anchor; return the pace for its environment, where it is not the usual one."""
+        """Offer a plan as the anchor; return the pace for its environment, unless it is the usual one."""
         times = timed.measurement.samples_ns
         longer = stretch(times, timed.contention)
         if not timed.stopped and longer == 1:
@@ -295,12 +298,11 @@ class Bench:
         pace = round(self.anchor.pace.now * longer, 3)
         return {} if pace == 1 else {PACE: pace}
 
-    def _time(self, built: Built, clock: Clock, best_ns: float | None, known: Sequence[int]) -> Timed:
-        """Time by the rules; spoilt times are thrown away once and taken again. `known` are the first samples."""
-        pending = list(known)
+    def _time(self, built: Built, clock: Clock, best_ns: float | None) -> Timed:
+        """Time by the rules; disturbed times are discarded once and taken again."""
 
         def source(count: int) -> Sequence[int]:
-            return [pending.pop()] if pending else clock.sample(built, count)
+            return [clock.known.pop()] if clock.known else clock.sample(built, count)
 
         def measured(bound_ns: float | None, longer: float = 1.0) -> Timed:
             self.contention()  # from here on
@@ -324,8 +326,8 @@ class Bench:
         return timed
 
     def _rules_of(self, plan: Plan, clock: Clock, bound_ns: float | None, longer: float) -> Rules:
-        """The rules for a plan that took so many times as long beside other programs."""
-        # What disturbs a machine lasts for so long whether or not the device is held meanwhile.
+        """Return the rules for a plan that took `longer` times as long because of other programs."""
+        # A disturbance of the machine lasts equally long whether or not the device is held meanwhile.
         rules = replace(self._rules, least_s=self._rules.least_s * clock.share)
         if not clock.ramps:
             rules = rules.awake(clock.first_ns, bound_ns)
@@ -333,14 +335,14 @@ class Bench:
             afforded = int(rules.budget_s / max(self.launcher.flush_s, 1e-6))
             most = max(rules.minimum, min(rules.maximum, afforded))
             rules = replace(rules, maximum=most, most=most)
-        return replace(rules, fine_margin=rules.margin) if longer > 1 else rules  # how much longer is known roughly
+        return replace(rules, fine_margin=rules.margin) if longer > 1 else rules  # `longer` is a rough estimate
 
     def _sensed(self) -> Mapping[str, str | int | float]:
         reading = self._session.sense()
         return {} if reading is None else reading.facts()
 
     def _spoilt(self, timed: Timed) -> tuple[str, str]:
-        """Say why these times are not those of the plan alone, in a clause and in a word; empty: nothing says so."""
+        """Say why these times do not depend on the plan alone, in a clause and in a word, both empty if they do."""
         if names := timed.facts.get(THROTTLED):
             return f"the device was throttled ({names})", "throttled"
         if not timed.stopped and is_drifting(timed.measurement.samples_ns, self._rules.confidence):
@@ -349,5 +351,5 @@ class Bench:
 
 
 def _signed(plan: Plan) -> Any:
-    """What decides whether kernels take what they are given: once it fits, it does for other sizes and values too."""
+    """Return what decides whether arguments fit the kernels: if they fit, they do so for other sizes and values too."""
     return plan.source, tuple((launch.entry, launch.arguments) for launch in plan.launches)

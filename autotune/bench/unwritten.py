@@ -1,4 +1,4 @@
-"""What a reference tells nothing of: what its kernel left as it was, filled with poison or data before, and NaNs."""
+"""Values of a reference that verify nothing: those that its kernel left as they were (poison or data), and NaNs."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from autotune.study import (
 )
 
 _TURNED = np.array([(POISON << bits | POISON >> 32 - bits) & 0xFFFFFFFF for bits in (0, 8, 16, 24)], np.uint32)
-"""The word of poison as it lies in rows of small values, wherever in a word a row begins."""
+"""The poison as words of rows of small values, for each byte of a word at which a row may begin."""
 
 _BEGINNING = 4096
-"""Bytes that are compared first: outputs that differ from what they held hardly ever do so only behind that."""
+"""Bytes that are compared first: outputs that differ from what they held nearly always do so here already."""
 
 _AT_ONCE = 1 << 16
-"""Values that are looked at together."""
+"""Values that are processed together."""
 
 
 def count_unwritten(data: NDArray[Any]) -> tuple[int, int]:
-    """Return how many values of an array are nothing but poison, and the place of the first.
+    """Return how many values of an array hold only poison, and the index of the first.
 
-    A struct is one value. Of values of less than four bytes, those count that share a word of poison with others: one
-    byte alone may well be what was computed.
+    A struct is one value. A value of less than four bytes counts only as part of a whole word of poison, since a byte
+    that equals one of the poison may have been computed.
     """
     raw, size = np.ascontiguousarray(data).reshape(-1).view(np.uint8), data.dtype.itemsize
     words = raw[: len(raw) // 4 * 4].view(np.uint32)
@@ -53,10 +53,10 @@ def count_unwritten(data: NDArray[Any]) -> tuple[int, int]:
 
 
 def unwritten_in(buffer: Buffer, data: NDArray[Any]) -> list[str]:
-    """Say of each member of an output's elements, or of all of it, how many values are nothing but poison; empty: none.
+    """Say how many values hold only poison, for each member of an output's elements, or for the whole output.
 
-    What pads a vector of three is nobody's to write. Small members beside larger ones are left out, as
-    `count_unwritten` has it.
+    Empty if there are none. A kernel need not write the padding of a vector of three. Small members beside larger ones
+    are left out, since `count_unwritten` cannot judge them.
     """
     wide = [leaf for leaf in leaves(buffer.type) if numpy_type(leaf.scalar)[0].itemsize % 4 == 0]
     said = []
@@ -69,14 +69,14 @@ def unwritten_in(buffer: Buffer, data: NDArray[Any]) -> list[str]:
 
 
 def is_unwritten(data: NDArray[Any]) -> bool:
-    """Whether an output holds the poison from one end to the other."""
+    """Say whether an output holds only poison."""
     return data.nbytes >= 4 and count_unwritten(data)[0] == data.nbytes // 4 * 4 // data.dtype.itemsize
 
 
 def count_nans(data: NDArray[Any]) -> tuple[int, int]:
-    """Return how many values of an output, in its logical shape, are NaN but no poison, and the place of the first.
+    """Return how many values of an output, in its logical shape, are NaN but not poison, and the index of the first.
 
-    Of structs none is counted.
+    Structs are not counted.
     """
     if data.dtype.kind != "f":
         return 0, 0
@@ -86,11 +86,11 @@ def count_nans(data: NDArray[Any]) -> tuple[int, int]:
 
 
 def not_numbers(plan: Plan, expected: Mapping[str, NDArray[Any]]) -> str:
-    """Say for which values a reference gives NaN, where whatever a configuration makes NaN of is right; empty: none."""
+    """Say for which values a reference gives NaN: a configuration that gives NaN there passes. Empty if none."""
     own = {one.name: leaves(one.type)[0] for one in plan.buffers if not is_struct(one.type)}
     said = []
     for name, whole in expected.items():
-        data = member_of(whole, own[name]) if name in own else whole  # not what pads a vector of three
+        data = member_of(whole, own[name]) if name in own else whole  # without the padding of a vector of three
         count, first = count_nans(data)
         if count:
             said.append(f"{count:,} of {data.size:,} values of {name}, first {element(name, data, first)}")
@@ -100,9 +100,9 @@ def not_numbers(plan: Plan, expected: Mapping[str, NDArray[Any]]) -> str:
 
 
 def unverified(plan: Plan, outputs: Mapping[str, NDArray[Any]]) -> str:
-    """Say which values of a reference's outputs the reference leaves unwritten; empty: none.
+    """Say which values of its outputs a reference leaves unwritten, or return an empty string if there are none.
 
-    Poison is right where poison is expected, so nothing that a configuration leaves there is found out.
+    Where poison is expected, poison is right, so a value that a configuration fails to write there is not noticed.
     """
     buffers = {buffer.name: buffer for buffer in plan.buffers}
     said = [line for name in plan.outputs for line in unwritten_in(buffers[name], outputs[name])]
@@ -111,7 +111,7 @@ def unverified(plan: Plan, outputs: Mapping[str, NDArray[Any]]) -> str:
 
 
 def left_alone(expected: Mapping[str, NDArray[Any]], inputs: Mapping[str, NDArray[Any]]) -> list[str]:
-    """Return the outputs that are to hold what they held before (`inout`): whoever writes nothing is right."""
+    """Return the `inout` outputs that must hold what they held before: a kernel that writes nothing passes."""
     return [name for name, data in expected.items() if name in inputs and _alike(data, inputs[name])]
 
 
@@ -123,7 +123,7 @@ def _alike(one: NDArray[Any], other: NDArray[Any]) -> bool:
 
 
 def unmoved(names: Sequence[str]) -> str:
-    """Say that a reference leaves outputs as they were; empty: none."""
+    """Say that a reference leaves the named outputs as they were, or return an empty string if there are none."""
     if not names:
         return ""
     cure = "so does a kernel that writes nothing; see to the inputs, or to what decides whether it writes"
@@ -131,7 +131,7 @@ def unmoved(names: Sequence[str]) -> str:
 
 
 def indistinct(outputs: Mapping[str, Tolerance], expected: Mapping[str, NDArray[Any]]) -> str:
-    """Say of which outputs 0 or another number is right everywhere, within their tolerance; empty: none."""
+    """Say for which outputs 0 or another number is right everywhere, within their tolerance. Empty if for none."""
     known = {name: _right_everywhere(expected[name], outputs[name]) for name in outputs if name in expected}
     zeros = [name for name, (zero, _) in known.items() if zero]
     alike = [name for name, (zero, other) in known.items() if other and not zero and expected[name].size > 1]
@@ -146,11 +146,11 @@ def indistinct(outputs: Mapping[str, Tolerance], expected: Mapping[str, NDArray[
 
 
 def _right_everywhere(data: NDArray[Any], allowed: Tolerance) -> tuple[bool, bool]:
-    """Say whether 0, and whether some number, is right for every value."""
+    """Say whether 0 is right for every value, and whether any one number is."""
     flat, zero = data.reshape(-1), True
     least: Any = -np.inf
     most: Any = np.inf
-    wide: type = np.longdouble if data.dtype.kind in "iu" else np.float64  # 2**53 + 1 is no double
+    wide: type = np.longdouble if data.dtype.kind in "iu" else np.float64  # 2**53 + 1 is not a double
     for begin in range(0, flat.size if data.dtype.kind in "fiu" else 0, _AT_ONCE):  # hardly ever more than the first
         values: NDArray[Any] = flat[begin : begin + _AT_ONCE].astype(wide)
         if not np.isfinite(values).all():
@@ -166,7 +166,7 @@ def _right_everywhere(data: NDArray[Any], allowed: Tolerance) -> tuple[bool, boo
 
 
 def unjudged(plan: Plan, inputs: Mapping[str, NDArray[Any]], expected: Mapping[str, NDArray[Any]]) -> str:
-    """Say for which outputs all checks that name them hold without any work: zeros, or what lay there; empty: none."""
+    """Say for which outputs all checks that name them hold for zeros, or for unchanged data. Empty if for none."""
     written = [buffer for buffer in plan.buffers if buffer.writes]
     if not plan.checks or not {*plan.checks} <= expected.keys():
         return ""
@@ -187,9 +187,10 @@ def _holding(
     expected: Mapping[str, NDArray[Any]],
     written: Mapping[str, NDArray[Any]],
 ) -> list[str]:
-    """Return the outputs of which no check fails where they hold what is given as `written`.
+    """Return the outputs for which no check fails if they hold the `written` arrays.
 
-    A check that holds for several of them, as a difference does, tells nothing of who is beside one that is judged.
+    A check that names several outputs, such as a difference, may hold although one of them fails elsewhere: the others
+    that it names are then left out too.
     """
     held, failing = list[set[str]](), set[str]()
     for name, check in plan.checks.items():
@@ -210,9 +211,9 @@ def _holding(
 
 
 def element(name: str, data: NDArray[Any], index: int, label: str = "", axes: int = 0) -> str:
-    """Return what a value of an output is called, `c[3, 4]`, by its index in a flat array.
+    """Return the name of a value of an output, such as `c[3, 4]`, by its index in the flat array.
 
-    With the `label` of a member, which is behind so many axes: `p[3].place[1]`.
+    With the `label` of a member, which follows the first `axes` indices: `p[3].place[1]`.
     """
     places = [str(int(place)) for place in np.unravel_index(index, data.shape)]
     outside, inside = (places[:axes], places[axes:]) if label else (places, [])

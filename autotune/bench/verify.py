@@ -1,7 +1,7 @@
-"""Right or wrong: outputs against the reference, guards around buffers, inputs untouched.
+"""Whether a run was right: outputs compared with the reference, guards around buffers and inputs unchanged.
 
-`Checker` decides by four words for each thing looked at. `OnDevice` finds them where the buffers lie, `readback.OnHost`
-reads the buffers back, where a device does not run the checks' OpenCL C.
+`Checker` decides by four words for each check (a "look"). `OnDevice` computes them on the device; `readback.OnHost`
+reads the buffers back, for devices that do not run the checks' OpenCL C.
 """
 
 from __future__ import annotations
@@ -29,29 +29,29 @@ _USUAL = {"f4": "float", "i4": "int", "u4": "uint"}
 _SLOTS, _WORDS = 256, 4  # results of one round of checks: four words each
 
 Words = NDArray[np.uint32]
-"""What one look found: of guards the bytes changed before and after, of an input its checksum, of an output how many
-values are wrong, how many of them NaN, ~(the index of the first), and the largest error as a share of what is allowed,
-a float's bits."""
+"""What one look found. For guards: the number of bytes changed before the buffer, and after it. For an input: its
+checksum. For an output: how many values are wrong, how many of them NaN, ~(the index of the first), and the largest
+error as a share of what is allowed, as the bits of a float."""
 
 
 class Looks(Protocol):
-    """Ways to look at a buffer; `run` takes what they return."""
+    """Ways to check a buffer. `run` takes what the other methods return."""
 
     def guards(self, guarded: Guarded) -> Any:
-        """Count the bytes of its guards that have changed."""
+        """Count the changed bytes of its guards."""
 
     def checksum(self, guarded: Guarded) -> Any:
-        """Sum up its data."""
+        """Compute the checksum of its data."""
 
     def compare(self, guarded: Guarded, leaf: Leaf, tolerance: Tolerance) -> Any:
-        """Compare its logical part with what is expected: the numbers of one member, where it holds structs."""
+        """Compare its logical part with what is expected; if it holds structs, the numbers of one member."""
 
     def run(
         self, looks: Sequence[Any], repeated: Sequence[Any] = (), run: Callable[[], None] | None = None, runs: int = 1
     ) -> Sequence[Words]:
-        """Return what each look found, then what each of the `repeated` found after all of the runs together.
+        """Make the runs; return what each look found after the last, then what each of the `repeated` found in all.
 
-        What a kernel overwrites of guards and inputs stays overwritten: one look after the last run sees it.
+        Guards and inputs need only one look after the last run: what a kernel overwrites there stays overwritten.
         """
 
     def forget(self) -> None:
@@ -61,7 +61,7 @@ class Looks(Protocol):
 class Checker:
     """Checks buffers of one session against the expected outputs.
 
-    `scalars` are the types of those to come, where there are none yet.
+    `scalars` are the types of expected outputs that are not known yet.
     """
 
     def __init__(
@@ -80,9 +80,9 @@ class Checker:
         self._tried: set[str] = set()
 
     def prepare(self, buffers: Sequence[Guarded]) -> None:
-        """Build and run what checking these buffers takes, and note the checksums of inputs that are new.
+        """Build and run all that checking these buffers needs, and store the checksums of new inputs.
 
-        A kernel that is compiled at its first launch must not fall to the account of the kernel on trial.
+        The time to compile our kernels at their first launch must not be charged to the kernel on trial.
         """
         new = [g for g in buffers if g.buffer.access == "in" and g.checksum is None]
         looks = [self._looks.checksum(guarded) for guarded in new]
@@ -109,9 +109,10 @@ class Checker:
         run: Callable[[], None] | None = None,
         runs: int = 1,
     ) -> Verdict:
-        """Check guards, outputs and what `checks` make of them and, with `inputs`, that no input was overwritten.
+        """Check guards, outputs, `checks` of the outputs and, with `inputs`, that no input was overwritten.
 
-        `run` queues one run of the kernel: so many runs are made, the outputs of each checked, and the host waits once.
+        `run` queues one run of the kernel: `runs` of them are made, the outputs of each are checked, and the host waits
+        once.
         """
         read_only = [g for g in buffers if inputs and g.buffer.access == "in"]
         written = [g for g in buffers if g.buffer.name in outputs and g.buffer.name in self._expected]
@@ -149,7 +150,7 @@ class Checker:
         return Verdict("; ".join(reasons), worst)
 
     def values(self, buffers: Sequence[Guarded], checks: Mapping[str, Check]) -> dict[str, NDArray[Any]]:
-        """Return what each check gives now. Raises StudyError."""
+        """Return the value of each check now. Raises StudyError."""
         return {name: self._checks.value(buffers, name, check) for name, check in checks.items()}
 
     def _wrong(self, guarded: Guarded, leaf: Leaf, words: Words, runs: int, tolerance: Tolerance) -> str:
@@ -185,20 +186,20 @@ class Checker:
 
 
 class OnDevice:
-    """Looks at buffers where they lie, by kernels of this package."""
+    """Checks buffers on the device, with kernels of this package."""
 
     def __init__(self, session: Session, expected: Mapping[str, NDArray[Any]], scalars: Sequence[str] = ()) -> None:
         self._session = session
         self._expected = expected
         self._references: dict[tuple[str, Leaf], Memory] = {}
-        # One program for all three kernels, since the smallest takes as long to build as they do together.
+        # One program for all three kernels: the smallest alone takes as long to build as all together.
         kinds = [np.asarray(array).dtype.str[1:] for array in expected.values()]
         known = [_USUAL[kind] for kind in kinds if kind in _USUAL]
         usual = next((one for one in (*known, *scalars) if one in _USUAL.values()), "float")
         common = self._build(usual)
         self._guards, self._checksum = common.kernel("guards"), common.kernel("checksum")
         self._compare = {usual: common.kernel("compare")}
-        # One geometry for all buffers, since PoCL compiles anew for each; enough items to fill a large GPU.
+        # One geometry for all buffers, since PoCL compiles for each geometry; enough items to fill a large GPU.
         self._items = _GROUP * (256 if session.traits.shares_cores else 4096)
         self._results = session.allocate(_SLOTS * _WORDS * 4)
 
@@ -272,7 +273,7 @@ class OnDevice:
 
 
 def _is_left(guarded: Guarded, offset: int, found: NDArray[Any]) -> bool:
-    """Whether a value is what lay there before the run; a kernel may have computed the same."""
+    """Say whether a value is what was there before the run; a kernel may have computed the same."""
     if guarded.poison is None:
         return False
     filled = np.full(3, guarded.poison, np.uint32).tobytes()
@@ -281,7 +282,7 @@ def _is_left(guarded: Guarded, offset: int, found: NDArray[Any]) -> bool:
 
 @lru_cache(maxsize=1024)
 def _walk(buffer: Buffer, leaf: Leaf) -> tuple[list[int], list[int]]:
-    """Return four extents and the strides, in numbers, that walk a leaf in the logical part of the allocation."""
+    """Return four extents and strides, counted in numbers, that visit a leaf in the logical part of the allocation."""
     dtype, width = numpy_type(buffer.type)
     size, step = numpy_type(leaf.scalar)[0].itemsize, dtype.itemsize * width
     axes = list(leaf.axes)

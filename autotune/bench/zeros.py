@@ -1,6 +1,6 @@
-"""Whether a wrong result comes of memory that a kernel takes for zeros: it runs again where there are some.
+"""Finds out whether a result is wrong because a kernel expects zeros in memory: it runs again with zeros there.
 
-A driver has zeros in new memory as a rule, and the program that a kernel was written for may have put them there.
+Drivers usually have zeros in new memory, and the program that a kernel was written for may have written them.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ _CURES = {
 
 
 def cure_by_zeros(built: Built, is_right: Callable[[Collection[str]], bool], *, marked: bool) -> str:
-    """Say which outputs and scratch have to hold zeros for a plan to be right; empty: zeros do not make it so.
+    """Say which outputs and scratch must hold zeros for a plan to be right. Empty if zeros do not make it right.
 
-    `is_right` runs it with zeros in the buffers that are named, and tells. Where outputs are `marked`, zeros are wrong.
+    `is_right` runs the plan with zeros in the named buffers, and says whether it is right. If outputs are `marked`,
+    zeros in them are wrong.
     """
     kinds = ("scratch",) if marked else ("scratch", "out")
     access = {one.buffer.name: one.buffer.access for one in built.buffers if one.buffer.access in kinds}

@@ -1,6 +1,6 @@
 """The command line: parsing and printing, one file per command. `run` is the entry, `app` has all commands.
 
-A command's file, and what it imports, is loaded when that command is typed; to list the commands none is.
+A command's file, and what it imports, is loaded only when that command is typed, not to list the commands.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from autotune.text import say_error
 
 
 class Commands(TyperGroup):
-    """Turns errors into one line on stderr and their exit code: this package's, and those that `refusals` knows."""
+    """Turns errors, of this package or known to `refusals`, into one line on stderr and their exit code."""
 
     def make_context(self, info_name: Any, args: list[str], *others: Any, **kwargs: Any) -> Any:
         """Read the words before the command."""
@@ -41,7 +41,7 @@ class Commands(TyperGroup):
         """Run the command that was typed."""
         try:
             return super().invoke(ctx)
-        except OutputError:  # for those who opened stdout: nothing more can be written there
+        except OutputError:  # is handled where stdout was opened: nothing more can be written there
             raise
         except AutotuneError as error:
             say_error(error)
@@ -55,13 +55,13 @@ class Commands(TyperGroup):
 
 
 def _end(error: Exception, command: str | None = None) -> None:
-    """Tell of an error that is not of this package, and end; return where it is a fault of the program."""
+    """Report an error that is not of this package, and end; return if it is a fault of the program."""
     if (code := told(error, command)) is not None:
         raise typer.Exit(code) from None
 
 
 def told(error: Exception, command: str | None = None) -> int | None:
-    """Tell of an error that is not of this package, and return its exit code; None for a fault of the program."""
+    """Report an error that is not of this package, and return its exit code; None for a fault of the program."""
     known = plain(error, command)
     if known is None:
         return None
@@ -76,20 +76,20 @@ def _print_version(asked: bool) -> None:
 
 
 def _log() -> None:
-    """Have what search and workers say to each other printed, where AUTOTUNE_LOG names a level."""
+    """Print the messages between search and workers if AUTOTUNE_LOG names a level."""
     given = os.environ.get("AUTOTUNE_LOG", "")
     level = given.upper()
     if not level:
         return
     if level not in logging.getLevelNamesMapping():
-        raise UsageError(f"{given!r} is no level", where="AUTOTUNE_LOG", hint="set it to debug")
+        raise UsageError(f"{given!r} is not a level", where="AUTOTUNE_LOG", hint="set it to debug")
     logging.basicConfig(format="%(relativeCreated)d ms %(threadName)s %(name)s: %(message)s")
     logging.getLogger("autotune").setLevel(level)
 
 
 def main(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version and leave.", callback=_print_version, is_eager=True)
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
     """Options before a command."""
@@ -99,22 +99,22 @@ def main(
 _COMMANDS = {
     "search": ("search:search", "Search the parameters of a study, and print the best."),
     "best": ("best:best", "Print the best stored configuration for a device and size."),
-    "devices": ("devices:list_devices", "List the OpenCL devices, and what is amiss with drivers."),
+    "devices": ("devices:list_devices", "List the OpenCL devices, and problems with their drivers."),
     "studies": ("studies:list_studies", "List the bundled studies and those in ./studies."),
     "history": ("history:history", "List stored trials, newest first."),
-    "new": ("new:new_study", "Write a study to start from, by reading its kernel."),
-    "check": ("check:check", "Check a study: what its author runs first."),
+    "new": ("new:new_study", "Draft a study from a kernel."),
+    "check": ("check:check", "Check a study; run this first on a new one."),
     "compare": ("compare:compare_values", "Show the best per value of a parameter, size or device."),
-    "report": ("report:report_searches", "Write what a search found and taught into one HTML file."),
-    "dashboard": ("dashboard:dashboard", "Show what is stored in a browser, on this machine alone."),
-    "cover": ("cover:cover", "Choose few configurations for many sizes."),
-    "verify": ("verify:verify", "Measure here and now what `autotune best` names."),
-    "worker": ("worker:worker", "Offer this machine's devices to searches of a cluster."),
-    "export": ("export:export_trials", "Write what is stored: trials, or bests for programs."),
+    "report": ("report:report_searches", "Write the results of a search into one HTML file."),
+    "dashboard": ("dashboard:dashboard", "Show stored results in a browser, on this machine only."),
+    "cover": ("cover:cover", "Choose a few configurations for many sizes."),
+    "verify": ("verify:verify", "Measure again what `autotune best` names."),
+    "worker": ("worker:worker", "Offer this machine's devices to the searches of a cluster."),
+    "export": ("export:export_trials", "Write stored trials, or the bests for programs."),
     "import": ("import_:import_trials", "Add trials that `autotune export` or another tool wrote."),
-    "import-study": ("import_study:import_study", "Write a study from a T1 file, another tuner's problem."),
+    "import-study": ("import_study:import_study", "Write a study from a T1 file of another tuner."),
     "serve": ("serve:serve", "Serve searches, results and pages over HTTP."),
-    "token": ("token:tokens", "See to the tokens of a server."),
+    "token": ("token:tokens", "Create, list and revoke the tokens of a server."),
 }
 """Where each command is: file and name, a function or a group of commands; and how its help begins."""
 
@@ -132,7 +132,7 @@ def run(words: Sequence[str]) -> None:
 
 
 def _listed() -> typer.Typer:
-    """All commands as they are listed, or named where one is misspelt; none of them does anything."""
+    """All commands, for the list and for corrections of a misspelt name; none of them does anything."""
     made = _without_commands()
     for name, (_, begins) in _COMMANDS.items():
         made.command(name, help=begins)(lambda: None)

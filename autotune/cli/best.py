@@ -1,4 +1,4 @@
-"""`autotune best`, for --help and mistakes: what is asked well takes the shorter way of `lookup.asking`."""
+"""`autotune best`, for --help and mistakes; correct questions take the shorter way of `lookup.asking`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from autotune.lookup import FORMATS, asking
 HELP = f"""
 Print the best stored configuration for a device and size.
 
-Formats: {", ".join(FORMATS)}. How the answer matches the question is part of it, and what it falls short of is said on
-stderr. Where nothing is stored that could answer, it is the study's default configuration.
+Formats: {", ".join(FORMATS)}. The answer says how well it matches the question; stderr says in what it differs. If
+nothing stored fits, the answer is the study's default configuration.
 
 \b
 Examples:

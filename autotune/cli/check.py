@@ -1,4 +1,4 @@
-"""`autotune check`: what the author of a study runs first."""
+"""`autotune check`: the first command that the author of a study runs."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def check(
     allow_python: options.PythonOption = False,
     as_json: options.JsonOption = False,
 ) -> None:
-    """Check a study: what its author runs first.
+    """Check a study; run this first on a new one.
 
-    Reads and cross-checks the file, counts the valid configurations and says which values are excluded and why; then
+    Reads and cross-checks the file, counts the valid configurations and says which values are excluded and why. Then it
     builds one configuration, prints the build log, and verifies it against the reference.
     Exit code 2: the study or its kernel is wrong. Exit code 1: it builds and does not pass.
 
@@ -149,7 +149,7 @@ def _listed(values: Sequence[Value]) -> str:
 
 
 def _excluded_rows(exclusions: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A row for each reason, with the values that it excludes: `WG=512, 1024: too many`; the first few of each."""
+    """A row for each reason with the values that it excludes, `WG=512, 1024: too many`; the first few of each."""
     reasons: dict[str, dict[str, list[str]]] = {}
     for one in exclusions:
         reasons.setdefault(one["reason"], {}).setdefault(one["name"], []).append(str(one["value"]))
@@ -163,14 +163,14 @@ def _excluded_rows(exclusions: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 _MOST_REASONS = 10
-"""Of those by which values are excluded: what a reader looks at."""
+"""How many reasons for excluded values are shown: as many as a reader looks at."""
 
 
 def _build(
     problem: Problem, configuration: Configuration, save: Path | None, settings: Settings, *, quiet: bool
 ) -> dict[str, Any]:
-    """Build and verify one configuration as a search does. Raises StudyError, with the log, where it does not build."""
-    # By a builder too: its build is the first, of which NVIDIA's driver has a log, and so registers and spills.
+    """Build and verify one configuration as a search does. Raises StudyError, with the log, if it does not build."""
+    # A builder builds it first: only for a first build has NVIDIA's driver a log, with registers and spills.
     with DeviceEvaluator(problem, [problem.device], settings) as evaluator:
         evaluator.submit(configuration)
         trial = evaluator.collect()
@@ -182,7 +182,7 @@ def _build(
         print()
         facts(_built_rows(trial, shown_trial, saved))
     if trial.outcome is Outcome.COMPILE_ERROR:
-        # What no compiler says is between the study and the kernel.
+        # An error that no compiler reports is one between the study and the kernel.
         where = str(problem.study.text.kernel_path if trial.build_log else problem.study.path)
         logged = trial.build_log and first_error(trial.build_log) in trial.reason  # say it once
         parts = ("does not build", hint_of_undefined(problem, trial.build_log), "its log:")

@@ -62,9 +62,9 @@ def compare_values(
 ) -> None:
     """Show the best per value of a parameter, size or device.
 
-    Every value gets at least --trials trials: those that the store lacks are measured first, unless --no-search.
-    Stored trials count, so a value that was searched before may have more; the column trials says how many.
-    A value that is not possible at a size is listed with the reason.
+    Every value gets at least --trials trials; missing ones are measured first, unless --no-search. Stored trials count,
+    so a value that was searched before may have more; the column trials says how many. A value that is not possible at
+    a size is listed with the reason.
 
     \b
     Sizes, separated by commas or semicolons:
@@ -112,7 +112,7 @@ def compare_values(
 
 
 def _devices(selector: str | None, by: str) -> list[DeviceInfo]:
-    """The devices to compare on: those named, else by device one of each model here, else the best one."""
+    """The devices to compare on: those named; else, by device, one of each model here; else the best one."""
     if selector is not None:
         return [devices.find_device(part) for part in selector.split(",")]
     best = devices.find_device(None)
@@ -125,7 +125,7 @@ def _devices(selector: str | None, by: str) -> list[DeviceInfo]:
 
 
 def _read_of(selector: str | None, by: str, database: str | None) -> list[DeviceInfo]:
-    """The same where nothing is measured: stored devices may be named, and by device all of them are told of."""
+    """The same if nothing is measured: stored devices may be named, and a comparison by device includes all of them."""
     if selector is not None:
         return [options.device_to_read(part, database) for part in selector.split(",")]
     if by != compare.BY_DEVICE:
@@ -213,7 +213,7 @@ def _row(cell: compare.Cell, least: float, by: str) -> tuple[str, ...]:
 
 
 def _rate(amount: float | None, time_ns: float) -> str:
-    """GFLOPS or GB/s; `-` where the study does not say."""
+    """GFLOPS or GB/s, or `-` if the study does not give the amount."""
     rate = text.giga_rate(amount, time_ns)
     return "-" if rate is None else text.number(rate)
 

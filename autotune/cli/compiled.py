@@ -1,4 +1,4 @@
-"""A kernel that `autotune new` has compiled, or all that it lacks for that, in one line."""
+"""A kernel that `autotune new` has compiled, or, in one line, everything that it lacks for that."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from autotune.reports import Inspector
 from autotune.study import asked_by_error, brought, hiding, lacking_extension, line_mark, of_opencl, undefined, unknown
 
 _ROUNDS = 8
-"""So often a kernel is compiled with something in the place of what it lacks: more may be lacking behind that."""
+"""How often a kernel is compiled with replacements for what it lacks: each round may show that more is lacking."""
 _MOST = 64
-"""So many names without a meaning are told each; where there are more, a file is missing rather."""
+"""Up to this many names without a meaning are all listed; if there are more, a file is probably missing."""
 _FIRST = 5
-"""Of more names, so many are told."""
+"""If there are more, this many names are listed."""
 _NOT_THERE = re.compile(r"([<\"][^<>\"\n]+[>\"]) is included here and is not there")
-"""What stands in the place of an #include, behind an #if, of a file that is not there."""
+"""The text that replaces an #include, behind an #if, of a file that is not there."""
 _STANDARDS = ("-cl-std=CL3.0", "-cl-std=CL2.0")
 """What asks a compiler for more than OpenCL C 1.2: program-scope variables, generic pointers, work-group functions."""
-_MEND = "mend the kernel there"
+_FIX = "fix the kernel there"
 _PLACEHOLDER = re.compile(r"\{\{[^{}]*\}\}|\{%.*?%\}|<%.*?%>|\$\{\w+\}|\$\w+|@\w+@")
-"""What another program puts text in the place of, as languages of templates write it."""
+"""Placeholders that another program replaces by text, as template languages write them."""
 
 
 class Compiler(NamedTuple):
-    """A device's compiler, what it is given, and the words of the command that asks."""
+    """A device's compiler, its options, and the words of the command that asks."""
 
     inspector: Inspector
     options: tuple[str, ...]
     words: Sequence[str]
 
     def inspect(self, source: str, names: Sequence[str], defined: Mapping[str, str] | None = None) -> Inspected:
-        """Raises WorkerError where the source does not compile."""
+        """Return what the compiler finds. Raises WorkerError if the source does not compile."""
         more = [f"-D{name}={value}" for name, value in (defined or {}).items()]
         return self.inspector.inspect(source, [*self.options, *more], names)
 
     def not_given(self, source: str) -> list[str]:
-        """Return the macros that an #if asks for and nobody defines: there they are 0."""
+        """Return the macros that an #if uses and nothing defines: in the #if they are 0."""
         given = {re.split(r"\W", option[2:])[0] for option in self.options}
         return [name for name in undefined(source) if name not in given]
 
@@ -52,9 +52,9 @@ class Compiler(NamedTuple):
 
 
 def compiled(kernel: Path, source: str, names: Sequence[str], compiler: Compiler) -> tuple[Inspected, list[str]]:
-    """Return what a compiler tells of a kernel's text, and the option for a newer OpenCL C where it takes one.
+    """Return what a compiler finds in a kernel's text, and the option for a newer OpenCL C if the kernel needs one.
 
-    Raises StudyError, with all that the text lacks.
+    Raises StudyError with everything that the text lacks.
     """
     source = f"{line_mark(1, kernel)}\n{source}"
     try:
@@ -68,13 +68,13 @@ def compiled(kernel: Path, source: str, names: Sequence[str], compiler: Compiler
     left_out, macros = hiding(source) if not told.signatures else ([], [])
     if left_out:
         what = f"its #if leaves out every kernel: {_listed(left_out)}"
-        hint = f"it depends on {_listed(macros)}: -D {macros[0]}=1" if macros else "mend the #if"
+        hint = f"it depends on {_listed(macros)}: -D {macros[0]}=1" if macros else "fix the #if"
         raise StudyError(what, where=str(kernel), hint=hint)
     return told, []
 
 
 def _by_standard(source: str, names: Sequence[str], compiler: Compiler) -> tuple[Inspected, list[str]] | None:
-    """The same by a standard that most compilers follow only if asked; None where none helps."""
+    """The same with a standard that most compilers follow only if asked; None if no standard helps."""
     for standard in _STANDARDS:
         try:
             return compiler._replace(options=(*compiler.options, standard)).inspect(source, names), [standard]
@@ -91,7 +91,7 @@ _PORTING = {
 
 
 def _cure(error: WorkerError, source: str, compiler: Compiler) -> str:
-    """What to do about a compiler's message: names without a meaning may be parameters of the host program's."""
+    """What to do about a compiler's message. The host program may define names without a meaning as parameters."""
     log = f"{error.what}\n{error.detail}"
     if files := [*dict.fromkeys(_NOT_THERE.findall(log))]:
         their = "its" if len(files) == 1 else "their"
@@ -123,12 +123,12 @@ def _cure(error: WorkerError, source: str, compiler: Compiler) -> str:
     if left or not said:
         cure = _other_cure(left or error.what, source, compiler)
         left = _unmangled(left)
-        said.append(f"then it says: {left}{f'; {cure}' if cure != _MEND else ''}" if names else cure)
+        said.append(f"then it says: {left}{f'; {cure}' if cure != _FIX else ''}" if names else cure)
     return "; ".join(said)
 
 
 def _placeholder(told: str, source: str) -> str:
-    """The placeholder of a template in the line that a message is of; empty where it has none."""
+    """The placeholder of a template in the line of a message, or an empty string if the line has none."""
     line = re.search(r":(\d+):\d+", told)
     lines = source.splitlines()  # the first says where the kernel's text begins
     found = _PLACEHOLDER.search(lines[int(line[1])]) if line and int(line[1]) < len(lines) else None
@@ -136,7 +136,7 @@ def _placeholder(told: str, source: str) -> str:
 
 
 def _default(names: Mapping[str, str]) -> str:
-    """Say how the kernel itself may give names a meaning; nothing where there are none."""
+    """Say how the kernel itself may give names a meaning; an empty string without names."""
     if not names:
         return ""
     first, value = next(iter(names.items()))
@@ -148,9 +148,9 @@ def _default(names: Mapping[str, str]) -> str:
 
 
 class _Lacking(NamedTuple):
-    """What has no meaning, as `unknown` tells it, and what the compiler says once the names are defined.
+    """Names without a meaning, as `unknown` returns them, and the compiler's message once the names are defined.
 
-    `brings`: those of the names that have the text define others, and which.
+    `brings`: the names that make the text define other names, and which ones.
     """
 
     names: dict[str, str]
@@ -196,14 +196,14 @@ def _lacking(error: WorkerError, source: str, compiler: Compiler) -> _Lacking:
 
 
 def _other_cure(told: str, source: str, compiler: Compiler) -> str:
-    """What to do about a message that is of no name without a meaning."""
+    """What to do about a message that is not about a name without a meaning."""
     if "<Spelling=<command line>" in told:
         return "a name that -D defines is one of OpenCL's own headers: call it otherwise in the kernel"
     asked, _ = asked_by_error(source, told)
     if asked or re.search(rf"#[ \t]*error[ \t]+{re.escape(told.rsplit(': ', 1)[-1])}", source):
         depends = f": it depends on {_listed(asked)}" if asked else ""
         return f"give what the kernel asks for there with -D NAME=1{depends}"
-    elsewhere = "mend it, or choose a device that has it with --device (autotune devices lists them)"
+    elsewhere = "fix it, or choose a device that has it with --device (autotune devices lists them)"
     device = compiler.inspector.device
     if extension := lacking_extension(told, source, device.extensions):
         return f"it needs {extension}, which {device.name} lacks: {elsewhere}"
@@ -217,11 +217,11 @@ def _other_cure(told: str, source: str, compiler: Compiler) -> str:
         r"\bhalf\d*\b|\bdouble\d*\b|sub_group|_imageh|\batom_|extension|implicit declaration", told
     ):
         return elsewhere
-    return _MEND
+    return _FIX
 
 
 def _unmangled(told: str) -> str:
-    """A compiler's message with OpenCL's names of functions, before which PoCL's headers put a prefix."""
+    """A compiler's message with OpenCL's names of functions, without the prefix of PoCL's headers."""
     return told.replace("'_cl_", "'")
 
 

@@ -34,12 +34,12 @@ def cover(
     database: options.DatabaseOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
-    """Choose few configurations for many sizes.
+    """Choose a few configurations for many sizes.
 
-    Those that lose least, and which size takes which. The candidates are the fastest two stored at each size, and the
-    default. Each is measured at every size where it has not been, all in turns, unless --no-search. A loss is how much
-    slower a size runs than with the fastest of all candidates; those are chosen that lose least on average. Sizes that
-    have no best yet want `autotune search --sizes` first.
+    It chooses the configurations that lose least, and says which size uses which. The candidates are the two fastest
+    stored at each size, and the default. Candidates that were not measured at a size are measured there first, in
+    turns, unless --no-search. A loss is how much slower a size runs than with its fastest candidate; the chosen
+    configurations lose least on average. For sizes without a best, run `autotune search --sizes` first.
 
     \b
     Examples:

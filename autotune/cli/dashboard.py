@@ -16,10 +16,11 @@ def dashboard(
     port: Annotated[int, typer.Option(min=0, max=65535, metavar="N", help="0: any that is free.")] = 8081,
     database: DatabaseOption = None,
 ) -> None:
-    """Show what is stored in a browser, on this machine alone.
+    """Show stored results in a browser, on this machine only.
 
-    Bests, searches as they go on, what was learned, every trial. It needs no token, runs nothing and changes nothing.
-    Searches of other processes that write to the same database are shown as they go on. Ctrl-C ends it.
+    Shows the best configurations, searches in progress, which parameters matter, and every trial. It needs no token,
+    runs no kernel and changes nothing. It follows searches of other processes that write to the same database. Ctrl-C
+    ends it.
 
     \b
     Examples:
@@ -33,7 +34,7 @@ def dashboard(
 
     def begun(url: str, service: Service) -> None:
         say(f"{service.store.where} is shown at {url}")
-        if not service.store.counts():  # a name that is mistyped is a new file
+        if not service.store.counts():  # a mistyped name is a new file
             say(f"no trial is stored there; {command('search', 'STUDY', database=service.store.where)} makes some")
 
     serve(Config(database, port=port, read_only=True), begun)

@@ -1,4 +1,4 @@
-"""`autotune devices`: what is here, and what is amiss."""
+"""`autotune devices`: which devices are here, and what is wrong."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from autotune.model import DeviceInfo
 
 
 def list_devices(on: OnOption = None, as_json: JsonOption = False) -> None:
-    """List the OpenCL devices, and what is amiss with drivers.
+    """List the OpenCL devices, and problems with their drivers.
 
-    Told are index, fingerprint, driver and limits, and the command that mends what is amiss.
+    Shows index, fingerprint, driver and limits and, for each problem, the command that solves it.
 
     \b
     Examples:
@@ -53,7 +53,7 @@ def _list_cluster(address: cluster.Address, as_json: bool) -> None:
 
 
 def _of_several_drivers(found: Sequence[DeviceInfo]) -> Iterator[str]:
-    """Say of each model that several drivers have which of its devices the name means."""
+    """Say, of each model with several drivers, which of its devices the name means."""
     for model in dict.fromkeys(info.fingerprint for info in found):
         like = [info for info in found if info.fingerprint == model]
         if len({info.platform for info in like}) > 1:

@@ -51,15 +51,15 @@ def export_trials(
         typer.Option(metavar="NAME", help="What a header's names begin with. Default: the study, with what is chosen."),
     ] = None,
 ) -> None:
-    """Write what is stored: trials, or bests for programs.
+    """Write stored trials, or the bests for programs.
 
-    By itself every trial of all studies as one line of JSON: raw samples, outcome, what it belongs to.
+    Without options, it writes every trial of all studies as one line of JSON: raw samples, outcome, and its problem.
 
-    With --format and --study the bests of a study as one file for programs, a C99 and C++ `header` with a function that
-    chooses by device and size, or a `table` in JSON; or its trials in the format of another tool. These are of all
-    devices and sizes, or of those given; what a format cannot say is left out, and counted on stderr. A header's names
-    begin with the study's and with the choices that are not its defaults, so that headers of several go together, or
-    with --prefix.
+    With --format and --study, it writes the best configurations of a study for programs: a C99 and C++ `header` with a
+    function that chooses by device and size, or a `table` in JSON. Or it writes the study's trials in the format of
+    another tool. --device, --size and --choice select; without them it writes all. What a format cannot hold is left
+    out, and counted on stderr. The names in a header begin with --prefix, or with the study's name and the choices that
+    are not its defaults, so that a program can include several headers.
 
     \b
     Examples:
@@ -85,7 +85,7 @@ def export_trials(
         _export_bests(asked, file, {"embed": embed, **({} if prefix is None else {"prefix": prefix})})
         return
     if embed:
-        raise UsageError("is for header and table", where="--embed", hint="leave it out")
+        raise UsageError(f"is for {' and '.join(ARTEFACTS)}", where="--embed", hint="leave it out")
     _export(asked, file)
 
 
@@ -101,7 +101,7 @@ def _export_lines(file: Path | None, database: str | None) -> None:
 
 
 def _export_bests(asked: Asked, file: Path | None, options: Mapping[str, bool | str]) -> None:
-    """Write a study's bests in a format of ARTEFACTS, with its `options`; each `--size` is one of its own."""
+    """Write a study's bests in a format of ARTEFACTS, with its `options`; each `--size` is a separate size."""
     with watched() as read:
         study, database = load_study(asked.study), asked.database
         devices = [] if asked.device is None else [device_meant(asked.device, database).fingerprint]
@@ -150,11 +150,11 @@ def _export(asked: Asked, file: Path | None) -> None:
 
 
 def _new(file: Path | None, format: str) -> Path:
-    """Return the path of a database to be made. Raises UsageError where there is none, or something stands there."""
+    """Return the path of a database to be made. Raises UsageError without a path, or if something exists there."""
     if file is None or str(file) == "-":
         raise UsageError("is a database, not text", where=f"--format {format}", hint="give a FILE")
     if os.path.exists(file):
-        raise UsageError("is there already, and nothing is written over", where=str(file), hint="name another file")
+        raise UsageError("exists already, and is not overwritten", where=str(file), hint="name another file")
     if not os.path.isdir(folder := str(file.parent)):
         raise UsageError("cannot be written: no such folder", where=str(file), hint=text.typed(["mkdir", "-p", folder]))
     return file

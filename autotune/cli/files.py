@@ -1,4 +1,4 @@
-"""The FILE that a command writes: whole or as it was before, and never in the place of what was read for it."""
+"""The FILE that a command writes: replaced completely or not at all, and never a file that was read for it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from autotune.text import typed
 
 _DATABASE = b"SQLite format 3\0"
 _BESIDE = ("", "-wal", "-shm", "-journal")
-"""What SQLite appends to the name of a database for its files."""
+"""The endings that SQLite appends to the name of a database for its files."""
 
 
 @contextmanager
@@ -35,27 +35,27 @@ def writing(file: Path | None, database: str | None = None, read: Iterable[str] 
 
 @contextmanager
 def replacing(file: Path, database: str | None = None, read: Iterable[str] = ()) -> Iterator[Path]:
-    """Yield the path at which to write what becomes a file's content when this context ends well; else it stays.
+    """Yield the path to write to; it becomes the file's content if this context ends without an error.
 
-    Devices, pipes and the like are written themselves. Raises UsageError where a file cannot be written, and as
-    `require_spare` does.
+    Otherwise the file stays. Devices, pipes and the like are written directly. Raises UsageError if a file cannot be
+    written, and as `require_spare` does.
     """
     require_spare(file, database, read)
     try:
         if (os.path.exists(file) and not os.path.isfile(file)) or _is_stream(file):
             yield file
             return
-        target = Path(os.path.realpath(file))  # of a link: it stays
+        target = Path(os.path.realpath(file))  # the target of a link, so that the link stays
         mode = _mode(target)
         part = target.with_name(f".autotune-{secrets.token_hex(8)}{target.suffix[:8]}")
         try:
-            with part.open("xb"):  # with the rights that a new file gets here
+            with part.open("xb"):  # gets the permissions of a new file in this folder
                 pass
             yield part
             if mode is not None:
                 part.chmod(mode)
             with part.open("rb") as written:
-                os.fsync(written.fileno())  # before it takes the place of another
+                os.fsync(written.fileno())  # before it replaces the other file
             part.replace(target)
         except BaseException:
             with suppress(OSError):
@@ -68,28 +68,28 @@ def replacing(file: Path, database: str | None = None, read: Iterable[str] = ())
 
 
 def require_spare(file: Path, database: str | None = None, read: Iterable[str] = ()) -> None:
-    """Raise UsageError where a file may not be written over: any database, and what was `read` for this command.
+    """Raise UsageError if a file must not be overwritten: any database, and what was `read` for this command.
 
-    The database in use is told by its place: to open and close its file would give up this process's locks on it.
+    The database in use is known by its path: opening and closing its file would release this process's locks on it.
     """
     in_use = locate(database).path
     if in_use and any(_is_same(file, os.path.realpath(in_use) + ending) for ending in _BESIDE):
-        raise UsageError("is the database in use, and nothing is written over it", where=str(file), hint=_HINT)
+        raise UsageError("is the database in use, and is not overwritten", where=str(file), hint=_HINT)
     if any(_is_same(file, name) for name in read if os.path.exists(name)):
-        raise UsageError("was read for this, and nothing is written over it", where=str(file), hint=_HINT)
+        raise UsageError("is an input of this command, and is not overwritten", where=str(file), hint=_HINT)
     if os.path.isfile(file) and _begins_as_database(file):
-        raise UsageError("is a database, and nothing is written over it", where=str(file), hint=_HINT)
+        raise UsageError("is a database, and is not overwritten", where=str(file), hint=_HINT)
 
 
 _HINT = "name another file"
 
 
 def _is_same(file: Path, name: str) -> bool:
-    """Whether two names are of one file, there or not."""
+    """Whether two names are of one file, even if it does not exist."""
     try:
         return file.samefile(name)
     except (OSError, ValueError):
-        with suppress(OSError):  # one begins in a folder that was removed: who opens it says so
+        with suppress(OSError):  # a relative path in a removed folder: opening it will fail with a clear error
             return os.path.realpath(file) == os.path.realpath(name)
         return False
 
@@ -99,17 +99,17 @@ def _begins_as_database(file: Path) -> bool:
         with file.open("rb") as opened:
             return opened.read(len(_DATABASE)) == _DATABASE
     except OSError:
-        return False  # that it cannot be written either is said by who tries
+        return False  # if it cannot be written either, the attempt will say so
 
 
 def _is_stream(file: Path) -> bool:
-    """Whether a name stands for what this process has open already, such as /dev/stdout."""
+    """Whether a name stands for something that this process has already open, such as /dev/stdout."""
     return os.path.realpath(file.parent).startswith("/proc/") or str(file) in ("/dev/stdout", "/dev/stderr")
 
 
 def _mode(target: Path) -> int | None:
-    """Return the rights of the file that is replaced; None where there is none. Raises OSError where it is guarded."""
+    """Return the permissions of the file to replace, or None if there is none. Raises OSError if it is protected."""
     if not os.path.exists(target):
         return None
-    with target.open("ab"):  # who may not write to it may not replace it
+    with target.open("ab"):  # a file that may not be written may not be replaced
         return stat.S_IMODE(target.stat().st_mode)

@@ -32,7 +32,7 @@ def history(
 ) -> None:
     """List stored trials, newest first.
 
-    Told are configuration, outcome with its reason, median, spread, when, device and driver.
+    Shows configuration, outcome with its reason, median, spread, time, device and driver.
 
     \b
     Examples:
@@ -78,16 +78,16 @@ def history(
 def _stored(
     study: str | None, limit: int, failed: bool, selector: str | None, database: str | None
 ) -> tuple[str | None, list[StoredTrial]]:
-    """Return the study's name and its newest trials of a database here."""
+    """Return the study's name and its newest trials from a local database."""
     device = None if selector is None else device_meant(selector, database).fingerprint
     with Store.to_read(database) as store:
-        # A study whose file is not here, but whose trials are, has a history all the same.
+        # Trials are listed even if the file of their study is not here.
         name = study if study is None or study in store.counts() else find_study(study).name
         return name, store.history(name, limit, failed=failed, device=device)
 
 
 def _history_head(row: StoredTrial, order: Iterable[str]) -> tuple[str, ...]:
-    """One stored trial but for its configuration and reason, which have lines of their own: they are long."""
+    """One stored trial except its configuration and reason, which are long and have lines of their own."""
     trial = row.trial
     return (
         f"{trial.started:%Y-%m-%d %H:%M:%S} UTC" if trial.started else "",
@@ -102,7 +102,7 @@ def _history_head(row: StoredTrial, order: Iterable[str]) -> tuple[str, ...]:
 
 
 def _order_of(study: str) -> Iterable[str]:
-    """The names of a study's sizes in its order; none where its file is not here, or wrong."""
+    """The names of a study's sizes in its order; none if its file is missing or wrong."""
     try:
         return default_size(find_study(study))
     except AutotuneError:
@@ -116,7 +116,7 @@ def _bound(row: StoredTrial) -> str:
 
 
 def _spread(row: StoredTrial) -> str:
-    """Half the width of the median's 95 % interval, as a share of the median; nothing of a single time."""
+    """Half the width of the median's 95 % interval, as a share of the median; an empty string for a single time."""
     trial = row.trial
     if not trial.time_ns > 0 or trial.outcome is not Outcome.OK or len(trial.latest.samples_ns) < 2:
         return ""

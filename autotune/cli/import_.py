@@ -36,7 +36,7 @@ from autotune.text import require_known
 
 _BEGINNING = 2**16
 MOST_HEADER = 2**20
-"""Characters that a file may say beside its trials."""
+"""The most characters of a file's header, which is everything beside its trials."""
 
 
 def _known_format(name: str | None) -> str | None:
@@ -66,9 +66,9 @@ def import_trials(
 ) -> None:
     """Add trials that `autotune export` or another tool wrote.
 
-    Those already here are not added again. Where a line or an entry does not fit, nothing is added, and it is named.
-    What another tool measured is no result of this one: it tells the next search where to look, and its fastest
-    configurations are measured first.
+    Trials that are stored already are not added again. If a line or an entry is wrong, nothing is added, and it is
+    named. Times that another tool measured are not results here: they tell the next search where to look, and their
+    fastest configurations are measured first.
 
     \b
     Examples:
@@ -83,9 +83,13 @@ def import_trials(
         whole = io.BufferedReader(_Joined(beginning, stream))
         if origin is None and study is None and not is_foreign(beginning):
             if any(given for given in (device, size, choice, rename, fix)):
-                raise UsageError("tells itself what its trials belong to", where=where, hint="leave the options out")
+                raise UsageError(
+                    "says itself which study, device and size its trials are of",
+                    where=where,
+                    hint="leave the options out",
+                )
             unpacked = GzipFile(fileobj=whole) if is_packed(beginning) else whole
-            # Editors and shells of Windows begin a file with a mark (BOM), which is none of it.
+            # Editors and shells of Windows begin a file with a mark (BOM), which is not content.
             _import_lines(io.TextIOWrapper(unpacked, encoding="utf-8-sig"), where, database)
             return
         name, document = read(whole, where, origin)
@@ -126,7 +130,7 @@ def import_trials(
 
 
 def _import_lines(lines: IO[str], where: str, database: str | None) -> None:
-    Store.to_read(database).close()  # one that will not do is told before the lines are read; for bad ones none is made
+    Store.to_read(database).close()  # a bad database is reported before lines are read; bad lines make no database
     count = 0
     try:
         with checked_lines(lines, where) as (waiting, found):
@@ -135,14 +139,14 @@ def _import_lines(lines: IO[str], where: str, database: str | None) -> None:
                     count = store.import_checked(waiting, found)
     except UnicodeDecodeError as error:
         hint = "save it as such: PowerShell's > writes UTF-16; nothing was imported"
-        raise UsageError("is no text in UTF-8", where=where, hint=hint) from error
+        raise UsageError("is not text in UTF-8", where=where, hint=hint) from error
     except UNPACKING as error:
         raise UsageError(f"cannot be unpacked: {error}", where=where, hint="nothing was imported") from None
     say(f"{text.count(count, 'new trial')} imported")
 
 
 def say_left_out(left_out: Counter[str]) -> None:
-    """Say what could not be taken over, by reason, the most frequent first."""
+    """Say what could not be imported, by reason, the most frequent first."""
     reasons = [(reason, count) for reason, count in left_out.most_common() if count]
     for reason, count in reasons[:8]:
         say(f"left out: {text.count(count, 'trial')} {reason}")
@@ -161,12 +165,12 @@ def _header(document: Document) -> str:
     except RecursionError:
         header = ""
     if not header or len(header) > MOST_HEADER:
-        raise UsageError(f"says more than {MOST_HEADER} characters beside its trials", hint="nothing was imported")
+        raise UsageError(f"has more than {MOST_HEADER} characters beside its trials", hint="nothing was imported")
     return header
 
 
 class _Joined(io.RawIOBase):
-    """What was read of a stream, and its rest."""
+    """The part of a stream that was already read, followed by the rest."""
 
     def __init__(self, beginning: bytes, rest: IO[bytes]) -> None:
         self._beginning = beginning

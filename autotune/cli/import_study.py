@@ -21,10 +21,10 @@ def import_study(
         Path | None, typer.Argument(metavar="STUDY", help="The file to write. Default: NAME.toml here.")
     ] = None,
 ) -> None:
-    """Write a study from a T1 file, another tuner's problem.
+    """Write a study from a T1 file of another tuner.
 
-    T1 is the AutoTuningAssociation's input schema. Parameters, conditions, launch and arguments are carried over; what
-    is not is listed on stderr, line by line. Nothing of the file is run, and no file is overwritten.
+    T1 is the AutoTuningAssociation's input schema. Parameters, conditions, launch and arguments are converted; stderr
+    lists what is not. No code of the file is run, and no file is overwritten.
 
     \b
     Examples:
@@ -32,12 +32,12 @@ def import_study(
       autotune import-study gemm.json studies/gemm.toml
     """
     if os.path.exists(file) and not os.path.isfile(file):  # to open a pipe waits for who writes to it
-        raise UsageError("is no file", where=str(file), hint="name one, or - for stdin")
+        raise UsageError("is not a file", where=str(file), hint="name one, or - for stdin")
     with opened_bytes(file) as stream:
         found = read_t1(stream.read(MOST_BYTES_T1 + 1), str(file))
     path = target or Path(f"{found.tables['name']}.toml")
     if os.path.lexists(path):
-        raise StudyError("is there already", where=str(path), hint="name another file")
+        raise StudyError("exists already", where=str(path), hint="name another file")
     counted = _counted(found.tables)
     head = text.clean(f"# From {file.name}, a T1 description. What it does not say stands as TODO.").replace("\n", "")
     head += "\n# Every key: docs/studies-reference.md.\n"

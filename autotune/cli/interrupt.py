@@ -14,15 +14,15 @@ from autotune.cli.output import say
 from autotune.pool import Stopped
 
 ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""What asks a command to end."""
+"""The signals that ask a command to end."""
 
 
 @contextmanager
 def stopping(endings: Sequence[signal.Signals] = ENDINGS) -> Iterator[threading.Event]:
     """Yield an event that the first of some signals within the block sets; a second Ctrl-C raises KeyboardInterrupt.
 
-    Of others a second may well come by itself, from a shell and from the system. Where the block ends by Stopped,
-    what was stored is said, and the exit code is 130.
+    A second one of the other signals may come by itself, from the shell and from the system. If the block ends by
+    Stopped, a line says that the finished trials are stored, and the exit code is 130.
     """
     stop = threading.Event()
 
@@ -33,7 +33,7 @@ def stopping(endings: Sequence[signal.Signals] = ENDINGS) -> Iterator[threading.
 
     before = {number: signal.getsignal(number) for number in endings}
     for number, handler in before.items():
-        if handler is not signal.SIG_IGN:  # `nohup`, a script's background job
+        if handler is not signal.SIG_IGN:  # ignored under `nohup` and in background jobs
             signal.signal(number, ask)
     try:
         yield stop

@@ -40,13 +40,14 @@ def new_study(
     ] = None,
     device: DeviceOption = None,
 ) -> None:
-    """Write a study to start from, by reading its kernel.
+    """Draft a study from a kernel.
 
-    It has the kernel's arguments and defaults, ranges around them, a launch. The kernel is compiled once, to be told of
-    its arguments and of what its macros stand for; without a device its text is read, which is a guess. Shapes and the
-    launch come from the indices of the kernel and what bounds them. What has to be written is marked TODO in the file,
-    what is guessed says so; both are listed on stderr, but for ranges and most sizes, which are guesses throughout.
-    Until the author says what is right, the reference is what the default configuration gives. Overwrites nothing.
+    The draft has the kernel's arguments, parameters with defaults and ranges around them, and a launch. The kernel is
+    compiled once, which tells its arguments and what its macros stand for. Without a device only its text is read, and
+    the draft is less certain. Shapes and launch come from the kernel's indices and their bounds. The file marks what
+    you have to write as TODO, and says what is guessed; stderr lists both, except ranges and most sizes, which are
+    always guesses. Until you write a reference, results are compared with those of the default configuration. No file
+    is overwritten.
 
     \b
     Examples:
@@ -54,13 +55,13 @@ def new_study(
       autotune new kernels/sgemm.cl mine.toml --entry sgemm
     """
     folders = _folders(include or [])
-    source = _source(kernel, folders)  # what cannot be read, a folder too, is told before a name is made of its name
+    source = _source(kernel, folders)  # reports an unreadable file or a folder before a name is made from it
     path = file or kernel.with_suffix(".toml")
     if path == kernel:
         what, hint = "is the kernel itself, and a study beside it has this name", "give the .cl file"
         raise UsageError(what, where=str(path), hint=f"{hint}, or name the study: autotune new KERNEL.cl STUDY.toml")
     if os.path.lexists(path):
-        raise StudyError("is there already", where=str(path), hint="name another file")
+        raise StudyError("exists already", where=str(path), hint="name another file")
     if not source.strip():
         raise StudyError("the file is empty", where=str(kernel), hint="write kernel void name(...)")
     defined = _defined(define or [])
@@ -104,7 +105,7 @@ def new_study(
 def _folders(included: list[Path]) -> list[str]:
     for folder in included:
         if not os.path.isdir(folder):
-            raise UsageError(f"{str(folder)!r} is no folder", where="--include", hint="write -I FOLDER")
+            raise UsageError(f"{str(folder)!r} is not a folder", where="--include", hint="write -I FOLDER")
         if re.search(r"[\s'\"{}\\]", str(folder)):
             what = f"{str(folder)!r} has characters that compilers take for the end of an option"
             raise UsageError(what, where="--include", hint="give it another name, or a link to it")
@@ -112,19 +113,19 @@ def _folders(included: list[Path]) -> list[str]:
 
 
 def _defined(given: list[str]) -> dict[str, str]:
-    """Return what macros are given, `NAME` or `NAME(a,b)`, with their texts: 1 where none is, as compilers take it."""
+    """Return the given macros, `NAME` or `NAME(a,b)`, with their texts; without a text it is 1, as for compilers."""
     found = dict[str, str]()
     for each in given:
         parts = re.fullmatch(r"([A-Za-z_]\w*(?:\([\w,]*\))?)(?:=([^\s\"'\\{}]*))?", each)
         if parts is None:
             hint = "write -D WPT=4, without spaces, quotes and braces"
-            raise UsageError(f"{each!r} is no definition", where="--define", hint=hint)
+            raise UsageError(f"{each!r} is not a definition", where="--define", hint=hint)
         found[parts[1]] = "1" if parts[2] is None else parts[2]
     return found
 
 
 def _source(kernel: Path, folders: Sequence[str]) -> str:
-    """Return the text of a kernel with its includes. Raises StudyError, which says what to type where it is no file."""
+    """Return the text of a kernel with its includes. Raises StudyError, which for a missing file says what to type."""
     try:
         return inline(kernel, folders)
     except StudyError as error:
@@ -134,7 +135,7 @@ def _source(kernel: Path, folders: Sequence[str]) -> str:
 
 
 def _relative(kernel: Path, study: Path) -> str:
-    """Return the kernel as the study names it: beside it, or by its way from there."""
+    """Return the kernel's path as the study names it: its name if beside the study, else the relative path."""
     if kernel.parent.resolve() == study.parent.resolve():
         return kernel.name
     return os.path.relpath(kernel.resolve(), study.parent.resolve())

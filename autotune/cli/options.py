@@ -1,6 +1,6 @@
-"""Options that several commands share, and turning their texts into what the rooms below take.
+"""Options that several commands share, and functions that parse their texts for the rooms below.
 
-What only a command that goes on needs is imported there: help, and a command that reads what is stored, need little.
+Modules that only some commands need are imported inside the functions: help, and commands that only read, need few.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ TheirDeviceOption = Annotated[str | None, _device("as the file calls it")]
 
 
 def _not_empty(texts: list[str] | None) -> list[str] | None:
-    """Refuse `--size ,`, which a script with unset variables gives: it does not mean the default size."""
+    """Refuse `--size ,`, as from a script with unset variables: it does not mean the default size."""
     if not all(text.strip(", ") for text in texts or ()):
         raise UsageError("no size given", where="--size", hint="write --size M=1024,N=512")
     return texts
@@ -67,7 +67,7 @@ DatabaseOption = Annotated[
 ]
 ServerOption = Annotated[
     str | None,
-    typer.Option("--server", metavar="URL", help="Ask this server of autotune instead; with $AUTOTUNE_TOKEN."),
+    typer.Option("--server", metavar="URL", help="Ask this autotune server instead, with $AUTOTUNE_TOKEN."),
 ]
 OnOption = Annotated[
     str | None,
@@ -81,7 +81,7 @@ FixOption = Annotated[
 
 
 def _known_sampler(name: str) -> str:
-    require_known("sampler", [name], SAMPLERS, where="--sampler")  # whether it can be had is told by what runs it
+    require_known("sampler", [name], SAMPLERS, where="--sampler")  # whether it is installed is checked when it runs
     return name
 
 
@@ -94,11 +94,11 @@ SeedOption = Annotated[
 ]
 RunLimitOption = Annotated[
     str,
-    typer.Option(metavar="1m", help="How long a run may take while no best is known; a reference in Python, too."),
+    typer.Option(metavar="1m", help="Longest run while no best is known, and longest run of a reference in Python."),
 ]
 RUN_LIMIT, BUILD_LIMIT = f"{FIRST_S:g}s", f"{BUILD_S:g}s"
 PythonOption = Annotated[
-    bool, typer.Option("--allow-python", help="Let the study's own Python run: its reference, its data.")
+    bool, typer.Option("--allow-python", help="Allow the study's Python to run: its reference, its data.")
 ]
 
 
@@ -113,7 +113,7 @@ def settings_of(run_limit: str, allow_python: bool, build_limit: str = BUILD_LIM
 
 
 def load_study(name: str) -> Study:
-    """Return the study of that name or path; say on stderr which bundled one it hides. Raises StudyError."""
+    """Return the study of that name or path; warn on stderr if it hides a bundled one. Raises StudyError."""
     from autotune.study import Study, find_study
 
     text = find_study(name)
@@ -123,8 +123,9 @@ def load_study(name: str) -> Study:
 
 
 def assignments(texts: Sequence[str] | None, option: str) -> dict[str, list[str]]:
-    """Return the values of each name of `A=1,2,B=3` texts: a word without `=` is a further value of the name before it,
-    as is that of a name which comes again.
+    """Return the values of each name of `A=1,2,B=3` texts.
+
+    A word without `=` is one more value of the name before it. A name that comes again gets more values.
     """
     found: dict[str, list[str]] = {}
     for text in texts or ():
@@ -142,7 +143,7 @@ def assignments(texts: Sequence[str] | None, option: str) -> dict[str, list[str]
 
 
 def assigned(texts: Sequence[str] | None, option: str) -> dict[str, str]:
-    """Return the one value of each name of `A=1,B=3` texts. Raises UsageError where one has several."""
+    """Return the one value of each name of `A=1,B=3` texts. Raises UsageError if a name has several."""
     found = assignments(texts, option)
     for name, values in found.items():
         if len(values) != 1:
@@ -160,13 +161,13 @@ def parse_fix(texts: Sequence[str] | None, study: Study) -> dict[str, list[Value
 def parse_configuration(
     texts: Sequence[str] | None, study: Study, rest: Mapping[str, Value], option: str
 ) -> dict[str, Value]:
-    """Return the configuration `rest` with what the texts set: `TS=16,WPT=4`. Raises UsageError."""
+    """Return the configuration `rest` with the values in the texts: `TS=16,WPT=4`. Raises UsageError."""
     given = assigned(texts, option).items()
     return {**rest, **{name: _value(study, name, value, option) for name, value in given}}
 
 
 def device_to_read(selector: str | None, database: str | None) -> DeviceInfo:
-    """Return the device of which what is stored is read: one here, else a stored one, as it was told of last.
+    """Return the device whose stored results are read: one here, else a stored one, as last described.
 
     Raises DeviceError, SetupError, StoreError.
     """
@@ -178,7 +179,7 @@ def device_to_read(selector: str | None, database: str | None) -> DeviceInfo:
     except (DeviceError, SetupError):
         meant = device_meant(selector, database)
         info = meant.info or stored_device(meant.fingerprint, database)
-        if info is None:  # spelt as one, and nothing is known of it
+        if info is None:  # written like a fingerprint, but nothing is known of it
             raise
     for note in meant.notes:
         say(note)
@@ -186,13 +187,13 @@ def device_to_read(selector: str | None, database: str | None) -> DeviceInfo:
 
 
 def warn_of_idle(problem: Problem) -> None:
-    """Say which parameters nothing uses, and where the study's default had to give way."""
+    """Say which parameters nothing uses, and where the study's default had to be replaced."""
     from autotune.study import effects
 
     if unused := problem.study.unused:
         names = first_of(unused)
-        whose = f"parameters {names} have" if unused[1:] else f"parameter {names} has"
-        warn(f"nothing asks which value the {whose}: neither the kernel nor a launch, argument, define or option")
+        whose = f"parameters {names}" if unused[1:] else f"parameter {names}"
+        warn(f"nothing uses the {whose}: neither the kernel nor a launch, argument, define or option")
     for line in effects(problem):
         warn(line)
     if problem.moved:
@@ -214,11 +215,11 @@ def _value(study: Study, name: str, text: str, option: str) -> Value:
 
 
 def parse_sizes(texts: Sequence[str] | None, study: Study) -> list[dict[str, int]]:
-    """Return the sizes that `--sizes` lists, without repeats; the study's default size where it is not given.
+    """Return the sizes that `--sizes` lists, without repeats, or the study's default size if it is not given.
 
-    Given several times it lists more; but `--size M=64 --size N=32` is one size, as with every other command.
-    Items are separated by `;`, or by `,` where none sets a name: a plain number (every size of the study), the
-    name of a size list of the study, or `M=1600,N=1600,K=1007` (the rest at their defaults).
+    Given several times it lists more; but `--size M=64 --size N=32` is one size, as with every other command. Items are
+    separated by `;`, or by `,` if none sets a name: a plain number (every size of the study), the name of a size list
+    of the study, or `M=1600,N=1600,K=1007` (the rest at their defaults).
     """
     if not texts:
         return [dict(study.sizes)]
@@ -267,7 +268,7 @@ def command(
 
 
 def kept(typed: Mapping[str, Sequence[str] | str | bool | None], defaults: Mapping[str, str] | None = None) -> str:
-    """The options that a command to type next needs as this one did, ` --fix WG=64`, but for what is as by default."""
+    """The options, ` --fix WG=64`, that the next command needs as this one did, without those at their defaults."""
     given = list[str]()
     for option, value in typed.items():
         if value is True:
@@ -281,5 +282,5 @@ def percent(told: str, option: str, example: str) -> float:
     """The share in `5%` or `5`. Raises UsageError."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?) ?%?", told.strip())
     if found is None:
-        raise UsageError(f"{told!r} is no percentage", where=option, hint=f"write {option} {example}")
+        raise UsageError(f"{told!r} is not a percentage", where=option, hint=f"write {option} {example}")
     return float(found[1]) / 100

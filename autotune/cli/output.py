@@ -1,6 +1,6 @@
 """Printing: data to stdout, everything else to stderr; tables, JSON and errors in one place.
 
-All that is printed passes here and is made safe for a terminal on the way: it may hold what others wrote.
+Everything printed goes through here and is made safe for a terminal: it may contain text of others.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:  # Rich is imported by what lays something out
     from rich.table import Table
 
 WIDE = 240
-"""Columns of a table that goes to a file or a pipe: nothing is cut there."""
+"""Columns of a table that is written to a file or a pipe, where nothing is cut."""
 
 MOST_VALUES = 16
-"""Of one parameter: what a reader looks at."""
+"""How many values of a parameter are shown: as many as a reader looks at."""
 
 
 def first_of(many: Sequence[object]) -> str:
@@ -36,21 +36,21 @@ def first_of(many: Sequence[object]) -> str:
 
 
 def stdout() -> Console:
-    """A console on today's stdout, wide where that is no terminal."""
+    """A console on the current stdout, wide if that is not a terminal."""
     from rich.console import Console
 
     return Console(file=sys.stdout, width=None if sys.stdout.isatty() else WIDE, highlight=False)
 
 
 def stderr() -> Console:
-    """A console on today's stderr."""
+    """A console on the current stderr."""
     from rich.console import Console
 
     return Console(file=sys.stderr, highlight=False)
 
 
 def announce(text: str) -> None:
-    """Print a line on stderr, on a terminal wrapped between words."""
+    """Print a line on stderr; on a terminal it is wrapped between words."""
     from rich.text import Text
 
     console = stderr()
@@ -89,7 +89,7 @@ def opened_bytes(file: Path | None) -> AbstractContextManager[IO[bytes]]:
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()) -> None:
     """Print a table on stdout; columns named in `right` hold numbers.
 
-    Long cells are wrapped between words. Where a terminal is too narrow for that, each row is a paragraph.
+    Long cells are wrapped between words. If a terminal is too narrow for that, each row is a paragraph.
     """
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
@@ -115,7 +115,7 @@ _BETWEEN = 3
 
 
 def _widths(columns: Sequence[Sequence[str]], room: int) -> list[int] | None:
-    """Return the width of each column of cells in which no word is broken; None where there is no room for that."""
+    """Return the width of each column so that no word in a cell is broken, or None if there is no room for that."""
     from rich.cells import cell_len
 
     least = [max(cell_len(word) for cell in column for word in cell.split() or [""]) for column in columns]
@@ -124,7 +124,7 @@ def _widths(columns: Sequence[Sequence[str]], room: int) -> list[int] | None:
     if spare < 0:
         return None
     order = sorted(range(len(columns)), key=wanted.__getitem__)
-    for done, at in enumerate(order):  # who wants little gets it, and the others share what is left
+    for done, at in enumerate(order):  # columns that need little get it, and the others share the rest
         more = min(wanted[at], spare // (len(order) - done))
         found[at], spare = found[at] + more, spare - more
     return found
@@ -133,7 +133,7 @@ def _widths(columns: Sequence[Sequence[str]], room: int) -> list[int] | None:
 def facts(rows: Iterable[tuple[str, str]]) -> None:
     """Print names and values in two columns on stdout; rows without a value are left out.
 
-    Long lines are wrapped between words, but for those that hold a command: pasted in parts it would not run.
+    Long lines are wrapped between words, except commands: copied in parts, they would not run.
     """
     from rich.text import Text
 
@@ -158,5 +158,5 @@ def _print(shown: Table) -> None:
     console = stdout()
     with console.capture() as captured:
         console.print(shown)
-    # Made safe by the cell: what stands here besides are Rich's own colours, which `write` would spell out.
+    # Each cell is already safe; the rest are Rich's own colours, which `write` would escape.
     sys.stdout.write("".join(row.rstrip() + "\n" for row in captured.get().splitlines()))

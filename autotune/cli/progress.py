@@ -1,4 +1,4 @@
-"""What a running search says on stderr: a live display on a terminal, sparse plain lines anywhere else."""
+"""The progress of a search on stderr: a live display on a terminal, a few plain lines anywhere else."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from autotune.tuner import Progress
 
 EVERY_S = 15.0
-"""Seconds between two plain lines; a new best may come a third of that after the last line."""
+"""Seconds between two plain lines; a new best may come after a third of that."""
 
 Flops = Callable[[Configuration], float | None]
 Report = Callable[["Progress"], None]
@@ -31,7 +31,7 @@ Report = Callable[["Progress"], None]
 
 @contextmanager
 def show(console: Console, flops: Flops, *, clock: Callable[[], float] = time.monotonic) -> Iterator[Report]:
-    """Yield the function that a search calls with its progress; `flops` of a configuration gives GFLOPS."""
+    """Yield the function that a search calls with its progress; `flops` of a configuration is for GFLOPS."""
     if not console.is_terminal:
         yield _Lines(console, flops, clock)
         return
@@ -41,7 +41,7 @@ def show(console: Console, flops: Flops, *, clock: Callable[[], float] = time.mo
 
 
 class _Display:
-    """Draws the latest progress, with the clock running on between two reports."""
+    """Draws the latest progress; its clock continues between two reports."""
 
     def __init__(self, flops: Flops, clock: Callable[[], float]) -> None:
         self._flops = flops
@@ -89,7 +89,7 @@ def _line(text: str, style: str) -> Text:
 
 
 class _Lines:
-    """Prints a line for a new phase, a new best and the passing of time, not for every trial."""
+    """Prints a line for a new phase, for a new best and from time to time, not for every trial."""
 
     def __init__(self, console: Console, flops: Flops, clock: Callable[[], float]) -> None:
         self._console = console
@@ -117,7 +117,7 @@ class _Lines:
 
 
 def _done(progress: Progress, since_s: float) -> float:
-    """The share of the search that is behind us, by trials or by time, whichever is further."""
+    """The share of the search that is done, by trials or by time, whichever is larger."""
     shares = [progress.done / progress.total] if progress.total else []
     if progress.left_s is not None and progress.elapsed_s + progress.left_s > 0:
         shares.append((progress.elapsed_s + since_s) / (progress.elapsed_s + progress.left_s))

@@ -1,4 +1,4 @@
-"""What is raised beneath this package, in its own words: what Typer refuses, and what a machine has run out of."""
+"""Errors from below this package in its own words: words that Typer refuses, and resources that a machine lacks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from autotune.errors import AutotuneError, SetupError, UsageError
 from autotune.pool import MORE_PROCESSES, MORE_ROOM, limits_memory
 
 Refused: type[Exception] = typer.BadParameter.__mro__[1]
-"""Typer's error for words that fit no command; all others of words are subclasses of it."""
+"""Typer's error for words that fit no command; its other errors about words are subclasses of it."""
 
 
 _SPENT = {
@@ -34,11 +34,11 @@ _SPENT = {
 _MORE_MEMORY = "allow more with ulimit -v"
 
 _NO_ROOM = "failed to map segment"
-"""What the system's loader says of a library for which there is no memory."""
+"""The message of the system's loader if there is no memory for a library."""
 
 
 def plain(error: Exception, command: str | None) -> AutotuneError | None:
-    """Return an error of a command in this package's words, one line; None for one that is a fault of the program."""
+    """Return an error of a command in this package's words, one line, or None if it is a fault of the program."""
     if isinstance(error, Refused):
         return None if type(error).__name__ == "NoArgsIsHelpError" else _refused(error, command)
     if isinstance(error, MemoryError) or (isinstance(error, ImportError) and _NO_ROOM in str(error)):
@@ -52,9 +52,9 @@ def plain(error: Exception, command: str | None) -> AutotuneError | None:
 
 
 def require_no_empty(words: Sequence[str]) -> None:
-    """Raise UsageError for a word, or an option's value, that is empty, as a script with an unset variable gives it.
+    """Raise UsageError for an empty word or an empty value of an option, as a script with an unset variable gives it.
 
-    Of no option or argument is that a value: as a path it would be the working folder, as a name no name.
+    No option or argument takes an empty value: as a path it would be the working folder, as a name no name.
     """
     for before, word in pairwise(("", *words)):
         name, equals, value = word.partition("=") if word.startswith("--") else (before, "=", word)
@@ -73,7 +73,7 @@ def _spent(number: int, file: object = None) -> SetupError:
 
 
 def _refused(error: Any, command: str | None) -> UsageError:
-    """Return what Typer says of typed words: where, what is wrong, and whose help tells what is right."""
+    """Return what Typer says of typed words: where, what is wrong, and the command whose help says what is right."""
     commands, context = [command] if command and error.ctx is None else [], error.ctx
     while context is not None and context.parent is not None:
         commands.insert(0, str(context.info_name))
@@ -91,7 +91,7 @@ def _refused(error: Any, command: str | None) -> UsageError:
 
 
 def _number(error: Any) -> str:
-    """Return what is wrong with a number and its bounds; "" where it is no number that was refused."""
+    """Return what is wrong with a number and its bounds, or "" if what was refused is not a number."""
     kind = getattr(error.param, "type", error.param)  # older versions of Typer keep the bounds there
     least, most = getattr(kind, "min", None), getattr(kind, "max", None)
     told = re.match(r"'?(.*?)'? is not ", error.message)

@@ -28,11 +28,11 @@ from autotune.text import line
 from autotune.tuner import Progress
 
 _POLL_S = 0.2
-"""How often a watched search looks whether Ctrl-C was typed."""
+"""How often, in seconds, a watched search checks whether Ctrl-C was typed."""
 
 
 def server_at(url: str, database: str | None) -> Server:
-    """Return the server that --server names. Raises UsageError where --db names a database as well."""
+    """Return the server that --server names. Raises UsageError if --db also names a database."""
     if database is not None:
         raise UsageError("--server and --db exclude each other", hint="leave one of them out")
     return Server(url, tell=say)
@@ -41,7 +41,7 @@ def server_at(url: str, database: str | None) -> Server:
 def print_best(
     server: Server, study: str, device: str | None, sizes: Sequence[str], choices: Sequence[str], shown: str
 ) -> None:
-    """Print the best that a server knows, as `autotune best` does: rendered here, of values that are checked."""
+    """Print the best that a server knows, as `autotune best` does: rendered here, from checked values."""
     text.require_known("format", [shown], FORMATS, where="--format")
     best, notes = server.best_and_notes(study, device=device, size=sizes, choices=choices)
     write(render(best, shown))
@@ -73,11 +73,11 @@ def search(
     as_json: bool,
     again: str,
 ) -> None:
-    """Have a server search, show how it goes and print what it found. Ctrl-C stops the search there, in order.
+    """Have a server search, show its progress and print what it found. Ctrl-C stops the search there, in order.
 
-    `typed` is what is asked, as a server takes it but for size, choices and values, which are texts; `again` are the
-    options that a search which goes on needs. Raises UsageError where an option of `kept_here` is given: those are for
-    searches here.
+    `typed` is the request as a server takes it, but with size, choices and values as texts; `again` are the options
+    that are needed to continue the search. Raises UsageError if an option of `kept_here` is given: these are for
+    searches on this machine.
     """
     for option in (name for name, given in kept_here.items() if given):
         raise UsageError(f"--server and {option} exclude each other", hint=_INSTEAD[option])
@@ -97,7 +97,7 @@ def search(
     with believed(server.url):
         if (text_from := queued.get("study_from")) is not None:
             whose = sent_text(*(text_from[what] for what in ("asked_by", "created", "search")))
-            say(f"note: {of} is no study of the server; this is {whose}")
+            say(f"note: {of} is not a study of the server; this is {whose}")
     ended, stopped = _watched(server, name)
     with believed(server.url):
         best = (ended.get("result") or {}).get("best") or {}
@@ -120,7 +120,8 @@ def search(
 def _watched(server: Server, name: str) -> tuple[Mapping[str, Any], bool]:
     """Return the search when it has ended, and whether it was stopped from here.
 
-    Ctrl-C stops it; another end of this command, as of a terminal that is closed, leaves it running there, and says so.
+    Ctrl-C stops it. If this command ends in another way, for example with its terminal, the search continues on the
+    server, and a line says so.
     """
     news: queue.Queue[tuple[str, Mapping[str, Any]] | BaseException] = queue.Queue()
     threading.Thread(target=_listen, args=(server, name, news), daemon=True).start()
@@ -135,7 +136,7 @@ def _watched(server: Server, name: str) -> tuple[Mapping[str, Any], bool]:
                     told = news.get(timeout=_POLL_S)
                 except queue.Empty:
                     continue
-                if isinstance(told, ServerAway | ServerRefuses):  # as where the token was revoked
+                if isinstance(told, ServerAway | ServerRefuses):  # for example if the token was revoked
                     say(f"search {name} is not stopped by that: {server.url}/searches/{name} tells what becomes of it")
                 if isinstance(told, BaseException):
                     raise told
@@ -152,7 +153,7 @@ def _watched(server: Server, name: str) -> tuple[Mapping[str, Any], bool]:
 
 
 def _stop(server: Server, name: str) -> None:
-    """Have a search stopped; where the server is away, say that nobody has."""
+    """Have a search stopped; if the server is away, say that it was not stopped."""
     try:
         server.stop(name)
     except ServerAway:
@@ -161,7 +162,7 @@ def _stop(server: Server, name: str) -> None:
 
 
 def _listen(server: Server, name: str, news: queue.Queue[tuple[str, Mapping[str, Any]] | BaseException]) -> None:
-    """Hand on the events of a search: a thread, for Ctrl-C does not end what waits for the network."""
+    """Pass on the events of a search, in a thread, because Ctrl-C does not interrupt a wait for the network."""
     try:
         for event in server.events(name):
             news.put(event)
@@ -174,7 +175,7 @@ def _progress(told: Mapping[str, Any]) -> Progress:
     trial = None
     if best is not None and isinstance(best.get("time_ns"), int | float):
         time_ns = _finite(best["time_ns"])
-        pace = time_ns / (_finite(best.get("standing_ns", 0)) or time_ns)  # an older server does not tell
+        pace = time_ns / (_finite(best.get("standing_ns", 0)) or time_ns)  # missing from older servers
         measured = Measurement((round(time_ns),))
         trial = Trial(best["configuration"], Outcome.OK, measurement=measured, environment={PACE: pace})
     return Progress(
@@ -190,17 +191,17 @@ def _progress(told: Mapping[str, Any]) -> Progress:
 
 
 def _finite(told: Any) -> float:
-    """Return a number that a display can count with. Raises ValueError for another."""
+    """Return a number that a display can use. Raises ValueError for any other."""
     found = float(told)
     if not math.isfinite(found):
-        raise ValueError(f"{told!r:.60} is no number")
+        raise ValueError(f"{told!r:.60} is not a number")
     return found
 
 
 def _commands(
     server: Server, study: str, typed: Mapping[str, Any], asked: Mapping[str, Any], again: str
 ) -> tuple[str, str]:
-    """Return the commands that go on with a search, and that print its best."""
+    """Return the commands that continue a search, and that print its best."""
 
     def command(name: str) -> str:
         size, choices = asked["size"], asked["choices"]
@@ -217,7 +218,7 @@ def _facts(ended: Mapping[str, Any], again: str, best: str) -> list[tuple[str, s
 
 
 def history(server: Server, told: Sequence[Mapping[str, Any]]) -> list[StoredTrial]:
-    """Return rows of a server's history as those of this machine's."""
+    """Return rows of a server's history in the form of local ones."""
     with believed(server.url):
         return [_row(entry) for entry in told]
 
@@ -225,7 +226,7 @@ def history(server: Server, told: Sequence[Mapping[str, Any]]) -> list[StoredTri
 def _row(told: Mapping[str, Any]) -> StoredTrial:
     samples = tuple(map(int, told["samples_ns"]))
     if not all(0 <= ns < 2**63 for ns in samples):
-        raise ValueError("samples_ns holds what is no time")
+        raise ValueError("samples_ns holds what is not a time")
     study, kernel, whole, device = (str(told[name]) for name in ("study", "kernel_hash", "study_hash", "device"))
     key = ProblemKey(study, kernel, whole, device, dict(told["size"]), dict(told["choices"]))
     begun, ended = (datetime.fromisoformat(told[name]) if told[name] else None for name in ("started", "finished"))
@@ -237,13 +238,13 @@ def _row(told: Mapping[str, Any]) -> StoredTrial:
         driver=str(told["driver"]),
         started=begun,
         finished=ended,
-        origin=None if told.get("origin") is None else {"format": str(told["origin"])},  # an older server does not tell
+        origin=None if told.get("origin") is None else {"format": str(told["origin"])},  # missing from older servers
     )
     return StoredTrial(key, trial, str(told["device_name"]), str(told["sampler"]))
 
 
 def _size_of(server: Server, study: str, texts: Sequence[str]) -> dict[str, int]:
-    """Return the sizes that --size sets. What a plain number sets is the study's to say, here or on the server."""
+    """Return the sizes that --size sets. What a plain number sets depends on the study, which may be on the server."""
     if any(word.strip().isdecimal() for one in texts for word in one.split(",")):
         return text.parse_size(texts, server.sizes(study))
     found = {}
@@ -265,7 +266,7 @@ def _lists_of(texts: Sequence[str] | None) -> dict[str, list[Any]]:
 
 
 def _value(word: str) -> int | float | str:
-    """A number where it reads as one: the study, which knows its types, may be on the server alone."""
+    """A number if it reads as one. The study, which knows the types, may be only on the server."""
     for kind in (int, float):
         try:
             value = kind(word)

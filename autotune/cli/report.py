@@ -27,12 +27,12 @@ def report_searches(
     choice: ChoiceOption = None,
     database: DatabaseOption = None,
 ) -> None:
-    """Write what a search found and taught into one HTML file.
+    """Write the results of a search into one HTML file.
 
-    It needs no network and no server. It shows the best so far over trials and time, every trial by its outcome,
-    failures with reasons, where the time went; which parameters matter, the best per value, a heat map of any two, the
-    finalists' times, the default against the best. Of several stored problems that fit what is given, the one that was
-    searched last is shown.
+    The file needs no network and no server. It shows the best so far over trials and time, every trial by its outcome,
+    failures with reasons, where the time went, which parameters matter, the best per value, a heat map of any two
+    parameters, the finalists' times, and the default against the best. If several stored problems fit the options, it
+    shows the one that was searched last.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""What a search found, as a person and as a program reads it."""
+"""The result of a search, for people and for programs."""
 
 from __future__ import annotations
 
@@ -18,43 +18,44 @@ from autotune.study import Problem
 from autotune.tuner import Result
 
 _RATED = 10
-"""Of so many new trials a rate is told: of fewer a search's start and end take more than they do."""
+"""From this many new trials on, a rate is shown; with fewer, start and end of a search take longer than the trials."""
 
 
 def warn_of_throttling(throttled: str, which: str = "the best") -> None:
-    """Say on stderr that the times of the best were taken on a device that something slowed down, if anything did."""
+    """Warn on stderr if the best was timed on a device that something slowed down."""
     if throttled == BUSY_CORES:
         warn(
-            f"{which} was timed while other programs had the cores, or a container's quota of them was used up, and "
-            "takes less otherwise: end them, or give it whole cores, and search again, which times the finalists anew"
+            f"{which} was timed while other programs used the cores, or a container's CPU quota was used up; it is "
+            "faster otherwise. End them, or give the container whole cores, and search again: that times the finalists "
+            "anew"
         )
     elif throttled:
         warn(
-            f"{which} was timed while the device was throttled ({throttled}): let it cool, see to its power, and "
+            f"{which} was timed while the device was throttled ({throttled}): let it cool, check its power supply, and "
             "search again, which times the finalists anew"
         )
 
 
 def warn_of_unverified(best: Trial | None, of: str = "") -> None:
-    """Say on stderr of which outputs the reference tells nothing, if of any; `of` says where, of several."""
+    """Warn on stderr of outputs that the reference says nothing of; `of` says where, if there are several."""
     if best is not None and best.unverified:
         warn(f"{of}{best.unverified}")
 
 
 def warn_of_unsteady(problem: Problem, trial: Trial | None) -> None:
-    """Say on stderr that the reference is not what it was a run before, where it is a configuration of the kernel."""
+    """Warn on stderr if the reference is a configuration of the kernel and gives another result when run again."""
     own = problem.study.reference.configuration
     if trial is not None and trial.outcome is Outcome.WRONG_RESULT and trial.configuration == own:
         warn(
-            "the configuration that is the reference gives another result when it runs again: compare what does not "
-            'depend on the order of work-items, as [check] found = "sort(OUTPUT)", or mend a race'
+            "the reference is a configuration of the kernel, and gave another result when it ran again: compare only "
+            'what does not depend on the order of work-items, as [check] found = "sort(OUTPUT)", or fix a race'
         )
 
 
 def hint_of_undefined(problem: Problem, log: str) -> str:
-    """What to write where a kernel that does not build takes a size of its study for a macro; "" where it does not."""
+    """The hint for a kernel that does not build because it uses a size of its study as a macro; "" for other errors."""
     name = undeclared(log)
-    return f'{name} is a size, no macro: [defines] {name} = "{name}" makes it one' if name in problem.size else ""
+    return f'{name} is a size, not a macro: [defines] {name} = "{name}" makes it one' if name in problem.size else ""
 
 
 def print_result(result: Result, study: str, database: str | None, on: str) -> None:
@@ -66,7 +67,7 @@ def print_result(result: Result, study: str, database: str | None, on: str) -> N
 
 
 def told_rows(told: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return what `result_json` tells of a search as names and values; a server of an older version tells less."""
+    """Return a search's result from `result_json` as names and values; an older server sends fewer of them."""
     counted = text.count(told["trials"], "new trial")
     counted += f" and {told['reused']:,} stored" if told.get("reused") else ""
     rows = [("search", f"{counted} in {text.duration(told['elapsed_s'])}; ended: {text.line(str(told['reason']))}")]
@@ -76,7 +77,7 @@ def told_rows(told: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def what_next(told: Mapping[str, Any], again: str, best: str) -> list[tuple[str, str]]:
-    """Return what searching longer would take, by the command `again`, and the command that prints the best."""
+    """Return how long a longer search, by the command `again`, would take, and the command that prints the best."""
     rows = [("longer", _longer(told, again))] if "valid_configurations" in told else []
     return [*rows, ("next", best if told.get("best") is not None else "")]
 
@@ -96,7 +97,7 @@ def _best_rows(told: Mapping[str, Any], best: Mapping[str, Any]) -> list[tuple[s
 
 
 def timing_text(told: Mapping[str, Any]) -> str:
-    """Median, interval, runs, cache, as `trial_json` tells: `1.234 ms (1.230 ms to 1.240 ms, 32 runs, warm cache)`."""
+    """Median, interval, runs, cache, from `trial_json`: `1.234 ms (1.230 ms to 1.240 ms, 32 runs, warm cache)`."""
     runs = told["runs"]
     low, high = told["interval_ns"]
     cache = f", {text.line(str(told['cache']))} cache" if told.get("cache") else ""
@@ -108,30 +109,30 @@ def timing_text(told: Mapping[str, Any]) -> str:
 
 
 def rates_text(told: Mapping[str, Any]) -> str:
-    """`1750 GFLOPS, 12.3 GB/s`, what the study tells of it, as `trial_json` does."""
+    """`1750 GFLOPS, 12.3 GB/s`, as far as the study gives the amounts, from `trial_json`."""
     rates = (("gflops", "GFLOPS"), ("gbytes_per_s", "GB/s"))
     return ", ".join(f"{text.number(told[name])} {unit}" for name, unit in rates if told.get(name))
 
 
 def enqueuing_text(told: Mapping[str, Any]) -> str:
-    """Say that a host could not keep the device busy, where it took longer to enqueue a run than that takes."""
+    """Say that a host could not keep the device busy, if enqueuing a run took longer than the run."""
     host_ns = told.get("enqueue_run_ns")
     if not host_ns or host_ns <= told["time_ns"]:
         return ""
-    return f"took {text.time(host_ns)} to enqueue a run, in Python: a program that is no faster sees that time"
+    return f"Python took {text.time(host_ns)} to enqueue a run: a program that is no faster sees that time"
 
 
 def _noise(noise: float) -> str:
     wide = text.share(noise, 1)
     return (
         f"the machine was too noisy to rank the fastest: the interval of the winner's time is {wide} of it wide. End "
-        "what else runs here, and search again: the finalists of what is stored are timed anew"
+        "other programs here, and search again: the stored finalists are timed anew"
     )
 
 
 _RACE = (
-    "what is right at one time and wrong at another has a race, reads what nothing wrote, or writes to its inputs: the "
-    "other configurations may too, more rarely, the best among them. Mend the kernel"
+    "a kernel that is right at one time and wrong at another has a race, reads memory that nothing wrote, or writes to "
+    "its inputs. Other configurations may do so too, more rarely, even the best. Fix the kernel"
 )
 
 
@@ -149,8 +150,8 @@ def _failure_rows(told: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _wrong_with(name: str, values: Sequence[Value]) -> str:
     return text.line(
-        f"{name}={first_of(values)}: all of them, nothing that passed. If it decides what is computed, it "
-        f"is a choice: [choices] {name} = [...], not [parameters.{name}]; else leave the values out, or mend the kernel"
+        f"{name}={first_of(values)}: every wrong result, and none that passed. If it decides what is computed, it "
+        f"is a choice: [choices] {name} = [...], not [parameters.{name}]; else leave the values out, or fix the kernel"
     )
 
 
@@ -167,11 +168,11 @@ def _usage_text(usage: Mapping[str, float]) -> str:
 
 
 def _longer(told: Mapping[str, Any], again: str) -> str:
-    """What searching longer would take, and the command that goes on from here."""
+    """How long a longer search would take, and the command that continues from here."""
     space, tried = told["valid_configurations"], told["trials"] + told["reused"]
     if tried >= space:
         wrong = told["reused_wrong"]
-        apart = f"; stored wrong results ({wrong:,}) only --fresh tries again" if wrong else ""
+        apart = f"; only --fresh tries the stored wrong results ({wrong:,}) again" if wrong else ""
         return f"nothing left: all {space:,} valid configurations are tried{apart}"
     said = f"{tried:,} of {space:,} valid configurations are tried"
     if told["trials"] >= _RATED:
@@ -181,7 +182,7 @@ def _longer(told: Mapping[str, Any], again: str) -> str:
 
 
 def next_command(result: Result, study: str, database: str | None) -> str:
-    """The command that prints the winner as `-D` options; below it, where that is not sure, why."""
+    """The command that prints the best as `-D` options; below it, if its answer may be another, the reason."""
     problem = result.problem
     fixed = any(len(problem.values[name]) < len(one.values) for name, one in problem.study.parameters.items())
     return printing(_command("best", result, study, database), fixed)
@@ -189,7 +190,7 @@ def next_command(result: Result, study: str, database: str | None) -> str:
 
 def printing(best: str, fixed: bool) -> str:
     """Return a command that looks a best up so that it prints `-D` options; below it what values it answers of."""
-    return f"{best} --format defines" + "\nwhich answers of all values: what --fix leaves out may be faster" * fixed
+    return f"{best} --format defines" + "\nwhich answers from all values: what --fix leaves out may be faster" * fixed
 
 
 def _command(name: str, result: Result, study: str, database: str | None) -> str:

@@ -27,12 +27,12 @@ from autotune.tuner import DEFAULT_SECONDS, GAIN_TRIALS, Budget, Request, Result
 HELP = f"""
 Search the parameters of a study, and print the best.
 
-Every trial is stored, and a search goes on from what is stored: type it again to search longer. Ctrl-C ends it in order
-and prints the best so far. It stops by whichever of --trials, --timeout, --until-stale and --until-gain comes first,
-and after about {DEFAULT_SECONDS:g} seconds where none is given.
+Every trial is stored, and a search continues from what is stored: repeat the command to search longer. Ctrl-C ends it
+in order and prints the best so far. It stops at the first of --trials, --timeout, --until-stale and --until-gain, or
+after about {DEFAULT_SECONDS:g} seconds if none is given.
 
-With --sizes it searches several, each helped by what the others found: --trials and --timeout are for all of them
-together ({DEFAULT_SECONDS:g} seconds for each where nothing is given), and every size has a second turn where they
+With --sizes it searches several sizes, each helped by the results of the others. --trials and --timeout are then for
+all sizes together ({DEFAULT_SECONDS:g} seconds for each if nothing is given), and every size has a second turn if they
 allow it. SIZES as for compare: 1024,2048; M=64,N=64;M=128,N=128; or the name of one of the study's size lists.
 
 Several studies are searched one after another within one budget. With --on and -d all, all models of the cluster
@@ -68,7 +68,9 @@ def search(
     ] = None,
     until_gain: Annotated[
         str | None,
-        typer.Option(metavar="1%", help=f"Stop once less is expected from the next {GAIN_TRIALS} trials: an estimate."),
+        typer.Option(
+            metavar="1%", help=f"Stop when the expected gain of the next {GAIN_TRIALS} trials is less (an estimate)."
+        ),
     ] = None,
     sampler: options.SamplerOption = DEFAULT_SAMPLER,
     seed: options.SeedOption = None,
@@ -78,10 +80,10 @@ def search(
         typer.Option(metavar="NAME=V,...", help="A configuration to try early; the rest as by default. Repeatable."),
     ] = None,
     retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Try stored failures again, wrong results apart.")
+        bool, typer.Option("--retry-failed", help="Try stored failures again, except wrong results.")
     ] = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Use nothing that is stored; delete nothing.")] = False,
-    cold: Annotated[bool, typer.Option("--cold", help="Learn nothing from other devices and sizes.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Start over without stored results; they are kept.")] = False,
+    cold: Annotated[bool, typer.Option("--cold", help="Do not learn from other devices and sizes.")] = False,
     run_limit: options.RunLimitOption = options.RUN_LIMIT,
     build_limit: Annotated[str, typer.Option(metavar="1m", help="How long a build may take.")] = options.BUILD_LIMIT,
     allow_python: options.PythonOption = False,
@@ -190,9 +192,9 @@ def search(
 
 
 def _nothing_passed(result: Result, named: str, run_as: str) -> AutotuneError:
-    """The error of a search without a verified configuration: where nothing builds, the kernel is wrong.
+    """The error of a search without a verified configuration: if nothing builds, the kernel is wrong.
 
-    `named` is the study as a command takes it, `run_as` the options with which one runs it.
+    `named` is the study as a command takes it, `run_as` the options needed to run one.
     """
     hint = f"autotune check {named}{run_as} builds one and shows its log"
     if result.reused and not result.trials:
@@ -210,14 +212,14 @@ def _nothing_passed(result: Result, named: str, run_as: str) -> AutotuneError:
 
 
 def _models(address: cluster.Address, selector: str | None) -> list[DeviceInfo]:
-    """The models of a cluster to search on: every one for `all`."""
+    """The models of a cluster to search on; every model for `all`."""
     if selector is not None and selector.strip().lower() == "all":
         return cluster.choose(address, selector)
     return [cluster.choose_one(address, selector)]
 
 
 def _devices(selector: str | None) -> list[DeviceInfo]:
-    """The devices to search on. Says what keeps a GPU from being used where none was asked for by name."""
+    """The devices to search on. If none was named, says what keeps a GPU from being used."""
     if selector is not None:
         return devices.find_devices(selector)
     chosen = devices.find_device(None)
@@ -228,7 +230,7 @@ def _devices(selector: str | None) -> list[DeviceInfo]:
 
 
 def _gain(text: str | None, sampler: str) -> float | None:
-    """The share in `1%` or `1`. Raises UsageError, also where the sampler has no model to estimate it with."""
+    """The share in `1%` or `1`. Raises UsageError, also if the sampler has no model to estimate it with."""
     if text is None:
         return None
     if not SAMPLERS[sampler].has_model:
@@ -236,7 +238,7 @@ def _gain(text: str | None, sampler: str) -> float | None:
     gain = options.percent(text, "--until-gain", "1%")
     if not 0 < gain < 1:
         raise UsageError(
-            f"{text!r} is no percentage between 0 and 100", where="--until-gain", hint="write --until-gain 1%"
+            f"{text!r} is not a percentage between 0 and 100", where="--until-gain", hint="write --until-gain 1%"
         )
     return gain
 

@@ -43,9 +43,9 @@ def serve(
 ) -> None:
     """Serve searches, results and pages over HTTP.
 
-    To this machine or, with tokens and TLS, to a team. The line it prints opens the pages as the one who started it;
-    where others reach the server it is printed on a terminal only, for logs are read by others too. Ctrl-C ends it in
-    order: what is queued stays so, and what runs goes on at the next start.
+    It serves this machine or, with tokens and TLS, a team. The address that it prints opens the pages with the rights
+    of whoever started it; if others can reach the server, the address is printed on a terminal only, because others may
+    read logs. Ctrl-C ends it in order: queued searches stay queued, and running ones go on at the next start.
 
     \b
     Examples:
@@ -70,10 +70,10 @@ def serve(
         cluster.require_distributed()
         address = cluster.Address.parse(on)
         if address.is_open:
-            warn(f"{address} is not encrypted: whoever reaches its port runs programs on every worker")
+            warn(f"{address} is not encrypted: anyone who reaches its port can run programs on every worker")
         config = replace(config, on=str(address))
     else:
-        pool.lock_folder()  # a search would find out too late that AUTOTUNE_LOCKS is no folder
+        pool.lock_folder()  # checks AUTOTUNE_LOCKS now, because a search would report it too late
 
     def begun(url: str, service: Service) -> None:
         say(f"serving {service.store.where} at {url}")

@@ -26,7 +26,7 @@ _POLL_S = 0.2
 
 @dataclass
 class Part:
-    """A study on a device at one size or several, and what was found at each; `study` is how it was typed."""
+    """A study on a device at one size or several, and the result at each; `study` is how it was typed."""
 
     study: str
     requests: Sequence[Request]
@@ -40,11 +40,11 @@ class Part:
 
     @property
     def device(self) -> DeviceInfo:
-        """The device, or what stands for its model."""
+        """The device, or the representative of its model."""
         return self.requests[0].problem.device
 
     def rows(self) -> Iterator[tuple[Problem, Result | None]]:
-        """Yield each size with what was found there."""
+        """Yield each size with its result."""
         for place, problem in enumerate(self.problems):
             yield problem, self.found.get(place)
 
@@ -61,9 +61,8 @@ def search(
 ) -> None:
     """Search all parts within a budget for each model, print what was found, and set the exit code.
 
-    Models are searched at the same time, the parts of one after another. `run` is what each problem is searched by,
-    `on` the options that a search to type next needs as this one did, `again` the command that searches several parts
-    longer.
+    Models are searched at the same time, the parts of one after another. `run` searches one problem, `on` are the
+    options that the next search to type needs too, `again` is the command that searches several parts longer.
     """
     parts = [part for model in models for part in model]
     require_enough(budget, sum(len(part.requests) for part in models[0]))  # each model has the whole budget
@@ -100,9 +99,9 @@ def search(
 def _work(
     parts: Sequence[Part], budget: Budget, stop: threading.Event, run: Callable[..., Result], alone: bool = False
 ) -> None:
-    """Search the parts of one model: what one leaves of its share of the budget, the next ones have.
+    """Search the parts of one model; what a part leaves of its share of the budget goes to the next ones.
 
-    A part that fails is no reason to leave out those after it.
+    If a part fails, the parts after it are still searched.
     """
     trials, begun, left = budget.trials, time.monotonic(), sum(len(part.requests) for part in parts)
     for part in parts:
@@ -133,7 +132,7 @@ def _search(
             return shows.enter_context(shown)
 
         try:
-            requests = [  # what to start with is known to be valid at the first size
+            requests = [  # a start is known to be valid only at the first size
                 replace(one, budget=budget, start=[start for start in one.start if start in one.problem.space])
                 for one in part.requests
             ]
@@ -147,7 +146,7 @@ def _search(
 
 
 def _require_found(parts: Sequence[Part]) -> None:
-    """Raise what went wrong first, or that nothing passed somewhere; the rest is said."""
+    """Raise the first error, or that nothing passed somewhere; further errors are printed."""
     failed = [part for part in parts if part.failure is not None]
     for part in failed[1:]:
         say(f"error: {part.study} on {part.device.name}: {part.failure}")
@@ -175,7 +174,7 @@ def _announce(models: Sequence[Sequence[Part]], budget: Budget) -> None:
     places = ", ".join(f"{model[0].device.name} ({model[0].device.fingerprint})" for model in models)
     announce(f"{what} on {several}{places}{within}")
     for part in parts:
-        with nullcontext() if len(parts) == 1 else suppress(AutotuneError):  # one of several fails when its turn comes
+        with nullcontext() if len(parts) == 1 else suppress(AutotuneError):  # with several, its search raises this
             warn_of_idle(part.problems[0])
 
 
@@ -240,7 +239,7 @@ def _row(problem: Problem, result: Result | None) -> tuple[str, ...]:
 
 
 def _gain(result: Result) -> str:
-    """`2.31 x`: how many times as fast as the default; `-` where they were not timed in turns."""
+    """`2.31 x`: how many times as fast as the default; `-` if they were not timed in turns."""
     return f"{result.gain[0]:.2f} x" if result.gain is not None else "-"
 
 

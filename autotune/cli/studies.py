@@ -1,4 +1,4 @@
-"""`autotune studies`: what can be searched here."""
+"""`autotune studies`: which studies can be searched here."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from autotune.text import line
 def list_studies(database: DatabaseOption = None, as_json: JsonOption = False) -> None:
     """List the bundled studies and those in ./studies.
 
-    Told are kernel, parameters, valid configurations, and how many trials are stored. Valid configurations are counted
-    at the default size on the default device, or on a typical GPU where there is none.
+    Shows kernel, parameters, valid configurations, and how many trials are stored. Valid configurations are counted at
+    the default size on the default device, or on a typical GPU if there is no device.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`autotune token`: who may ask a server for what."""
+"""`autotune token`: the tokens of a server and their roles."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from autotune.store import ROLES, ServerStore, Token, lasting, require_token
 tokens = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="See to the tokens of a server.\n\n"
-    "Their roles: read; write, which may import too; run, which may have kernels run; admin, which may see to tokens.",
+    help="Create, list and revoke the tokens of a server.\n\n"
+    "Roles: read; write may also import; run may also run kernels; admin may also manage tokens.",
 )
 
 
 @tokens.command("add")
 def add(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Whose it is: searches name who asked for them.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the user: searches name who asked for them.")],
     role: Annotated[str, typer.Option(metavar="ROLE", help=f"One of {', '.join(ROLES)}.")] = ROLES[0],
-    expires: Annotated[str | None, typer.Option(metavar="90d", help="How long it is good. Default: for good.")] = None,
+    expires: Annotated[str | None, typer.Option(metavar="90d", help="How long it is valid. Default: for ever.")] = None,
     database: DatabaseOption = None,
 ) -> None:
     """Make a token and print it.
 
-    It is printed this once: the database keeps a hash of it.
+    It is printed only once: the database keeps a hash of it.
 
     \b
     Examples:
@@ -45,7 +45,7 @@ def add(
 
 @tokens.command("list")
 def list_tokens(database: DatabaseOption = None, as_json: JsonOption = False) -> None:
-    """List the tokens: name, role, since when, until when.
+    """List the tokens with their role and validity.
 
     \b
     Examples:
@@ -66,13 +66,13 @@ def list_tokens(database: DatabaseOption = None, as_json: JsonOption = False) ->
 def revoke(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Whose token.")], database: DatabaseOption = None
 ) -> None:
-    """End a token for good; a server knows within a second.
+    """Revoke a token for good; servers know within a second.
 
     \b
     Examples:
       autotune token revoke ann
     """
-    with ServerStore.to_read(database) as store:  # which makes no database
+    with ServerStore.to_read(database) as store:  # makes no database
         if name not in {one.name for one in store.tokens()}:
             raise UsageError(f"no token named {name!r}", where="NAME", hint="autotune token list names them")
     with ServerStore.open(database) as store:

@@ -36,11 +36,11 @@ def verify(
     database: options.DatabaseOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
-    """Measure here and now what `autotune best` names.
+    """Measure again what `autotune best` names.
 
-    Stored, borrowed from another size or device, or imported: it is built, verified against the reference and timed in
-    turns with the default. What comes of it is stored. Exit code 1 where it does not pass or, with --max-slowdown,
-    where it is slower than the default by more than that and the interval leaves no doubt.
+    The configuration may be stored, imported, or of another size or device. It is built, verified against the reference
+    and timed in turns with the default; the result is stored. Exit code 1: it does not pass or, with --max-slowdown, is
+    surely slower than the default by more than that.
 
     \b
     Examples:
@@ -67,7 +67,7 @@ def verify(
 
 
 def _require(found: verifying.Verified, most: float | None, hint: str) -> None:
-    """Raise AutotuneError where the best does not pass, or is slower than allowed."""
+    """Raise AutotuneError if the best does not pass, or is slower than allowed."""
     trial = found.trial
     if trial is None or trial.outcome.failed:
         why = "was not measured" if trial is None else f"{trial.outcome.value}: {trial.reason}"

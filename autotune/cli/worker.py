@@ -16,9 +16,10 @@ def worker(
     on: Annotated[str, typer.Option(metavar="ADDRESS", help="The cluster's scheduler, such as tcp://head:8786.")],
     device: DevicesOption = None,
 ) -> None:
-    """Offer this machine's devices to searches of a cluster.
+    """Offer this machine's devices to the searches of a cluster.
 
-    Ctrl-C ends it. Whoever reaches the scheduler runs programs here, with your rights: read docs/cluster.md first.
+    Ctrl-C ends it. Anyone who can reach the scheduler can run programs here with your rights: read docs/cluster.md
+    first.
 
     \b
     Examples:
@@ -30,6 +31,6 @@ def worker(
     for one in chosen:
         require_usable(one)
     if address.is_open:
-        warn(f"{address} is not encrypted: whoever reaches its port runs programs here; docs/cluster.md has the cure")
+        warn(f"{address} is not encrypted: anyone who reaches its port can run programs here; see docs/cluster.md")
     cluster.serve(address, chosen, say)
-    raise KeyboardInterrupt  # it was asked to end, by whichever signal
+    raise KeyboardInterrupt  # it was asked to end, by any of the signals

@@ -1,19 +1,19 @@
 """One search on the GPUs of many machines, through dask.distributed, which schedules, watches and restarts.
 
-    address.py     where the scheduler is, whom it may be; what of Dask's own settings matter here
-    travel.py      what goes from machine to machine: versions, devices, a problem with all its files
-    luggage.py     these and what else is large, by digests, in pieces
+    address.py     where the scheduler is, and which one is accepted; the settings of Dask that matter here
+    travel.py      what is sent from machine to machine: versions, devices, a problem with all its files
+    luggage.py     sends these files and other large contents, by digests, in pieces
     roster.py      which devices a cluster has, and which of them may serve a search
-    fleet.py       the search's side: stays connected, and sees who is there
-    claims.py      the devices that it has; flights.py: what they run for it, and what comes back
+    fleet.py       the search's side: stays connected, and follows which devices there are
+    claims.py      the devices that it holds; flights.py: what they run for it, and the answers
     anchor.py      whether devices of one model are alike
-    failures.py    an error as an answer that travels; what Dask raises where a connection is gone
+    failures.py    an error as an answer; what Dask raises if a connection is gone
     evaluator.py   ClusterEvaluator: the Evaluator over a fleet; `run` starts a search on it
     tasks.py       what Dask runs on its workers
     post.py        a device's side: one search at a time holds it, with a whole evaluator beside the GPU
     worker.py      `autotune worker`: a Dask worker per device
 
-The names below are imported when first used: whoever has one machine needs no distributed.
+The names below are imported when first used: searches on one machine do not need distributed.
 """
 
 from typing import TYPE_CHECKING

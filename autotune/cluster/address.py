@@ -30,21 +30,21 @@ _ADDRESS = re.compile(r"(?:(tcp|tls)://)?(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_.-]+)(?:
 _PORT = 8786
 
 CONNECT_S = 10.0
-"""How long a scheduler's port may take to open."""
+"""Seconds for a connection to the scheduler's port."""
 
 _ANSWER_S = 5.0
-"""And what listens there to answer as a scheduler: Dask itself waits for ever."""
+"""Seconds for what listens there to answer as a scheduler: Dask itself would wait for ever."""
 
 _CLOSE_S = 1.0
 
 
 class SchedulerAway(SetupError):
-    """No scheduler answers, or none of our kind; one may come yet."""
+    """No scheduler answers, or none of our kind; one may still start."""
 
 
 @dataclass(frozen=True)
 class Address:
-    """A scheduler: `tcp://head:8786`, or `tls://head:8786` where the connection is encrypted."""
+    """A scheduler: `tcp://head:8786`, or `tls://head:8786` for an encrypted connection."""
 
     protocol: str
     host: str
@@ -52,11 +52,11 @@ class Address:
 
     @classmethod
     def parse(cls, text: str) -> Address:
-        """Return the address that somebody typed; `tcp` and Dask's port where they are left out. Raises UsageError."""
+        """Return the address that somebody typed, by default with `tcp` and Dask's port. Raises UsageError."""
         found = _ADDRESS.fullmatch(text.strip())
         if found is None or not 0 < int(found[3] or _PORT) < 2**16:
             raise UsageError(
-                f"{text!r} is no address of a scheduler", where="--on", hint="write --on tcp://HOST:8786, or tls://"
+                f"{text!r} is not an address of a scheduler", where="--on", hint="write --on tcp://HOST:8786, or tls://"
             )
         return cls(found[1] or "tcp", found[2], int(found[3] or _PORT))
 
@@ -65,7 +65,7 @@ class Address:
 
     @property
     def is_loopback(self) -> bool:
-        """True where nobody else can hear or send."""
+        """True if only this machine can read or send there."""
         try:
             return ipaddress.ip_address(self.ip).is_loopback
         except ValueError:
@@ -73,22 +73,22 @@ class Address:
 
     @property
     def is_open(self) -> bool:
-        """True where whoever reaches the port is believed: neither encrypted nor of this machine alone."""
+        """True if everyone who reaches the port is trusted: it is neither encrypted nor limited to this machine."""
         return self.protocol == "tcp" and not self.is_loopback
 
     @property
     def ip(self) -> str:
-        """The host as a number; as it was typed where it has none."""
+        """The host as a number, or as it was typed if it has no number."""
         host = self.host.strip("[]")
         try:
             return str(socket.getaddrinfo(host, self.port, type=socket.SOCK_STREAM)[0][4][0])
-        except (OSError, UnicodeError):  # no such name, or none that can be asked for
+        except (OSError, UnicodeError):  # the name is not known, or not a valid one
             return host
 
     def near(self) -> str:
-        """Return this machine's own address on the way there: the only one that a worker listens at.
+        """Return this machine's own address towards the scheduler; a worker listens only there.
 
-        Raises SetupError where there is no way.
+        Raises SetupError if there is no route.
         """
         ip = self.ip
         family = socket.AF_INET6 if ":" in ip else socket.AF_INET
@@ -101,7 +101,7 @@ class Address:
 
 
 def require_distributed() -> None:
-    """Raise SetupError where the extra is not installed; `hush` Dask."""
+    """Raise SetupError if the extra is not installed; `hush` Dask."""
     if find_spec("distributed") is None:
         raise SetupError(
             "a cluster needs dask.distributed, which is not installed",
@@ -109,21 +109,21 @@ def require_distributed() -> None:
         )
     import distributed.versions
 
-    warnings.filterwarnings("ignore", category=distributed.versions.VersionMismatchWarning)  # refused in a line
+    warnings.filterwarnings("ignore", category=distributed.versions.VersionMismatchWarning)  # we refuse with one line
     hush()
 
 
 def hush() -> None:
-    """Keep Dask from talking to this process's terminal: even what it cannot read, it prints with its traceback."""
+    """Keep Dask from writing to this process's terminal: for messages that it cannot read, it prints tracebacks."""
     if os.environ.get("AUTOTUNE_LOG", "").lower() != "debug":
         for name in ("distributed", "distributed.client", "tornado"):
             logging.getLogger(name).setLevel(logging.CRITICAL + 1)
 
 
 def keep_quiet() -> None:
-    """Have errors in callbacks of the running loop logged for who debugs, not printed.
+    """Have errors in callbacks of the running loop logged for debugging instead of printed.
 
-    Those of a connection that is given up may come late.
+    Errors of a connection that was given up may come late.
     """
 
     def note(_: asyncio.AbstractEventLoop, context: Mapping[str, Any]) -> None:
@@ -133,14 +133,14 @@ def keep_quiet() -> None:
 
 
 def security(address: Address, role: str = "client") -> Any:
-    """Return Dask's settings for TLS. Raises SetupError where a role's are needed and missing, or cannot be read."""
+    """Return Dask's settings for TLS. Raises SetupError if a role's are needed but missing, or cannot be read."""
     from distributed.security import Security
 
     _require_no_phrase(role)
     try:
         found = Security()
         arguments = found.get_connection_args(role)
-    except (OSError, ValueError) as error:  # which names no file
+    except (OSError, ValueError) as error:  # the error names no file
         raise SetupError(
             f"the TLS files of a {role} cannot be read: {error}",
             where=_tls_files(role),
@@ -158,19 +158,19 @@ def security(address: Address, role: str = "client") -> Any:
 
 
 def _require_no_phrase(role: str) -> None:
-    """Raise SetupError where a role's key has a pass phrase: OpenSSL would ask for it, in each process."""
+    """Raise SetupError if a role's key has a pass phrase: OpenSSL would ask for it, in each process."""
     certificate, key = _tls_file(f"{role}.cert"), _tls_file(f"{role}.key")
 
     def phrase() -> str:
         hint = f"take it off: openssl pkey -in {shlex.quote(key or certificate)} -out FILE"
         raise SetupError("has a pass phrase, which nobody types for a cluster", where=key or certificate, hint=hint)
 
-    with suppress(OSError, ValueError):  # which is told once Dask has tried
+    with suppress(OSError, ValueError):  # Dask's own attempt reports these
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(certificate, key or None, phrase)
 
 
 def _tls_file(setting: str) -> str:
-    """Return a file that Dask's settings name; empty where they do not, or hold what it would."""
+    """Return a file that Dask's settings name, or an empty string if they name none or hold its content."""
     import dask.config
 
     named = str(dask.config.get(f"distributed.comm.tls.{setting}", None) or "")
@@ -185,7 +185,7 @@ def _tls_files(role: str) -> str:
 async def connect(address: Address, timeout_s: float = CONNECT_S) -> Client:
     """Return an asynchronous client of a scheduler.
 
-    Raises SchedulerAway where none answers, SetupError where it is not as ours.
+    Raises SchedulerAway if none answers, SetupError if it does not match this side.
     """
     import dask
     from distributed import Client
@@ -193,7 +193,7 @@ async def connect(address: Address, timeout_s: float = CONNECT_S) -> Client:
     require_distributed()
     known = security(address)
     await _require_known(address)
-    with dask.config.set({"distributed.diagnostics.computations.nframes": 0}):  # no source code of ours travels
+    with dask.config.set({"distributed.diagnostics.computations.nframes": 0}):  # sends no source code of ours
         client: Client = Client(
             str(address), asynchronous=True, security=known, timeout=timeout_s, set_as_default=False, name="autotune"
         )
@@ -201,7 +201,7 @@ async def connect(address: Address, timeout_s: float = CONNECT_S) -> Client:
         async with asyncio.timeout(timeout_s + _ANSWER_S):
             await client
             await _require_same(client, address)
-    except BaseException as error:  # cancelled, too: a client that nobody closes warns at the end
+    except BaseException as error:  # also if cancelled: a client that is not closed warns at the end
         await close(client, _CLOSE_S)
         if isinstance(error, SetupError) or not isinstance(error, Exception):
             raise
@@ -210,28 +210,26 @@ async def connect(address: Address, timeout_s: float = CONNECT_S) -> Client:
 
 
 async def _require_known(address: Address) -> None:
-    """Raise SchedulerAway where the host's name is not known: Dask would ask for it again and again."""
+    """Raise SchedulerAway if the host's name is not known: Dask would ask for it again and again."""
     try:
         await asyncio.get_running_loop().getaddrinfo(address.host.strip("[]"), address.port)
     except (OSError, UnicodeError) as error:
-        hint = "mend the name, or write its number"
-        raise SchedulerAway(
-            f"no machine is known here as {address.host} ({error})", where=str(address), hint=hint
-        ) from None
+        hint = "correct the name, or write its number"
+        raise SchedulerAway(f"unknown host {address.host} ({error})", where=str(address), hint=hint) from None
 
 
 def _away(address: Address, error: Exception) -> SchedulerAway:
-    """Return what to say where connecting failed: refused, no route, a stranger's protocol, a certificate."""
+    """Return the error for a failed connection: refused, no route, another protocol, a certificate."""
     root = _root(error)
     said = getattr(root, "strerror", None) or next((part for part in reversed(str(root).splitlines()) if part), "")
     if not isinstance(root, OSError):  # what reading it raised: of a web server's, that there is not so much memory
-        said = f"what comes is no scheduler's: {type(root).__name__}"
+        said = f"the answer is not a scheduler's: {type(root).__name__}"
     reason = " ".join(said.split())[:200] or ("silence" if isinstance(root, TimeoutError) else type(root).__name__)
     return SchedulerAway(f"no scheduler answers ({reason})", where=str(address), hint=_cure(address, error, root))
 
 
 def _root(error: BaseException) -> BaseException:
-    """Return what the network said, among the errors that led to this one; the error itself where it said nothing."""
+    """Return the network's own error among the errors that led to this one, or this one if there is none."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLError | ConnectionRefusedError | ConnectionResetError):
@@ -241,11 +239,11 @@ def _root(error: BaseException) -> BaseException:
 
 
 _OUT_OF_DATE = (9, 10)
-"""Of a certificate, by OpenSSL's X509_V_ERR: not yet valid, or expired."""
+"""Errors of a certificate, by OpenSSL's X509_V_ERR: not yet valid, or expired."""
 
 
 def _cure(address: Address, error: Exception, root: BaseException) -> str:
-    """Return what to do about it; `root`: what the network said."""
+    """Return what to do about it; `root`: the network's error."""
     from distributed.comm import CommClosedError
 
     if getattr(root, "verify_code", 0) in _OUT_OF_DATE:
@@ -259,14 +257,14 @@ def _cure(address: Address, error: Exception, root: BaseException) -> str:
 
 
 def _command(address: Address) -> str:
-    """Return what starts a scheduler that listens at this address alone."""
+    """Return the command that starts a scheduler that listens only at this address."""
     protocol = " --protocol tls" if address.protocol == "tls" else ""
     where = f"--host {address.host} --port {address.port}{protocol}"
     return f"dask scheduler {where} --no-dashboard --dashboard-address 127.0.0.1:0"
 
 
 async def _require_same(client: Client, address: Address) -> None:
-    """Raise SetupError where the scheduler runs another version of distributed: the protocol is no promise."""
+    """Raise SetupError if the scheduler runs another version of distributed: protocols may differ between versions."""
     import distributed
 
     theirs = (await client.scheduler.versions())["packages"].get("distributed")

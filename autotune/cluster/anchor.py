@@ -1,4 +1,4 @@
-"""Whether devices of one model are alike: each times one and the same configuration, the anchor."""
+"""Whether devices of one model are alike: each times the same configuration, the anchor."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from autotune.model import Configuration, Measurement
 from autotune.ranking import median, median_interval
 
 APART = 0.05
-"""By how much of the median of all a device may differ before it is said: clocks and cooling make up for less."""
+"""By what share of the median of all a device may differ before it is reported: clocks and cooling explain less."""
 
 LEAST = 2
-"""Trials for each device before a configuration is chosen as the anchor: by then one of them is quick."""
+"""Trials per device before a configuration is chosen as the anchor: one of that many is fast."""
 
 
 @dataclass(frozen=True)
 class Timed:
-    """What the anchor took on a device: median, and its interval of 95 %, in nanoseconds."""
+    """The time of the anchor on a device: median, and its interval of 95 %, in nanoseconds."""
 
     place: str
     median_ns: float
@@ -27,7 +27,7 @@ class Timed:
 
 
 class Anchors:
-    """What the anchor took on each device; says of each, once, that is unlike the others."""
+    """The times of the anchor on each device; reports each device that differs from the others, once."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self.configuration: Configuration | None = None
@@ -39,7 +39,7 @@ class Anchors:
         return worker in self._times
 
     def of(self, worker: str) -> float | None:
-        """Return what the anchor took on a device in nanoseconds; None where it was not timed."""
+        """Return the anchor's time on a device in nanoseconds, or None if it was not timed there."""
         found = self._times.get(worker)
         return None if found is None else found.median_ns
 

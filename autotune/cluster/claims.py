@@ -1,6 +1,7 @@
-"""The devices of a cluster that a search has: claims those that join, lets go of those that leave.
+"""The devices of a cluster that a search holds: claims devices that join, and releases devices that leave.
 
-A claim is a Dask task whose result the search holds: Dask drops it with the connection, and the device is free again.
+A claim is a Dask task whose result the search holds. If the connection ends, Dask drops the result, and the device is
+free again.
 """
 
 from __future__ import annotations
@@ -24,19 +25,19 @@ from autotune.model import DeviceInfo
 from autotune.text import count
 
 _AGAIN_S = 0.2
-"""Pause before a device is asked again that was lost meanwhile."""
+"""Pause before a device that was lost meanwhile is asked again."""
 
 _BUSY_S = 1.0
-"""Pause before a device is asked again that another search has."""
+"""Pause before a device that another search holds is asked again."""
 
 _ENDING_S = 10.0
-"""How long a device may take to become free after a search of this process, as each size is one."""
+"""How long a device may take to become free after a search of this process, which runs a search for each size."""
 
 
 class Busy(NamedTuple):
-    """A device that another search has: since when, when it is asked again, and whose it is.
+    """A device that another search holds: since when, when to ask again, and the owner.
 
-    Nobody is named as the owner while that is a search of this process, which is ending.
+    The owner is empty for a search of this process that is ending.
     """
 
     since: float
@@ -46,7 +47,7 @@ class Busy(NamedTuple):
 
 @dataclass
 class Member:
-    """A device that serves this search; it is claimed as long as the token is held."""
+    """A device that serves this search; it stays claimed as long as the token is held."""
 
     found: Found
     token: Any
@@ -58,9 +59,9 @@ class Member:
 class Claims:
     """The devices of one model that serve a search, at most `most` of them.
 
-    `fail` is given the error that ends the search; `say` lines for the user; `changed` the number of trials that are
-    wanted in flight; `left` the worker of a device that has left. Everything runs in one event loop; `client` is the
-    connection of now.
+    `fail` gets the error that ends the search; `say` lines for the user; `changed` the wanted number of trials in
+    flight; `left` the worker of a device that has left. Everything runs in one event loop; `client` is the current
+    connection.
     """
 
     def __init__(
@@ -91,22 +92,22 @@ class Claims:
 
     @property
     def waits(self) -> bool:
-        """Whether no device serves, is asked or will be once another search has ended."""
+        """Whether it waits for devices to join: none serves, is being asked, or is held by another search."""
         return not self.members and not self._claiming and not self._busy
 
     def refusal(self, workers: Iterable[str]) -> AutotuneError | None:
-        """Return why one of these workers cannot serve; None where none has said so."""
+        """Return why one of these workers cannot serve, or None if none has refused."""
         return next((self._refused[worker] for worker in workers if worker in self._refused), None)
 
     def usage(self) -> dict[str, float]:
-        """Return the seconds that devices spent, by what on."""
+        """Return the seconds that devices spent, by activity."""
         total = dict(self._spent)
         for member in self.members.values():
             _add(total, member.usage)
         return total
 
     def muster(self, found: Mapping[str, Found]) -> None:
-        """Let go of who has left, and claim who may serve and does not yet."""
+        """Release devices that have left, and claim devices that may serve and do not yet."""
         for worker in [worker for worker in self.members if worker not in found]:
             gone = self._dismiss(worker)
             self._say(f"{gone.found.place} has left; {count(len(self.members), 'device')} left")
@@ -115,7 +116,7 @@ class Claims:
         self._claim_more()
 
     def refuse(self, found: Found, error: AutotuneError) -> None:
-        """Do without a device whose machine is at fault; what is wrong with the study is so on each."""
+        """Leave out a device whose machine is at fault; end the search if the study is, which is so on each device."""
         if found.worker in self.members:
             self._dismiss(found.worker)
         self._busy.pop(found.worker, None)
@@ -126,7 +127,7 @@ class Claims:
             self._say_once(f"{found.place} is left out: {error}")
 
     def lose(self) -> Any:
-        """Forget what was known through the connection, and return it."""
+        """Forget what was known through the connection, and return the connection."""
         client, self.client = self.client, None
         for worker in list(self.members):
             self._dismiss(worker)
@@ -138,7 +139,7 @@ class Claims:
         return client
 
     def _claim_more(self) -> None:
-        """Claim who may serve and does not yet; those that were busy last, in turn."""
+        """Claim devices that may serve and do not yet; those that were busy come last, in turn."""
         now, again = time.monotonic(), {worker: busy.again for worker, busy in self._busy.items()}
         for worker in sorted(self._found, key=lambda worker: again.get(worker, 0.0)):
             if worker in self.members or worker in self._claiming or worker in self._refused:
@@ -155,14 +156,14 @@ class Claims:
             self._tell_busy()
 
     def _tell_busy(self) -> None:
-        """Say who has the devices that are waited for."""
+        """Say which searches hold the devices that this one waits for."""
         for worker, busy in self._busy.items():
             if busy.owner:
                 place = self._found[worker].place
                 self._say_once(f"{place} is in use by another search ({busy.owner}); waiting")
 
     async def _claim(self, found: Found) -> None:
-        """Have a device open an evaluator for this search; the answer comes once it has."""
+        """Have a device open an evaluator for this search; its answer comes once the evaluator is open."""
         held = None
         try:
             held = self._ask(found.worker)
@@ -181,11 +182,11 @@ class Claims:
                 self.refuse(found, heard(answer, found.host))
             else:
                 self._put_off(found.worker, answer.get("busy", ""))
-        except (*lost(), _killed()):  # as the next look will tell
+        except (*lost(), _killed()):  # the next look at the cluster will show it
             await asyncio.sleep(_AGAIN_S)
-        except AutotuneError as error:  # what was to be sent is no longer what it was, or what is answered no sense
+        except AutotuneError as error:  # a file to be sent has changed, or the answer makes no sense
             self.refuse(found, error)
-        except Exception as error:  # raised there: by the scheduler, which could not read the request, or the worker
+        except Exception as error:  # raised by the worker, or by the scheduler if it could not read the request
             if "deserialization" in str(error):
                 self._fail(SetupError("the scheduler has no autotune", hint="install the same version there"))
             else:
@@ -194,11 +195,11 @@ class Claims:
             self._claiming.pop(found.worker, None)
             if held is not None:
                 held.release()
-            if found.worker in self._busy:  # it is none of the `most` then, and another may be free
+            if found.worker in self._busy:  # then it does not count towards `most`, and another may be free
                 self._claim_more()
 
     def _ask(self, worker: str) -> Any:
-        """Have a device asked to serve this search; return Dask's future of its answer."""
+        """Ask a device to serve this search; return Dask's future of its answer."""
         token = f"{self.search}-claim-{uuid.uuid4().hex[:8]}"
         request = {
             "token": token,
@@ -211,7 +212,7 @@ class Claims:
         return self.client.submit(tasks.claim, pickle.dumps(request), key=token, workers=[worker], pure=False)
 
     def _put_off(self, worker: str, owner: str) -> None:
-        """Have a device asked again later that another search has, or a search of ours that does not end."""
+        """Have a device asked again later, which another search holds or a search of ours that is ending."""
         now = time.monotonic()
         since = self._busy[worker].since if worker in self._busy else now
         ending = owner == _owner() and now - since < _ENDING_S
@@ -224,7 +225,7 @@ class Claims:
         self._count()
 
     def _dismiss(self, worker: str) -> Member:
-        """Let go of a device."""
+        """Release a device."""
         member = self.members.pop(worker)
         member.token.release()
         if member.anchor is not None:

@@ -1,4 +1,4 @@
-"""The Evaluator over a cluster: what a search submits, devices of many machines run."""
+"""The Evaluator over a cluster: devices of many machines run what a search submits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from autotune.tuner import ProgressCallback, ReplayEvaluator, Request, Result, a
 from autotune.tuner import run as run_search
 
 _POLL_S = 0.2
-"""How often a wait looks whether it should end."""
+"""How often, in seconds, a wait checks whether it should end."""
 
 _CLOSE_S = 10.0
 
@@ -33,9 +33,9 @@ def _say(said: str) -> None:
 class ClusterEvaluator(Evaluator):
     """Runs the configurations of a problem on every device of its model in a cluster, and on those that join.
 
-    Waits on construction until the first device is this search's (and says for what); where `stop` is set meanwhile,
-    raises Stopped. `most`: devices that it takes at most. `settings.builders` is meant per device. Raises
-    AutotuneError where no device can serve. Close it, or use it as a context manager.
+    The constructor waits until this search holds its first device (and says what it waits for); if `stop` is set
+    meanwhile, it raises Stopped. `most`: the most devices that it takes. `settings.builders` counts per device. Raises
+    AutotuneError if no device can serve. Close it, or use it as a context manager.
     """
 
     capacity = 0
@@ -76,7 +76,7 @@ class ClusterEvaluator(Evaluator):
 
     @property
     def best_ns(self) -> float | None:
-        """The time that bounds early stop; it travels with each trial."""
+        """The time that bounds early stop; it is sent with each trial."""
         return self._fleet.flights.bound[1]
 
     @best_ns.setter
@@ -95,7 +95,7 @@ class ClusterEvaluator(Evaluator):
         self._loop.call_soon_threadsafe(self._fleet.flights.submit, configuration)
 
     def collect(self, timeout_s: float | None = None) -> Trial:
-        """Return the next finished trial. Raises TimeoutError, and AutotuneError where nothing is left to run it."""
+        """Return the next finished trial. Raises TimeoutError, and AutotuneError if nothing is left to run it."""
         try:
             found = self._done.get(timeout=None if timeout_s is None else min(timeout_s, threading.TIMEOUT_MAX))
         except Empty:
@@ -112,7 +112,7 @@ class ClusterEvaluator(Evaluator):
     def retime(
         self, configurations: Sequence[Configuration], budget_s: float = 5.0, stop: threading.Event | None = None
     ) -> Sequence[Measurement | Trial | None]:
-        """Time configurations interleaved, all on one device; a failed Trial for one that fails."""
+        """Time configurations interleaved, all on one device; a configuration that fails gives a failed Trial."""
         asked = asyncio.run_coroutine_threadsafe(self._fleet.flights.retime(configurations, budget_s), self._loop)
         while stop is None or not stop.is_set():
             with suppress(TimeoutError):
@@ -124,7 +124,10 @@ class ClusterEvaluator(Evaluator):
         raise Stopped
 
     def withdraw(self, leave: int = 0, *, building: bool = False) -> Sequence[Configuration]:
-        """Take back what no device has begun, but for the oldest; where a worker does not answer, nothing has."""
+        """Take back what no device has begun, except the oldest `leave`.
+
+        A worker that does not answer has begun nothing.
+        """
         taken: list[Configuration] = self._in_loop(self._fleet.flights.withdraw(leave, building))
         return taken
 
@@ -134,7 +137,7 @@ class ClusterEvaluator(Evaluator):
         return known | self._fleet.claims.usage()
 
     def close(self) -> None:
-        """Let go of the devices: their evaluators end."""
+        """Release the devices: their evaluators end."""
         self._keeping.cancel()
         with suppress(Exception):
             self._in_loop(self._fleet.close(), _CLOSE_S)
@@ -148,7 +151,7 @@ class ClusterEvaluator(Evaluator):
         return asyncio.run_coroutine_threadsafe(step, self._loop).result(timeout_s)
 
     def _wait(self, stop: threading.Event | None) -> None:
-        """Wait for the first device. Raises Stopped, and what keeps all from serving."""
+        """Wait for the first device. Raises Stopped, or the error that keeps all devices from serving."""
         while not self._ready.wait(_POLL_S):
             if stop is not None and stop.is_set():
                 raise Stopped
@@ -168,7 +171,7 @@ class ClusterEvaluator(Evaluator):
 
 
 async def _cancel_all() -> None:
-    """End what is still awaited in the loop."""
+    """End the tasks that are left in the loop."""
     left = asyncio.all_tasks() - {asyncio.current_task()}
     for task in left:
         task.cancel()
@@ -183,16 +186,16 @@ def run(
     address: Address,
     most: int | None = None,
 ) -> Result:
-    """Search as `tuner.run` does, on a cluster: `request.problem.device` is one of `choose`, and no other is named.
+    """Search as `tuner.run` does, on a cluster: `request.problem.device` comes from `choose`, and no other is named.
 
-    Raises what `tuner.run` raises, and SetupError, DeviceError where the cluster has no place for it.
+    Raises what `tuner.run` raises, and SetupError, DeviceError if the cluster has no device for it.
     """
     stop = stop or threading.Event()
     try:
         evaluator: ClusterEvaluator | ReplayEvaluator = ClusterEvaluator(
             request.problem, address, afforded(request.settings, request.budget), stop, most=most
         )
-    except Stopped:  # while it waited for a device: nothing will be asked of it
+    except Stopped:  # while it waited for a device: the evaluator gets no requests
         evaluator = ReplayEvaluator(())
     with evaluator:
         return run_search(request, stop, on_progress=on_progress, evaluator=evaluator)

@@ -1,4 +1,4 @@
-"""What fails between machines: an error as an answer that travels, and back; what Dask raises where one is gone."""
+"""What fails between machines: an error as an answer, and back; what Dask raises if a machine is gone."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from autotune.store import UNSOUND
 
 
 def refused(error: AutotuneError) -> dict[str, Any]:
-    """Return the answer that tells an error, plain data."""
+    """Return the answer for an error, as plain data."""
     told = {"what": error.what, "where": error.where, "hint": error.hint, "detail": error.detail}
     return {"refused": {"kind": type(error).__name__, **told}}
 
 
 def heard(answer: Mapping[str, Any], place: str) -> AutotuneError:
-    """Return the error that the answer tells, as happened at a place. May raise one of UNSOUND."""
+    """Return the error in an answer, as it happened at a place. May raise one of UNSOUND."""
     told = answer["refused"]
     what, where, hint, detail = (str(told[name]) for name in ("what", "where", "hint", "detail"))
     kind = getattr(errors, str(told["kind"]), WorkerError)
@@ -32,14 +32,14 @@ def heard(answer: Mapping[str, Any], place: str) -> AutotuneError:
 
 
 def signed(answer: Any) -> Mapping[str, Any]:
-    """Return what a worker answered. Raises WorkerError where it does not say who answers: it is none of ours."""
+    """Return a worker's answer. Raises WorkerError if it does not name its worker: then it is not one of ours."""
     if not isinstance(answer, Mapping) or not isinstance(answer.get("worker"), str):
         raise WorkerError("a worker answers what none of autotune does", hint="install the same on every machine")
     return answer
 
 
 def claimed(answer: Any) -> Mapping[str, Any]:
-    """Return what a worker answered to a claim. Raises WorkerError for what none of autotune does."""
+    """Return a worker's answer to a claim. Raises WorkerError for an answer that no worker of autotune gives."""
     if not isinstance(answer, Mapping) or not any(kind in answer and of(answer[kind]) for kind, of in _CLAIMED.items()):
         raise WorkerError(f"it answered a claim with {answer!r:.60}", hint="install the same version there")
     return answer
@@ -54,11 +54,11 @@ _CLAIMED: Mapping[str, Callable[[Any], bool]] = {
     "busy": lambda told: isinstance(told, str),
     "gone": bool,
 }
-"""What a claim is answered with (tasks.claim), and what that may be."""
+"""The possible answers to a claim (tasks.claim), with a check of each."""
 
 
 def vetted(answer: Mapping[str, Any], name: str, believed: Callable[[Any, Any], Any], asked: Any) -> Mapping[str, Any]:
-    """Return a worker's answer with what it told under this name as it is believed; where none can be, as refused."""
+    """Return a worker's answer with its value of this name checked by `believed`; if that fails, a refusal."""
     try:
         if "refused" in answer:
             heard(answer, "")
@@ -69,15 +69,15 @@ def vetted(answer: Mapping[str, Any], name: str, believed: Callable[[Any, Any], 
         wrong = f"{type(error).__name__}: {error}"
     hint = "look at that machine's clock and driver, and install the same version there"
     return {
-        **refused(WorkerError(f"it answered what cannot be believed: {wrong}", hint=hint)),
+        **refused(WorkerError(f"its answer is invalid: {wrong}", hint=hint)),
         "worker": answer["worker"],
     }
 
 
 def believed_trial(told: Any, configuration: Configuration) -> Trial:
-    """Return the trial of a configuration that a worker told, as it can be stored and read again.
+    """Return a worker's trial of a configuration, as it can be stored and read again.
 
-    Raises WorkerError, StoreError or one of UNSOUND for what is none.
+    Raises WorkerError, StoreError or one of UNSOUND if it is no such trial.
     """
     if not isinstance(told, Trial) or identity(told.configuration) != identity(configuration):
         raise WorkerError("another trial than it was asked for")
@@ -90,7 +90,7 @@ def believed_trial(told: Any, configuration: Configuration) -> Trial:
 
 
 def believed_usage(told: Any, _: Any) -> dict[str, float]:
-    """Return the seconds of each step that a worker told. Raises as `believed_trial`."""
+    """Return a worker's seconds of each step. Raises as `believed_trial`."""
     found = {str(step): float(seconds) for step, seconds in told.items()}
     if not all(0 <= seconds < math.inf for seconds in found.values()):
         raise WorkerError("seconds that nothing takes")
@@ -98,7 +98,7 @@ def believed_usage(told: Any, _: Any) -> dict[str, float]:
 
 
 def believed_times(told: Any, configurations: Sequence[Configuration]) -> list[Measurement | Trial | None]:
-    """Return what a worker told of each of the finalists. Raises as `believed_trial`."""
+    """Return a worker's result for each of the finalists. Raises as `believed_trial`."""
     if not isinstance(told, list | tuple) or len(told) != len(configurations):
         raise WorkerError("other finalists' times than it was asked for")
     return [_retimed(one, configuration) for one, configuration in zip(told, configurations, strict=True)]
@@ -107,17 +107,17 @@ def believed_times(told: Any, configurations: Sequence[Configuration]) -> list[M
 def _retimed(told: Any, configuration: Configuration) -> Measurement | Trial | None:
     if not isinstance(told, Measurement):
         return None if told is None else believed_trial(told, configuration)
-    facts = with_retiming({}, told)  # which are kept among those of its trial
+    facts = with_retiming({}, told)  # they are stored among the facts of its trial
     found = believed_trial(Trial(configuration, Outcome.OK, measurement=told, environment=facts), configuration)
     return replace(found.latest, verified_runs=found.verified_runs, throttled=found.throttled)
 
 
 def lost() -> tuple[type[BaseException], ...]:
-    """Return the errors that say that a connection has closed, or the client, or that what was asked was given up."""
+    """Return the errors that mean that a connection or the client has closed, or that a request was given up."""
     from distributed.client import ClosedClientError, FutureCancelledError, FuturesCancelledError
     from distributed.scheduler import NoValidWorkerError, NoWorkerError
 
-    # OSError has CommClosedError below it.
+    # CommClosedError is an OSError.
     return (
         OSError,
         TimeoutError,
@@ -130,7 +130,7 @@ def lost() -> tuple[type[BaseException], ...]:
 
 
 async def close(client: Any, within_s: float) -> None:
-    """Close a client, whatever there still is of its connection."""
+    """Close a client, whatever is left of its connection."""
     if client is not None:
         try:
             await asyncio.wait_for(client.close(), within_s)

@@ -1,4 +1,7 @@
-"""The search's side of a cluster: stays connected, and sees who is there. All state is one thread's event loop's."""
+"""The search's side of a cluster: stays connected, and follows which devices there are.
+
+All state belongs to the event loop of one thread.
+"""
 
 from __future__ import annotations
 
@@ -18,25 +21,25 @@ from autotune.errors import AutotuneError, WorkerError
 from autotune.model import DeviceInfo
 
 _POLL_S = 0.5
-"""How often it is looked who has joined or left."""
+"""How often, in seconds, it checks which devices have joined or left."""
 
 _POLL_SHARE_S = 0.002
-"""And for each worker of the cluster, which the scheduler has to describe."""
+"""Seconds added to that for each worker of the cluster, because the scheduler has to describe each."""
 
 PATIENCE_S = 600.0
-"""How long a scheduler that is gone is waited for, and a device where all have left."""
+"""Seconds to wait for a scheduler that is gone, or for a device if all have left."""
 
 _LOOK_S = 60.0
-"""How long a scheduler may take to tell who is there."""
+"""Seconds that a scheduler may take to list its workers."""
 
 _CLOSE_S = 5.0
 
 
 class Fleet:
-    """Uses the devices of a model in a cluster for one search: `claims` are those it has, `flights` what they run.
+    """Uses the devices of a model in a cluster for one search: `claims` are those it holds, `flights` what they run.
 
-    `connect` returns a client of the scheduler; `deliver` is given trials, or the error that ends it all; `say` lines
-    for the user; `changed` the number of trials that are wanted in flight. At most `most` devices are claimed.
+    `connect` returns a client of the scheduler; `deliver` gets trials, or the error that ends the search; `say` lines
+    for the user; `changed` the wanted number of trials in flight. At most `most` devices are claimed.
     Everything but the constructor runs in one event loop.
     """
 
@@ -61,7 +64,7 @@ class Fleet:
         self.flights = Flights(self.claims, device.driver, deliver, say)
 
     async def keep(self) -> None:
-        """Stay connected and claim what joins, until cancelled; a scheduler that is gone is waited for."""
+        """Stay connected and claim devices that join, until cancelled; wait for a scheduler that is gone."""
         try:
             self.claims.client = await self._connect()
             while True:
@@ -76,35 +79,35 @@ class Fleet:
                 await closing
         except AutotuneError as error:
             self._deliver(error)
-        except Exception as error:  # unsaid, the search would wait for ever
+        except Exception as error:  # if it were not delivered, the search would wait for ever
             what = f"the thread of the cluster failed: {type(error).__name__}: {error}"
             self._deliver(WorkerError(what, detail=traceback.format_exc()))
 
     async def close(self) -> None:
-        """Let go of every device, and of the connection."""
+        """Release every device, and the connection."""
         self.flights.cancel()
         await close(self._lose(), _CLOSE_S)
 
     def _lose(self) -> Any:
-        """Return the connection, of which nothing is known any more; what is in flight waits for another."""
+        """Return the connection, which is no longer used; what is in flight waits for another connection."""
         client = self.claims.lose()
         self.flights.call_back()
         return client
 
     async def _reach(self) -> Any:
-        """Return a new client of a scheduler that was there before. Raises WorkerError where it does not come back."""
+        """Return a new client of a scheduler that was there before. Raises WorkerError if it does not come back."""
         deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
                 return await self._connect()
             except SchedulerAway as error:
                 if time.monotonic() > deadline:
-                    hint = "what is stored remains; type the same again once it is back"
+                    hint = "stored trials are kept; type the same again once it is back"
                     raise WorkerError(f"the scheduler has not come back: {error.what}", hint=hint) from None
             await asyncio.sleep(_POLL_S)
 
     async def _attend(self, client: Any) -> None:
-        """Look who is there until the connection is lost, which may raise one of `lost`. Raises AutotuneError."""
+        """Follow which devices there are until the connection is lost. Raises AutotuneError or one of `lost`."""
         alone_since = time.monotonic()
         while client.status == "running":
             found = read(await asyncio.wait_for(client.scheduler.identity(n_workers=-1), _LOOK_S))
@@ -114,6 +117,6 @@ class Fleet:
             elif (refusal := self.claims.refusal(found)) is not None:
                 raise refusal
             if time.monotonic() - alone_since > PATIENCE_S:
-                hint = "what is stored remains; start a worker and type the same again"
+                hint = "stored trials are kept; start a worker and type the same again"
                 raise WorkerError("no worker of the cluster is left", hint=hint)
             await asyncio.sleep(_POLL_S + _POLL_SHARE_S * len(found))

@@ -1,7 +1,7 @@
-"""What a search has on its way to the devices of a cluster: trials, finalists, the anchor; and what comes back.
+"""What a search has sent to the devices of a cluster: trials, finalists, the anchor; and the answers.
 
-Dask schedules: a claimed device offers places for trials under the search's own name as a resource, a trial goes where
-one is free, and elsewhere when its worker is lost.
+Dask schedules: a claimed device offers places for trials as a resource with the search's own name. A trial goes to a
+free place, and to another one if its worker is lost.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _AGAIN_S = 0.2
 """Pause before a request is sent again that a device has refused, or that was lost."""
 
 _RAISED = 3
-"""How often a request may raise an error on a worker before it counts as failed: one that ends may raise anything."""
+"""How often a request may raise an error on a worker before it counts as failed: a worker that ends may raise any."""
 
 _ANSWER_S = 5.0
-"""How long workers may take to say what has begun."""
+"""Seconds for workers to say what they have begun."""
 
 _ANCHOR_S = 0.3
 """Seconds for which a device times the anchor."""
@@ -42,7 +42,7 @@ Deliver = Callable[[Trial | AutotuneError], None]
 
 @dataclass(eq=False)
 class Flight:
-    """A request on its way: a trial, or finalists. `future` is Dask's, `waiting` the wait for it, while it is there."""
+    """A request that was sent: a trial, or finalists. `future` is Dask's, `waiting` the wait for it, if there."""
 
     configuration: Configuration
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
@@ -52,15 +52,15 @@ class Flight:
     raised: int = 0
 
     def call_back(self) -> None:
-        """Have the request sent anew."""
+        """Have the request sent again."""
         if self.waiting is not None:
             self.waiting.cancel()
 
 
 class Flights:
-    """Sends what a search submits to the devices it has claimed, as often as it takes, and delivers each trial once.
+    """Sends what a search submits to the devices that it holds, again if necessary, and delivers each trial once.
 
-    `bound` is the best time known and how often it was set. Everything runs in one event loop.
+    `bound` is a counter of how often the best time was set, and that time. Everything runs in one event loop.
     """
 
     def __init__(self, claims: Claims, driver: str, deliver: Deliver, say: Callable[[str], None]) -> None:
@@ -72,7 +72,7 @@ class Flights:
         self._finale = Flight({})
         self._judge = ""  # the worker whose device times the finalists
         self._silent: set[str] = set()  # workers that did not answer last: no finalist is sent there
-        self._named: set[str] = set()  # to whom the finalists are sent; nobody: to any
+        self._named: set[str] = set()  # the workers that may get the finalists; empty: any
         self._anchors = Anchors(say)
         self._landed = 0
         self._sending = asyncio.Event()  # not while trials are taken back
@@ -86,30 +86,33 @@ class Flights:
         flight.task.add_done_callback(self._ended)
 
     def call_back(self) -> None:
-        """Have everything sent anew: the connection is lost."""
+        """Have everything sent again: the connection is lost."""
         for flight in (*self._flights.values(), self._finale):
             flight.call_back()
 
     def cancel(self) -> None:
-        """Wait for nothing any more."""
+        """Stop waiting for all requests."""
         for flight in (*self._flights.values(), self._finale):
             if flight.task is not None:
                 flight.task.cancel()
 
     def left(self, worker: str) -> None:
-        """Take note that a device has left; its trials are Dask's to send elsewhere."""
+        """Handle that a device has left; Dask sends its trials elsewhere."""
         if worker == self._judge:
             self._judge = ""
         if worker in self._named:
             self._named.remove(worker)
-            if not self._named:  # else it is Dask's to send to another of them
+            if not self._named:  # otherwise Dask sends the finalists to another of them
                 self._finale.call_back()
 
     async def withdraw(self, leave: int, building: bool) -> list[Configuration]:
-        """Take back what no device has begun, but for the oldest `leave`; what does not answer has not begun."""
+        """Take back what no device has begun, except the oldest `leave`.
+
+        A worker that does not answer has begun nothing.
+        """
         keep = list(self._flights)[:leave]
         request = pickle.dumps({"search": self._claims.search, "keep": keep, "building": building})
-        self._sending.clear()  # a device that answers early gives back what the others are still asked for
+        self._sending.clear()  # a device that answers early gives trials back, which must not go to the others
         try:
             answers = await asyncio.gather(*(self._begun(worker, request) for worker in self._claims.members))
             await self._arrivals()
@@ -125,22 +128,22 @@ class Flights:
             self._sending.set()
 
     async def _begun(self, worker: str, request: bytes) -> frozenset[Identity]:
-        """Have a device give back what it has not begun; return what it has, nothing where it does not say so.
+        """Have a device give back what it has not begun; return what it has begun, or nothing if it does not answer.
 
-        Each is asked by itself: of several, none would be heard where one hangs.
+        Each is asked separately: in a common request, one that hangs would keep back all answers.
         """
         try:
             asked = self._claims.client.run(tasks.withdraw, request, workers=[worker], on_error="ignore")
             begun = frozenset((await asyncio.wait_for(asked, _ANSWER_S))[worker])
             self._silent.discard(worker)
             return begun
-        except Exception as error:  # it hangs or has gone, or the connection has; or it answers what is none
+        except Exception as error:  # it hangs or has gone, or the connection has gone, or its answer is invalid
             log.debug("%s does not say what it has begun: %r", worker, error)
             self._silent.add(worker)
             return frozenset()
 
     async def _arrivals(self) -> None:
-        """Wait for answers that are as good as here, a trial or that it was given back: which, only they tell."""
+        """Wait for answers that Dask already has: only they tell whether a trial was run or given back."""
         arrived = [one for one in self._flights.values() if one.future is not None and one.future.status == "finished"]
         if waiting := {flight.waiting for flight in arrived if flight.waiting is not None}:
             await asyncio.wait(waiting, timeout=_ANSWER_S)
@@ -166,7 +169,7 @@ class Flights:
             await self._excuse(answer)
 
     async def _fly(self, flight: Flight) -> None:
-        """Send a trial as often as it takes, until its answer is here."""
+        """Send a trial, again if necessary, until its answer is here."""
         while True:
             await self._sending.wait()
             await self._claims.there.wait()
@@ -183,17 +186,17 @@ class Flights:
             await self._excuse(answer)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """Say what went wrong here: unsaid, the search would wait for ever."""
+        """Deliver an error of this side: otherwise the search would wait for ever."""
         if not task.cancelled() and (error := task.exception()) is not None:
             what, detail = f"a trial was lost here: {type(error).__name__}: {error}", traceback.format_exception(error)
             self._deliver(error if isinstance(error, AutotuneError) else WorkerError(what, detail="".join(detail)))
 
     async def _ask(self, flight: Flight, task: Any, request: Mapping[str, Any], **where: Any) -> Any:
-        """Return the answer to a request: empty where it was lost, an error where it took too many workers down."""
+        """Return the answer to a request: empty if the request was lost, an error if too many workers died of it."""
         from distributed import KilledWorker
 
         client = self._claims.client
-        if client is None:  # lost between a device's coming and the turn of who waited for one
+        if client is None:  # lost after a device joined, before this request's turn
             return {}
         known = {"search": self._claims.search, "bound": self.bound, **request}
         key = f"autotune-{task.__name__}-{uuid.uuid4().hex}"
@@ -211,7 +214,7 @@ class Flights:
             if task_here is not None and task_here.cancelling():
                 raise
             return {}  # called back
-        except Exception as error:  # raised on a worker; what is raised here goes on
+        except Exception as error:  # raised on a worker; an error of this side is raised again
             if future is None or future.status != "error":
                 raise
             flight.raised += 1
@@ -223,14 +226,14 @@ class Flights:
                 future.release()
 
     async def _excuse(self, answer: Mapping[str, Any]) -> None:
-        """Deal with an answer that is no result; what was asked is sent again."""
+        """Handle an answer that is not a result; the request is sent again."""
         member = self._claims.members.get(answer.get("worker", ""))
         if member is not None and "refused" in answer:
             self._claims.refuse(member.found, heard(answer, member.found.host))
         await asyncio.sleep(_AGAIN_S)
 
     def _land(self, flight: Flight, trial: Trial) -> None:
-        """Hand a trial over; what follows is bounded by it."""
+        """Deliver a trial; its time bounds the trials after it."""
         del self._flights[identity(flight.configuration)]
         epoch, best_ns = self.bound
         if trial.outcome is Outcome.OK and (best_ns is None or trial.bounding_ns < best_ns):
@@ -260,7 +263,7 @@ class Flights:
         )
 
     def _weigh(self, trial: Trial) -> None:
-        """Have each device time the anchor, once there is one; a device alone has none to differ from."""
+        """Have each device time the anchor, once there is one; a single device has no other to compare with."""
         members = self._claims.members
         if len(members) < 2:
             return

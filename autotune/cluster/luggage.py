@@ -1,7 +1,7 @@
-"""What travels with a search beside its requests: its problem, its data and its Python, by digests, in pieces.
+"""What is sent with a search beside its requests: its problem, its data and its Python, by digests, in pieces.
 
-A claim names the digests; what the device lacks is then sent to it, and once only: what stays from one search to the
-next of the same data is not sent again. A worker reads nothing of its own in place of what was packed.
+A claim names the digests. The device is then sent only what it lacks: data that the next search uses too is not sent
+again. A worker reads no file of its own in place of a packed one.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from autotune.cluster.failures import refused
 from autotune.errors import AutotuneError, SetupError, StudyError
 
 PIECE = 16 * 2**20
-"""Bytes of a message: the scheduler, and both ends, hold a few of them at a time."""
+"""Bytes of a message. The scheduler and both ends hold a few messages at a time."""
 
 _AT_ONCE = 4
-"""Devices that are sent something at a time."""
+"""How many devices are sent something at a time."""
 
 _ANSWER_S = 120.0
-"""How long a device may take to keep a piece."""
+"""Seconds that a device may take to store a piece."""
 
 
 class Item(NamedTuple):
-    """A file that travels: where it is to lie in the study's folder there, and what is in it."""
+    """A file that is sent: its path in the study's folder there, and the digest of its content."""
 
     path: str
     digest: str
@@ -47,7 +47,7 @@ class Luggage:
         self._turn = asyncio.Semaphore(_AT_ONCE)
 
     def add(self, content: bytes | Path) -> str:
-        """Take a content along, or a file; return its digest. Raises StudyError where it cannot be read."""
+        """Add a content or a file; return its digest. Raises StudyError if it cannot be read."""
         try:
             digest = _digest(content)
             self.sizes[digest] = len(content) if isinstance(content, bytes) else content.stat().st_size
@@ -57,7 +57,7 @@ class Luggage:
         return digest
 
     def piece(self, digest: str, begin: int) -> bytes:
-        """Return what follows in a content, up to PIECE bytes. Raises SetupError where there is nothing any more."""
+        """Return the next part of a content, up to PIECE bytes. Raises SetupError if the file has no more."""
         content = self._contents[digest]
         if isinstance(content, bytes):
             return content[begin : begin + PIECE]
@@ -72,9 +72,9 @@ class Luggage:
         return found
 
     async def send(self, client: Any, worker: str, digests: Iterable[str]) -> Mapping[str, Any]:
-        """Have a worker keep what it lacks; return nothing, or its answer where it refuses. May raise one of `lost`.
+        """Have a worker store what it lacks; return nothing, or its answer if it refuses. May raise one of `lost`.
 
-        Raises SetupError where a file is no longer what it was.
+        Raises SetupError if a file has changed.
         """
         async with self._turn:
             for digest in digests:
@@ -97,47 +97,47 @@ class Luggage:
 
 
 class Depot:
-    """The receiving side: a folder of contents by their digests. From any thread."""
+    """The receiving side: a folder of contents by their digests. Use it from any thread."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._turn = threading.Lock()
 
     def lacks(self, digests: Iterable[str]) -> list[str]:
-        """Return what of these is not here, or not whole."""
+        """Return which of these contents are not here, or not complete."""
         return [digest for digest in digests if not os.path.isfile(self._place(digest))]
 
     def put(self, digest: str, begin: int, data: bytes, nbytes: int) -> int:
-        """Keep a piece of a content; return how many of its bytes are here. Raises SetupError where there is no room.
+        """Store a piece of a content; return how many of its bytes are here. Raises SetupError if there is no room.
 
-        A piece that is not the next one, as where two searches send the same, is not kept.
+        A piece that is not the next one, as if two searches send the same, is dropped.
         """
         with _writing_to(self._folder), self._turn:
             return self._put(self._place(digest), begin, data, nbytes)
 
     async def keep(self, piece: Mapping[str, Any]) -> dict[str, Any]:
-        """Keep a piece, and answer how many bytes are there of what it is of, or what is amiss."""
+        """Store a piece, and answer how many bytes of its content are there, or what is wrong."""
         try:
             return {"there": await asyncio.to_thread(self.put, **piece)}
         except AutotuneError as error:
             return refused(error)
 
     def keep_only(self, digests: Collection[str]) -> None:
-        """Forget what is none of these."""
+        """Remove all other contents."""
         with self._turn:
             for path in self._folder.glob("*"):
                 if path.name not in digests:
                     path.unlink(missing_ok=True)
 
     def read(self, digest: str) -> bytes:
-        """Return a content. Raises SetupError where it is not what was packed."""
+        """Return a content. Raises SetupError if it is not what was packed."""
         with _reading(place := self._place(digest)):
             content = place.read_bytes()
         self._require(digest, content)
         return content
 
     def lay(self, items: Iterable[Item], folder: Path) -> None:
-        """Put files where a study finds them. Raises SetupError where that cannot be, or one is not what was packed."""
+        """Put files where a study finds them. Raises SetupError if that fails, or if a file is not what was packed."""
         for item in items:
             path, place = _inside(folder, item.path), self._place(item.digest)
             with _reading(place):
@@ -148,7 +148,7 @@ class Depot:
             self._require(item.digest, path)
 
     def close(self) -> None:
-        """Forget everything."""
+        """Remove everything."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _put(self, place: Path, begin: int, data: bytes, nbytes: int) -> int:
@@ -161,7 +161,7 @@ class Depot:
                 if file.tell() == begin:
                     file.write(data)
                 there = file.tell()
-        except OSError:  # what has no room leaves it to others
+        except OSError:  # without room, free what was taken for others
             part.unlink(missing_ok=True)
             raise
         if there >= nbytes:
@@ -174,7 +174,7 @@ class Depot:
         return self._folder / digest
 
     def _require(self, digest: str, content: bytes | Path) -> None:
-        """Hashed as it is used: until then anything may have been written to it, or put in its place."""
+        """Check the digest at the time of use: until then a file may have been changed or replaced."""
         if _digest(content) != digest:
             self._place(digest).unlink(missing_ok=True)
             hint = "leave its files alone while it runs, and type the search again"
@@ -206,7 +206,7 @@ def _digest(content: bytes | Path) -> str:
 
 
 def _inside(folder: Path, name: str) -> Path:
-    """Return the path of that name in a folder. Raises SetupError for one that leads out of it."""
+    """Return the path of that name in a folder. Raises SetupError for a path outside it."""
     path = folder / name
     if "\0" in name or not path.resolve().is_relative_to(folder.resolve()) or path == folder:
         raise SetupError(f"a file of the study lies outside its folder: {name!r:.80}")
@@ -214,7 +214,7 @@ def _inside(folder: Path, name: str) -> Path:
 
 
 def _lay(content: Path, path: Path) -> None:
-    """Link what may be large; what may be run, and write to itself, is a file of its own."""
+    """Link a file, which may be large. Python, which may be run and may write to itself, is copied."""
     if path.suffix != ".py":
         with suppress(OSError):  # on another file system, or one without links
             os.link(content, path)

@@ -1,7 +1,7 @@
-"""A device's side: one search at a time holds it, with a whole evaluator of its own beside the GPU.
+"""A device's side: one search at a time holds the device, with a whole evaluator beside the GPU.
 
 Builders, buffers, reference and compile caches stay there from trial to trial. The hold lasts as long as Dask keeps the
-result of the claim: the search lets go of it, or Dask does once the search's connection is gone.
+result of the claim: until the search releases it, or until Dask does because the search's connection is gone.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ from autotune.pool import (
 from autotune.text import clean
 
 AHEAD = 2
-"""Trials that wait at the device beyond what its evaluator wants: the next ones are there when one is done."""
+"""Trials that wait at the device beyond what its evaluator wants, so that the next ones are there when one is done."""
 
 _POLL_S = 0.5
 _REMEMBERED = 1000
 
 _KEPT = ("waiting", "ready", "constrained", "executing", "long-running", "resumed", "memory", "fetch", "flight")
-"""States of a claim's key that leave the hold as it is."""
+"""States of a claim's key in which the hold continues."""
 
 GONE = {"gone": True}
-"""The answer where the search has let go of the device meanwhile."""
+"""The answer if the search has released the device meanwhile."""
 
 Bound = tuple[int, float | None]
-"""The best time known, in nanoseconds, and a number that grows whenever it was set and not just lowered."""
+"""A number that grows whenever the best time was set, not merely lowered, and the best known time in nanoseconds."""
 
 
 class Post(WorkerPlugin):  # type: ignore[misc]
-    """What a Dask worker is for: one device. `share`: how many devices of this machine share its cores."""
+    """The plugin of a Dask worker that serves one device. `share`: how many devices of this machine share its cores."""
 
     name = KEY
 
@@ -63,21 +63,21 @@ class Post(WorkerPlugin):  # type: ignore[misc]
         self._left: set[str] = set()
 
     def setup(self, worker: Worker) -> None:
-        """Have the worker say at registration what it is."""
-        hush()  # a process of its own, which did not go by `require_distributed`
+        """Have the worker describe its device when it registers."""
+        hush()  # this is another process, in which `require_distributed` was not called
         self._worker = worker
         self.depot = Depot(Path(worker.local_directory) / "autotune-files")
         facts = {"versions": versions(), "host": platform.node(), "device": facts_of(self.device)}
         worker.startup_information[KEY] = lambda _: facts
 
     async def teardown(self, worker: Worker) -> None:
-        """Let go of the device; the worker ends."""
+        """Release the device; the worker ends."""
         if self._hold is not None:
             await asyncio.to_thread(self._hold.close)
         self.depot.close()
 
     def transition(self, key: Any, start: str, finish: str, **_: Any) -> None:
-        """Let go of the device where nobody wants the claim any more."""
+        """Release the device if nobody wants the claim any more."""
         hold = self._hold
         if hold is not None and key == hold.token and finish not in _KEPT:
             hold.stop.set()
@@ -87,7 +87,7 @@ class Post(WorkerPlugin):  # type: ignore[misc]
     async def claim(
         self, token: str, search: str, owner: str, versions: Mapping[str, str], problem: str, luggage: Sequence[str]
     ) -> Any:
-        """Open an evaluator for a search; the claim's own key is the token. Answers as tasks.claim says."""
+        """Open an evaluator for a search; the claim's own key is the token. tasks.claim describes the answers."""
         if wrong := difference(versions):
             return refused(SetupError(f"the search has other versions: {wrong}"))
         if self._hold is not None:
@@ -107,7 +107,7 @@ class Post(WorkerPlugin):  # type: ignore[misc]
             if hold.stop.is_set():
                 raise Stopped
             await self._worker.set_resources(**{search: hold.slots})
-            # What has found no worker until now is looked at again when one is no longer paused.
+            # Dask tries tasks that have found no worker again when a worker is no longer paused.
             self._worker.status = Status.paused
             self._worker.status = Status.running
         except Stopped:
@@ -132,7 +132,7 @@ class Post(WorkerPlugin):  # type: ignore[misc]
         return self._signed(GONE if hold is None else await hold.retime(configurations, budget_s, bound))
 
     def withdraw(self, search: str, keep: Sequence[Identity], building: bool) -> list[Identity]:
-        """Take back what has not begun, but for some; return what has."""
+        """Take back what has not begun, except some; return what has begun."""
         hold = self._of(search)
         return hold.withdraw(keep, building) if hold is not None else []
 
@@ -147,7 +147,7 @@ class Post(WorkerPlugin):  # type: ignore[misc]
         if hold.left:
             return
         hold.left = True
-        with suppress(Exception):  # the scheduler may be gone: then so is what it knows of this worker
+        with suppress(Exception):  # the scheduler may be gone, and with it what it knows of this worker
             await self._worker.set_resources(**{hold.search: 0})
         self._left.add(hold.search)
         await asyncio.to_thread(hold.close)
@@ -155,7 +155,7 @@ class Post(WorkerPlugin):  # type: ignore[misc]
             self._hold = None
 
     def _forget(self) -> None:
-        """Drop the places of searches that have left, but for what a task may still give back: Dask would miss it."""
+        """Drop the places of searches that have left, except those that a task may still give back: Dask needs them."""
         state = self._worker.state
         needed = {search for task in state.tasks.values() for search in task.resource_restrictions or ()}
         for search in self._left - needed:
@@ -165,7 +165,7 @@ class Post(WorkerPlugin):  # type: ignore[misc]
 
 
 class Hold:
-    """A search's evaluator at its device, and who waits for what. Its methods run in the worker's event loop."""
+    """A search's evaluator at its device, and the requests that wait. Its methods run in the worker's event loop."""
 
     def __init__(
         self, token: str, search: str, owner: str, device: DeviceInfo, loop: asyncio.AbstractEventLoop
@@ -185,9 +185,9 @@ class Hold:
         self._closing = threading.Lock()
 
     def open(self, packed: str, depot: Depot, share: int) -> None:
-        """Make the evaluator, as soon as no other search has the device; in a thread of its own.
+        """Make the evaluator, as soon as no other search has the device; run it in a thread of its own.
 
-        Raises Stopped, and AutotuneError where this machine cannot serve.
+        Raises Stopped, and AutotuneError if this machine cannot serve.
         """
         self._folder = RunFolder()
         problem, settings = unpack(packed, depot, self._folder.path)
@@ -203,7 +203,7 @@ class Hold:
         self.opened = True
 
     def close(self) -> None:
-        """End the evaluator; who waits is told. From any thread, any number of times."""
+        """End the evaluator and answer waiting requests. From any thread, any number of times."""
         self.stop.set()
         with self._closing:
             evaluator, self._evaluator = self._evaluator, None
@@ -215,7 +215,7 @@ class Hold:
         self._in_loop(self._answer_all, GONE)
 
     async def trial(self, configuration: Configuration, bound: Bound) -> Any:
-        """Run a trial; one that is under way already is waited for."""
+        """Run a trial, or wait for it if it runs already."""
         if (evaluator := self._following(bound)) is None:
             return GONE if self._failure is None else refused(self._failure)
         name = identity(configuration)
@@ -237,7 +237,7 @@ class Hold:
         return {"times": [self._placed(answer) if isinstance(answer, Trial) else answer for answer in found]}
 
     def withdraw(self, keep: Sequence[Identity], building: bool) -> list[Identity]:
-        """Take back what has not begun, but for as many as are to be kept; return what has begun, or is done."""
+        """Take back what has not begun, except as many as are to be kept; return what has begun, or is done."""
         evaluator = self._evaluator
         if evaluator is not None:
             leave = sum(name in self._waiting for name in keep)
@@ -246,9 +246,9 @@ class Hold:
         return [*self._waiting, *self._done]
 
     def _following(self, bound: Bound) -> DeviceEvaluator | None:
-        """Return the evaluator, which takes over the best time that the search knows; None where it is no more.
+        """Return the evaluator with the best time that the search knows, or None if it no longer exists.
 
-        A later time that was only lowered raises nothing here.
+        Within one epoch, a time can only lower the evaluator's.
         """
         evaluator, (epoch, best_ns) = self._evaluator, bound
         if evaluator is None or self._failure is not None:
@@ -261,7 +261,7 @@ class Hold:
         return evaluator
 
     def _collect(self, evaluator: DeviceEvaluator) -> None:
-        """Hand on what the evaluator finishes, in a thread of its own."""
+        """Pass on the trials that the evaluator finishes, in a thread of its own."""
         while not self.stop.is_set():
             try:
                 trial = evaluator.collect(_POLL_S)
@@ -273,7 +273,7 @@ class Hold:
             self._in_loop(self._arrived, trial, dict(evaluator.usage()))
 
     def _in_loop(self, step: Any, *arguments: Any) -> None:
-        with suppress(RuntimeError):  # the loop has ended, and with it who waits
+        with suppress(RuntimeError):  # the loop has ended, and nothing waits any more
             self._loop.call_soon_threadsafe(step, *arguments)
 
     def _arrived(self, trial: Trial, usage: Mapping[str, float]) -> None:
@@ -282,7 +282,7 @@ class Hold:
         self._answer(name, {"trial": self._placed(trial), "usage": usage})
 
     def _placed(self, trial: Trial) -> Trial:
-        """Return the trial with where it ran: one model's index says nothing among many machines."""
+        """Return the trial with the place where it ran: a device's index says nothing among many machines."""
         device = self._device
         place = {"host": clean(platform.node()), "gpu": clean(device.uuid or device.pci or device.number)}
         return replace(trial, device_index=None, environment={**trial.environment, **place})

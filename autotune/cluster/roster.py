@@ -1,4 +1,4 @@
-"""Which devices a cluster has, as its workers announce them, and which of them one search may use."""
+"""The devices of a cluster, as its workers announce them, and which of them one search may use."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ OTHER = "other"
 _POLL_S = 0.5
 
 PATIENCE_S = 20.0
-"""How long a search waits for the first worker of a cluster; a tenth of it where there are others."""
+"""Seconds to wait for the first worker of a cluster; a tenth of it if workers of other models are there."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """A device of the cluster: the Dask worker that serves it, its machine, and what keeps it from being used here."""
+    """A device of the cluster: its Dask worker, its machine, and what keeps it from being used here."""
 
     worker: str
     host: str
@@ -35,12 +35,12 @@ class Found:
 
     @property
     def place(self) -> str:
-        """The device in words."""
+        """The device and its machine in words."""
         return f"{self.device.name} {self.device.number} of {self.host}"
 
 
 def read(identity: Mapping[str, Any]) -> dict[str, Found]:
-    """Return the devices that a scheduler's own description tells of, by worker; those of other kinds are left out."""
+    """Return the devices in a scheduler's own description, by worker; workers of other kinds are left out."""
     found = {}
     for worker, told in identity.get("workers", {}).items():
         facts = told.get(KEY)
@@ -49,7 +49,7 @@ def read(identity: Mapping[str, Any]) -> dict[str, Found]:
         wrong, device = difference(facts["versions"]), facts.get("device")
         try:
             known = device_of(device if isinstance(device, Mapping) else {})
-        except StoreError as error:  # another version's, which is only named
+        except StoreError as error:  # of another version, so only its name is shown
             name = device.get("name", "device") if isinstance(device, Mapping) else "device"
             known = replace(GENERIC_DEVICE, name=str(name), index=0)
             wrong = wrong or f"it is announced in another way: {error}"
@@ -58,7 +58,7 @@ def read(identity: Mapping[str, Any]) -> dict[str, Found]:
 
 
 def list_devices(address: Address) -> list[Found]:
-    """Return every device of a cluster. Raises SetupError where its scheduler does not answer."""
+    """Return every device of a cluster. Raises SetupError if its scheduler does not answer."""
     require_distributed()
 
     async def ask() -> dict[str, Found]:
@@ -73,9 +73,9 @@ def list_devices(address: Address) -> list[Found]:
 
 
 def list_models(address: Address) -> tuple[list[DeviceInfo], list[str]]:
-    """Return a device for each model of a cluster as `choose` does, best first, and what is amiss, a line each.
+    """Return a device for each model of a cluster as `choose` does, best first, and what is wrong, a line each.
 
-    Waits for nobody. Raises SchedulerAway, SetupError.
+    Does not wait for workers. Raises SchedulerAway, SetupError.
     """
     found = list_devices(address)
     amiss = [f"{one.place} is left out: {one.unfit}" for one in found if one.unfit]
@@ -85,11 +85,11 @@ def list_models(address: Address) -> tuple[list[DeviceInfo], list[str]]:
 
 
 def choose(address: Address, selector: str | None, stop: threading.Event | None = None) -> list[DeviceInfo]:
-    """Return one device for each model that a selector names, as it stands for all of its kind in the cluster.
+    """Return one device for each model that a selector names; it represents all devices of its model in the cluster.
 
-    `selector`: a fingerprint, a UUID or part of a name; `all`: every model; None: the best. A device without number and
-    identity of its own: the driver is the one that most have. Waits a little for the first worker to come. Raises
-    DeviceError where nothing answers, SetupError where what answers has other versions.
+    `selector`: a fingerprint, a UUID or part of a name; `all`: every model; None: the best. The device has no number
+    and identity of its own; its driver is the most frequent one. Waits a little for the first worker. Raises
+    DeviceError if no device answers, SetupError if those that answer have other versions.
     """
     waited = 0.0
     while True:
@@ -119,7 +119,7 @@ def choose(address: Address, selector: str | None, stop: threading.Event | None 
 
 
 def choose_one(address: Address, selector: str | None, stop: threading.Event | None = None) -> DeviceInfo:
-    """Return the one model that a selector names, as `choose`. Raises DeviceError where several answer, too."""
+    """Return the one model that a selector names, as `choose`. Also raises DeviceError if several answer."""
     chosen = choose(address, selector, stop)
     if len(chosen) > 1:
         hint = "times of different devices do not compare; choose one with -d: "
@@ -129,7 +129,7 @@ def choose_one(address: Address, selector: str | None, stop: threading.Event | N
 
 
 def fits(found: Found, device: DeviceInfo) -> str:
-    """Return why a device cannot serve a search on a model; empty where it can, OTHER for another model."""
+    """Return why a device cannot serve a search on a model: OTHER for another model, an empty string if it can."""
     if found.unfit:
         return found.unfit
     if (found.device.backend, found.device.fingerprint) != (device.backend, device.fingerprint):
@@ -140,7 +140,7 @@ def fits(found: Found, device: DeviceInfo) -> str:
 
 
 def _models(found: Sequence[Found]) -> list[DeviceInfo]:
-    """Return a stand-in for each model, best first."""
+    """Return a representative for each model, best first."""
     by_model: dict[tuple[str, str], list[DeviceInfo]] = {}
     for one in found:
         by_model.setdefault((one.device.backend, one.device.fingerprint), []).append(one.device)
@@ -149,7 +149,7 @@ def _models(found: Sequence[Found]) -> list[DeviceInfo]:
 
 
 def _stand_in(devices: Sequence[DeviceInfo]) -> DeviceInfo:
-    """Return what stands for devices of one model, with the least of what they offer."""
+    """Return a representative of devices of one model, with the least of what they offer."""
     driver = Counter(device.driver for device in devices).most_common(1)[0][0]
     ours = [device for device in devices if device.driver == driver]
     return replace(

@@ -1,4 +1,4 @@
-"""What Dask runs on its workers: each hands one packed request to the device's post, and its answer back.
+"""The functions that Dask runs on its workers: each passes a packed request to the device's post.
 
 The scheduler reads which function is meant, so this file imports next to nothing; requests and answers stay packed
 there. All run in the worker's event loop and wait there for the device.
@@ -20,9 +20,9 @@ def _post(worker: Worker | None = None) -> Any:
 
 
 async def claim(request: bytes) -> dict[str, Any]:
-    """Take the device for a search; the answer says how many trials it wants, or what hinders it.
+    """Take the device for a search; the answer says how many trials it wants, or why it cannot serve.
 
-    That is who has it, what of the search it lacks, or what is amiss.
+    The reason is another search that has it, contents of the search that it lacks, or an error.
     """
     answer: dict[str, Any] = await _post().claim(**pickle.loads(request))
     return answer
@@ -41,12 +41,12 @@ async def retime(request: bytes) -> dict[str, Any]:
 
 
 async def keep(request: bytes, dask_worker: Worker) -> dict[str, Any]:
-    """Keep a piece of what a search needs there. Run beside the tasks, without a place in a queue."""
+    """Store a piece of what a search needs there. Runs beside the tasks, outside the queue."""
     answer: dict[str, Any] = await _post(dask_worker).depot.keep(pickle.loads(request))
     return answer
 
 
 async def withdraw(request: bytes, dask_worker: Worker) -> list[Any]:
-    """Take back what the device has not begun; return what it has. Run beside the tasks, without a place in a queue."""
+    """Take back what the device has not begun; return what it has begun. Runs beside the tasks, outside the queue."""
     begun: list[Any] = _post(dask_worker).withdraw(**pickle.loads(request))
     return begun

@@ -1,7 +1,7 @@
-"""What goes from machine to machine: versions, devices, and a problem with all that it takes to run it.
+"""What is sent from machine to machine: versions, devices, and a problem with everything that it needs to run.
 
-Nothing is read from a file system that machines would have to share: kernels travel as text, files of data and of
-Python as they are, to a folder of the receiver's (luggage.py).
+The machines need no common file system. Kernels are sent as text; files of data and of Python are sent as they are, to
+a folder of the receiver (luggage.py).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from autotune.pool import Settings
 from autotune.study import Problem, Read, StudyText, data_place, files_of, python_place, reads_of
 
 KEY = "autotune"
-"""Under which name a worker tells the scheduler what it is, and where its plugin is found."""
+"""The name under which a worker describes itself to the scheduler, and under which its plugin is found."""
 
 
 def versions() -> dict[str, str]:
-    """Return what must be alike on both sides: what is sent is code and pickled records."""
+    """Return the versions that must be equal on both sides, because code and pickled records are sent."""
     import distributed
 
     major, minor, _ = platform.python_version_tuple()
@@ -35,7 +35,7 @@ def versions() -> dict[str, str]:
 
 
 def difference(theirs: Mapping[str, Any]) -> str:
-    """Return what differs from here, in words; empty where nothing does."""
+    """Return the versions that differ from here, in words, or an empty string if none does."""
     ours = versions()
     return ", ".join(
         f"{name} {theirs.get(name)}, here {mine}" for name, mine in ours.items() if theirs.get(name) != mine
@@ -48,7 +48,7 @@ def facts_of(device: DeviceInfo) -> dict[str, Any]:
 
 
 class Packed(NamedTuple):
-    """A problem as it travels: the digest of what `unpack` reads, and all that this needs, in the luggage."""
+    """A problem to send: the digest of what `unpack` reads, and, in the luggage, everything that it needs."""
 
     problem: str
     luggage: Luggage
@@ -57,8 +57,8 @@ class Packed(NamedTuple):
 def pack(problem: Problem, settings: Settings) -> Packed:
     """Pack a problem: study, kernels, size, choices, its default, its data, the Python of its data and reference.
 
-    The space stays behind: configurations are proposed here and made concrete there. Raises StudyError where a file
-    cannot be read, or a function is made of what no other process can have.
+    The space is not sent: configurations are proposed here and made concrete there. Raises StudyError if a file cannot
+    be read, or if a function needs what no other process can have.
     """
     import cloudpickle
 
@@ -67,7 +67,7 @@ def pack(problem: Problem, settings: Settings) -> Packed:
     lean.__dict__.pop("space", None)
     for function in (problem.study.reference.function, *problem.study.given.values()):
         module = sys.modules.get(getattr(function, "__module__", None) or "")
-        if callable(function) and module is not None:  # of a module that is nowhere else: by value
+        if callable(function) and module is not None:  # its module exists only here, so it is sent by value
             cloudpickle.register_pickle_by_value(module)
     luggage = Luggage()
     files = _files(problem, luggage)
@@ -80,7 +80,7 @@ def pack(problem: Problem, settings: Settings) -> Packed:
 
 
 def _files(problem: Problem, luggage: Luggage) -> dict[tuple[str, str], list[Item]]:
-    """Take along the files that a study names, each with those that it needs beside it, the named one first."""
+    """Add the files that a study names, each with those that it needs beside it, the named one first."""
     text, found = problem.study.text, dict[tuple[str, str], list[Item]]()
     for number, read in enumerate(reads_of(text.table)):
         if (read.key, read.name) not in found:
@@ -91,7 +91,7 @@ def _files(problem: Problem, luggage: Luggage) -> dict[tuple[str, str], list[Ite
 
 
 def _contents(text: StudyText, read: Read) -> Mapping[str, bytes | Path]:
-    """Return a file that a study names with those that it needs beside it, by their paths in its folder."""
+    """Return a file that a study names and the files that it needs beside it, by their paths in its folder."""
     if read.key == "python":
         return files_of(python_place(text, read.name, read.where))
     place = data_place(text, read.name, read.where)
@@ -101,7 +101,7 @@ def _contents(text: StudyText, read: Read) -> Mapping[str, bytes | Path]:
 def unpack(problem: str, depot: Depot, folder: Path) -> tuple[Problem, Settings]:
     """Return what `pack` packed and a depot has, with the files of its study in a folder.
 
-    The study then finds these, and no others that lie here under the same names. Raises SetupError.
+    The study then finds these files, and no local ones of the same names. Raises SetupError.
     """
     try:
         found, settings, files = pickle.loads(depot.read(problem))

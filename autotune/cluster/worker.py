@@ -1,4 +1,4 @@
-"""`autotune worker`: a Dask worker per device, each under a nanny that starts it again, for as long as it is let."""
+"""`autotune worker`: a Dask worker per device, each under a nanny that starts it again, until a signal comes."""
 
 from __future__ import annotations
 
@@ -21,27 +21,28 @@ RETRY_S = 1.0
 """Pause before another try to reach a scheduler that is gone."""
 
 TRIES = 3
-"""How often a process is started that does not come up, before this is given up."""
+"""How often in a row a process may fail to start before it is given up."""
 
 _BESIDE = 8
 """Tasks beside the trials: claims of other searches, finalists."""
 
 _THREADS = 64 + _BESIDE
-"""What a worker takes on at once; how many trials it wants is said by its resources."""
+"""How many tasks a worker runs at once; its resources say how many trials it wants."""
 
 _QUIET = {"distributed.worker.profile.enabled": False, "distributed.admin.tick.interval": "1s"}
-"""Dask would look 100 times a second at what its threads do, and 50 times whether its loop answers: 7 % of a core,
-beside kernels that are timed, for figures that nobody here asks for."""
+"""By default Dask looks 100 times a second at its threads, and 50 times at its loop. That costs 7 % of a core beside
+kernels that are timed, for figures that nobody uses here.
+"""
 
 
 def serve(address: Address, devices: Sequence[DeviceInfo], say: Callable[[str], None]) -> None:
-    """Offer devices to a cluster until SIGINT, SIGTERM or SIGHUP comes; a scheduler that goes away is waited for.
+    """Offer devices to a cluster until SIGINT, SIGTERM or SIGHUP comes; wait for a scheduler that goes away.
 
-    Raises SetupError where distributed is missing, the scheduler is none of ours or AUTOTUNE_LOCKS is no folder,
-    WorkerError where no device is left whose process starts.
+    Raises SetupError if distributed is missing, the scheduler is not one of ours or AUTOTUNE_LOCKS is not a folder,
+    WorkerError if no device is left whose process starts.
     """
     require_distributed()
-    lock_folder()  # each search locks the device there: what is wrong is said here, and not on others' screens
+    lock_folder()  # each search locks the device there: an error is reported here, not to the users of the searches
     asyncio.run(_serve(address, devices, say))
 
 
@@ -49,7 +50,7 @@ async def _serve(address: Address, devices: Sequence[DeviceInfo], say: Callable[
     keep_quiet()
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # `nohup`, a script's background job
+        if signal.getsignal(number) is not signal.SIG_IGN:  # ignored under `nohup` and in background jobs
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
     posts = [asyncio.create_task(_keep(address, device, len(devices), say)) for device in devices]
     ending = asyncio.create_task(stop.wait())
@@ -62,7 +63,7 @@ async def _serve(address: Address, devices: Sequence[DeviceInfo], say: Callable[
 
 
 async def _any_serves(ending: asyncio.Task[Any], posts: list[asyncio.Task[None]], say: Callable[[str], None]) -> None:
-    """Return when it is to end, or what is wrong with one device is wrong with all; drop a device that is lost."""
+    """Return when it is to end, or when an error of one device is one of all; drop a device that is lost."""
     while True:
         await asyncio.wait([ending, *posts], return_when=asyncio.FIRST_COMPLETED)
         over = [post for post in posts if post.done()]
@@ -77,12 +78,12 @@ async def _any_serves(ending: asyncio.Task[Any], posts: list[asyncio.Task[None]]
 async def _keep(address: Address, device: DeviceInfo, share: int, say: Callable[[str], None]) -> None:
     """Have one device served, again and again; ends with an error or when cancelled.
 
-    Raises WorkerError where its process fails to start TRIES times, one after the other, while the scheduler is there.
+    Raises WorkerError if its process fails to start TRIES times in a row while the scheduler is there.
     """
     waits, failed = False, 0
     while True:
         try:
-            client = await connect(address)  # the versions: a worker that does not fit is refused here
+            client = await connect(address)  # checks the versions: a worker that does not match is refused here
             await client.close()
             nanny = await _started(address, device, share)
         except (OSError, RuntimeError, TimeoutError, SchedulerAway) as error:
@@ -107,7 +108,7 @@ async def _keep(address: Address, device: DeviceInfo, share: int, say: Callable[
 
 
 async def _started(address: Address, device: DeviceInfo, share: int) -> Any:
-    """Return a nanny whose worker serves. Raises WorkerError where that does not start, and what the network says."""
+    """Return a nanny whose worker serves. Raises WorkerError if it does not start, and the errors of the network."""
     from distributed.comm import CommClosedError
 
     try:
@@ -117,7 +118,7 @@ async def _started(address: Address, device: DeviceInfo, share: int) -> Any:
         causes: list[BaseException] = [error]
         while (before := causes[-1].__cause__) is not None:
             causes.append(before)
-        for one in causes:  # not the first of them alone: a closed connection has one too
+        for one in causes:  # all of them: the error of a closed connection has a cause too
             if isinstance(one, CommClosedError | ConnectionError | TimeoutError):  # the scheduler has just gone
                 raise one from None
         cause = causes[-1]
@@ -135,17 +136,17 @@ def _nanny(address: Address, device: DeviceInfo, share: int) -> Any:
 
     from autotune.cluster.post import Post
 
-    dask.config.set(_QUIET)  # for good: the nanny hands its settings on whenever it starts its worker
+    dask.config.set(_QUIET)  # for good: the nanny passes its settings on whenever it starts its worker
     return Nanny(
         str(address),
         name=f"{platform.node()}-{device.number}-{os.getpid()}",
         host=address.near(),
         nthreads=_THREADS,
         resources={device.fingerprint: 1},
-        memory_limit=0,  # the data of a search is as large as it is: nothing is gained by pausing or ending it
+        memory_limit=0,  # the data of a search has a fixed size: to pause or end the worker would not help
         local_directory=tempfile.gettempdir(),
         dashboard=False,
-        dashboard_address="127.0.0.1:0",  # Dask's HTTP server asks nobody for a key, and cannot be done without
+        dashboard_address="127.0.0.1:0",  # Dask's HTTP server has no authentication, and cannot be turned off
         security=security(address, "worker"),
         silence_logs=logging.CRITICAL,
         plugins=(Post(device, share),),

@@ -1,8 +1,8 @@
-"""What a backend is: the devices that one way of driving them finds, and one of them as a session.
+"""The interface of a backend: one way of driving devices, which lists them and opens one as a session.
 
-A backend is one file. It is named by a row of the registry, or by an entry point of an installed package, and passes
-tests/contracts/backend.py. What its classes inherit from these is what most devices need. Nothing outside this room
-asks which backend it is: `Traits` say what differs.
+A backend is one file. A row of the registry, or an entry point of an installed package, names it, and it passes
+tests/contracts/backend.py. Its classes inherit from the classes here what most devices need. No other room checks the
+kind of a backend: `Traits` say what differs.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ Memory = Any
 """A buffer on a device, or a part of one."""
 
 Event = Any
-"""One launch: waited for, and asked for its time once it is over."""
+"""One launch: it can be waited for, and has a time once it is over."""
 
 
 class BackendError(AutotuneError):
-    """A call of a backend that failed: `name` is the driver's word for why; `detail` is a build log."""
+    """A call of a backend that failed: `name` is the driver's name of the error; `detail` is a build log."""
 
     def __init__(self, what: str, *, name: str = "", detail: str = "") -> None:
         self.name = name
@@ -41,7 +41,7 @@ class BackendError(AutotuneError):
 class BuildError(BackendError):
     """A program that does not build; `detail` is the compiler's log.
 
-    `too_large`: it is right, and needs more of something than this device has.
+    `too_large`: the program is right, but needs more of some resource than this device has.
     """
 
     def __init__(self, what: str, *, name: str = "", detail: str = "", too_large: bool = False) -> None:
@@ -62,43 +62,43 @@ class Traits:
     """What differs between devices in how kernels are built, measured and limited."""
 
     builds_at_launch: bool = False
-    """The first launch compiles: it may take as long as a build, and who builds ahead launches."""
+    """The first launch compiles, and may take as long as a build. So processes that build ahead also launch."""
 
     keeps_builds: bool = True
-    """What one process builds another finds in a cache: building ahead pays."""
+    """A build of one process is found in a cache by others, so building ahead is useful."""
 
     shares_cores: bool = False
-    """Kernels run on the host's cores, as compilers do, which halt meanwhile. Such cores are few, and each
-    walks a stretch of memory of its own. All such devices are one piece of hardware."""
+    """Kernels run on the host's cores. Compilers run there too, so they are halted during a trial. There are few cores,
+    and each works on its own contiguous part of memory. All such devices of a machine are the same hardware."""
 
     understates_limits: bool = False
-    """The driver runs more than it reports, and refuses by itself what is too much. Others corrupt memory."""
+    """The driver runs more than it reports, and refuses what is too large. Other drivers may then corrupt memory."""
 
     local_memory: int = 0
-    """Bytes of local memory that a kernel may have where the driver understates its limits."""
+    """Bytes of local memory that a kernel may use, if the driver understates its limits."""
 
     tells_binaries: bool = True
-    """A program's binary is there for the asking; else to be asked takes another compilation."""
+    """Asking for a program's binary costs nothing; otherwise the driver compiles again."""
 
     hashes_binaries: bool = True
-    """The binary is there for the asking, and equal for equal code."""
+    """Asking for the binary costs nothing, and equal code has equal binaries."""
 
     checks_on_device: bool = True
-    """It runs OpenCL C, in which outputs are checked where they lie; else they are read back and checked here."""
+    """The device runs OpenCL C, so outputs are checked there; otherwise they are read back and checked on the host."""
 
     ends_slowly: bool = False
-    """A process that has opened it takes a while to end, and several end one after the other."""
+    """A process that has opened the device takes a while to end, and several such processes end one after the other."""
 
     builder_memory: int = 2**29
-    """Bytes of device memory that a process which builds ahead should have, for its context above all."""
+    """Bytes of device memory that each process that builds ahead should have, mostly for its context."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelLimits:
-    """What the driver says of one built kernel: memory in bytes; zero where it says nothing.
+    """What the driver reports of one built kernel: memory in bytes; 0 for what it does not report.
 
-    `required_work_group_size` is what the kernel's source requires, `work_group_size` the largest that it is said to
-    run with.
+    `required_work_group_size` is the size that the kernel's source requires, `work_group_size` the largest size that
+    the driver says it runs.
     """
 
     required_work_group_size: int = 0
@@ -109,11 +109,11 @@ class KernelLimits:
 
 @dataclass(frozen=True, slots=True)
 class KernelArgument:
-    """What a compiler says of one argument of a kernel.
+    """What a compiler tells about one argument of a kernel.
 
-    `type_name`: as the source has it, without qualifiers (`float*`, `image2d_t`, `Particle`); `address`: `global`,
-    `constant`, `local` or `private`; `access`, of an image: `read_only`, `write_only`, `read_write`; `const`: it, or
-    what it points to.
+    `type_name`: as in the source, without qualifiers (`float*`, `image2d_t`, `Particle`); `address`: `global`,
+    `constant`, `local` or `private`; `access` of an image: `read_only`, `write_only`, `read_write`; `const`: whether
+    it, or what it points to, is const.
     """
 
     name: str
@@ -136,22 +136,22 @@ class Program(Protocol):
 
     @property
     def log(self) -> str:
-        """What the compiler said; empty where a cache answered."""
+        """The compiler's log; empty if the build came from a cache."""
 
     @property
     def resources(self) -> Mapping[str, int]:
-        """`registers`, `spill_stores` and `spill_loads` (bytes) of its kernels at most, as far as the log tells."""
+        """The largest `registers`, `spill_stores` and `spill_loads` (bytes) of its kernels, if the log tells them."""
 
     @property
     def binary(self) -> bytes:
-        """What the compiler made of it."""
+        """The compiled program."""
 
     @property
     def binary_suffix(self) -> str:
-        """How the name of a file that holds the binary ends: `ptx`, or `bin` where nobody reads it."""
+        """The suffix for a file with the binary: `ptx`, or `bin` if it is not readable text."""
 
     def kernel(self, entry: str) -> Kernel:
-        """Return a new kernel. Raises BackendError where the program has no such entry."""
+        """Return a new kernel. Raises BackendError if the program has no such entry."""
 
     def limits(self, kernel: Any) -> KernelLimits:
         """Return the limits of one of its kernels."""
@@ -159,10 +159,10 @@ class Program(Protocol):
 
 @dataclass(slots=True)
 class Batch:
-    """A batch on the host's clock: `ns` until all of it had ended, `enqueued_ns` until it was enqueued.
+    """A batch timed by the host's clock: `ns` until all of it had ended, `enqueued_ns` until it was enqueued.
 
-    Where the host saw the device let go, after `held_ns`, `ns` counts from there; else that is 0 and `ns` counts from
-    the beginning.
+    If the host noticed when the device was no longer held, after `held_ns`, `ns` counts from there. Otherwise `held_ns`
+    is 0 and `ns` counts from the beginning.
     """
 
     ns: int = 0
@@ -171,9 +171,9 @@ class Batch:
 
 
 class Session(Protocol):
-    """One device, opened: what is enqueued runs in order. Raises BackendError from every method.
+    """One device, opened. Commands run in the order they are enqueued. Every method may raise BackendError.
 
-    `alignment`: bytes, of the start of a region; `cache`: bytes that the last level of its caches may have.
+    `alignment`: regions start at multiples of so many bytes; `cache`: bytes that its last-level cache may have.
     """
 
     info: DeviceInfo
@@ -190,21 +190,21 @@ class Session(Protocol):
     def image(self, shape: Sequence[int], order: str, channel: str, normalized: bool) -> Memory:
         """Return a new image that kernels read and write, of one to three dimensions.
 
-        `shape` is as NumPy has it, the last extent OpenCL's width; `order` OpenCL's name (`RGBA`); `channel` the scalar
-        type (`uchar`). `write`, `read` and `copy` take it as a whole, its pixels dense. Raises BackendError where the
-        device has no images, or none of this kind.
+        `shape` is in NumPy's order, so the last extent is OpenCL's width; `order` is OpenCL's name (`RGBA`), `channel`
+        the scalar type (`uchar`). `write`, `read` and `copy` handle the whole image, with its pixels dense. Raises
+        BackendError if the device has no images, or none of this kind.
         """
         raise BackendError("this backend has no images")
 
     def sampler(self, addressing: str, filtering: str, normalized: bool) -> Any:
-        """Return what tells a kernel how to read images: OpenCL's names in small letters (`clamp_to_edge`, `linear`).
+        """Return a sampler, which tells a kernel how to read images.
 
-        Raises BackendError where the device has none.
+        Takes OpenCL's names in lower case (`clamp_to_edge`, `linear`). Raises BackendError if the device has none.
         """
         raise BackendError("this backend has no samplers")
 
     def fill(self, buffer: Memory, word: int, offset: int, nbytes: int) -> None:
-        """Fill part of a buffer that starts at a multiple of four bytes with a 32-bit pattern; wait for nothing."""
+        """Fill part of a buffer, from a multiple of four bytes on, with a 32-bit pattern; do not wait."""
 
     def write(self, buffer: Memory, data: NDArray[Any], offset: int = 0) -> None:
         """Copy a host array to the device, and wait."""
@@ -219,20 +219,20 @@ class Session(Protocol):
         """Build a program. Raises BuildError with the compiler's log."""
 
     def signatures(self, source: str, options: Sequence[str] = ()) -> Mapping[str, Sequence[KernelArgument]]:
-        """Return the arguments of each kernel of a program by its entry; those of which the driver does not tell lack.
+        """Return the arguments of each kernel of a program by its entry.
 
-        Raises BuildError with the compiler's log.
+        Kernels that the driver does not describe are left out. Raises BuildError with the compiler's log.
         """
         return {}
 
     def set_arguments(
         self, kernel: Any, arguments: Sequence[Memory | np.generic | NDArray[Any] | int], first: int = 0
     ) -> None:
-        """Set arguments of a kernel from the first on: buffers, images, samplers, NumPy scalars and arrays of no
-        dimension with fields (structs), arrays of the components of a vector, or bytes of local memory as an integer.
+        """Set arguments of a kernel, from position `first` on.
 
-        Those set before stay; launches that are enqueued keep what they were enqueued with. Raises ArgumentError for
-        one that the kernel does not take.
+        They are buffers, images, samplers, NumPy scalars, arrays without dimensions but with fields (structs), arrays
+        of a vector's components, or bytes of local memory as an integer. Other arguments keep their values; launches
+        that are already enqueued keep theirs. Raises ArgumentError for one that the kernel does not take.
         """
 
     def launch(
@@ -242,35 +242,36 @@ class Session(Protocol):
         local_size: tuple[int, ...] | None,
         offset: tuple[int, ...] | None = None,
     ) -> Event:
-        """Enqueue one kernel with the arguments it has; `offset` is that of its global ids."""
+        """Enqueue one kernel with its current arguments; `offset` is that of its global ids."""
 
     def batch(self, hold: Callable[[], Event] | None = None) -> AbstractContextManager[Batch]:
-        """Enqueue without profiling inside, behind what `hold` launches, which keeps the device busy; then time it.
+        """Enqueue the block's launches without profiling and time them.
 
-        Only called on a device that shares no cores with the host.
+        `hold` is called first, and launches a kernel that keeps the device busy meanwhile. `batch` is only called on a
+        device that shares no cores with the host.
         """
         raise RuntimeError("this backend knows no batches")
 
     def wait_until_running(self, event: Event) -> bool:
-        """Wait until a launch executes: where the first launch compiles, it does then. False where it failed."""
+        """Wait until a launch executes, so that its compilation, if any, is over. Return False if it failed."""
         return True
 
     def busy_ns(self) -> int:
-        """Return the device time of all launches and batches since the last call, all finished, in nanoseconds."""
+        """Return the device time of all launches and batches since the last call, in ns; all must have finished."""
 
     def span_ns(self, first: Event, last: Event) -> int:
         """Return the device time from the start of one finished launch to the end of another, in nanoseconds."""
 
     @property
     def timer(self) -> str:
-        """What tells spans: the `events` of launches, or the `host`, which waits for each launch by itself."""
+        """What measures spans: the `events` of launches, or the `host`, which waits for each single launch."""
         return "events"
 
     def finish(self) -> None:
         """Wait for everything enqueued."""
 
     def sense(self) -> Reading | None:
-        """Return what the device's sensors say now, None where it has none; never fails, and waits for nothing."""
+        """Return what the device's sensors say now, or None if it has none. Never fails or waits."""
         return None
 
 
@@ -280,32 +281,30 @@ class Backend(Protocol):
     name: str
 
     def prepare(self) -> None:
-        """Import what the other methods take, and call no driver: a process that is to be forked asks."""
+        """Import what the other methods need, but call no driver: processes will be forked from the caller's."""
         return
 
     def devices(self) -> list[DeviceInfo]:
-        """Return every device that it finds, `backend` set to its name; none where no driver is installed."""
+        """Return every device that it finds, with `backend` set to its name; none if no driver is installed."""
 
     def traits(self, info: DeviceInfo) -> Traits:
-        """Return what is special about a device, which need not be one of this machine."""
+        """Return the traits of a device, which need not be one of this machine."""
 
     def open(self, info: DeviceInfo) -> Session:
         """Open a device. Raises BackendError."""
 
     def attach(self, queue: object) -> Guest | None:
-        """Return a program's own queue as one to build and launch for; None for what is no queue of this backend."""
+        """Return a Guest for a program's own queue, or None if it is not a queue of this backend."""
         return None
 
     def environment(self, caches: Path, *, worker: bool) -> Mapping[str, str]:
-        """Return variables of a process whose builds are kept in a folder; `worker`: it is one of many here."""
+        """Return environment variables that let a process keep builds in `caches`; `worker`: it is one of many."""
         return {}
 
     def diagnose(self, devices: Sequence[DeviceInfo]) -> list[str]:
-        """Return what is amiss on this machine, where these are its devices, one line each, with the command that mends
-        it; empty: nothing.
-        """
+        """Return what is wrong on this machine with these devices, a line each with the command that mends it."""
         return []
 
     def missing(self, info: DeviceInfo) -> list[str]:
-        """Return what this machine lacks to build for a device, lines as of `diagnose`."""
+        """Return what this machine lacks to build for a device, in lines like those of `diagnose`."""
         return []

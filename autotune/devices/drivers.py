@@ -1,4 +1,4 @@
-"""OpenCL's drivers on this machine: what a device's driver is like, and what is amiss. Needs no driver to be there."""
+"""OpenCL's drivers on this machine: the traits of a device's driver, and what is wrong. Works without any driver."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _NVIDIA = "libnvidia-opencl.so.1"
 _MOST_ON_NVIDIA = 228 * 1024
 """Bytes of local memory of a compute unit on the largest of NVIDIA's devices (capability 9.0 and 10.0).
 
-Its driver reports 256 work-items for every kernel and 48 KiB of local memory; an H200 runs 1024 and 227 KiB.
+NVIDIA's driver reports 256 work-items for every kernel and 48 KiB of local memory; an H200 runs 1024 and 227 KiB.
 """
 
 
 def describe(index: int, device: Any, library: str) -> DeviceInfo:
-    """Return what OpenCL says of a device, pyopencl's object; `library` is the file that holds OpenCL's functions."""
+    """Return what OpenCL says of a device (pyopencl's object); `library` is the file with OpenCL's functions."""
     capability = ""
     if "cl_nv_device_attribute_query" in device.extensions:
         capability = f"{device.compute_capability_major_nv}.{device.compute_capability_minor_nv}"
@@ -70,7 +70,7 @@ def _kind(device: Any) -> str:
 
 
 def _sub_group_size(device: Any) -> int:
-    """The largest that the device runs kernels with, as one of the vendors' queries tells it; 0 where none does."""
+    """Return the largest sub-group size of the device by one of the vendors' queries, or 0 if none works."""
     import numpy as np  # which pyopencl has imported
 
     for query in ("sub_group_sizes_intel", "warp_size_nv", "wavefront_width_amd"):
@@ -100,7 +100,7 @@ def _pci(device: Any) -> str:
 
 
 def traits(info: DeviceInfo) -> Traits:
-    """Return what is special about an OpenCL device and its driver."""
+    """Return the traits of an OpenCL device and its driver."""
     nvidia, pocl, cpu = info.vendor_name == "nvidia", is_pocl(info), info.kind == "cpu"
     return Traits(
         builds_at_launch=pocl,
@@ -126,28 +126,28 @@ def names_pocl(platform: str) -> bool:
 
 
 def version(device: DeviceInfo) -> list[int]:
-    """Return the driver's version for ranking: a release comes after its candidates."""
+    """Return the driver's version for ranking: a release ranks above its release candidates."""
     numbers = [int(number) for number in re.findall(r"\d+", device.driver.partition("-")[0])]
     return [*numbers, 0 if "rc" in device.driver else 1]
 
 
 def environment(caches: Path, *, worker: bool) -> dict[str, str]:
-    """Return variables by which the drivers keep what they build in a folder."""
+    """Return environment variables by which the drivers keep their builds in a folder."""
     variables = {
         "POCL_CACHE_DIR": str(caches / "pocl"),
         "CUDA_CACHE_PATH": str(caches / "cuda"),
         "CUDA_CACHE_MAXSIZE": str(2**32 - 1),
         "CUDA_CACHE_DISABLE": "0",
     }
-    # One queue needs one channel instead of eight, and the context is made and destroyed in a third of the time: 16 at
-    # once on an H200 machine took 0.7 s instead of 1.9, and 0.3 s instead of 0.9.
+    # With one channel instead of eight, enough for one queue, contexts are created and destroyed in a third of the
+    # time: 16 at once on an H200 machine took 0.7 s instead of 1.9, and 0.3 s instead of 0.9.
     return {**variables, "CUDA_DEVICE_MAX_CONNECTIONS": "1"} if worker else variables
 
 
 def give_pocl_a_cache() -> None:
-    """Name PoCL a temporary folder where it could not write to its own: it would find no device then.
+    """Give PoCL a temporary cache folder if it cannot write to its own: without a folder it finds no device.
 
-    Has to come before the drivers are asked for anything. What a killed process left of such is removed.
+    Call this before any call of a driver. Temporary folders that killed processes left are removed.
     """
     if os.environ.get("POCL_CACHE_DIR") or not (said := _cannot_hold(_pocl_cache())):
         return
@@ -159,11 +159,11 @@ def give_pocl_a_cache() -> None:
 
 
 _before: list[str] = []
-"""What is amiss with the folder that PoCL had before one was named; it still has it where it was loaded by then."""
+"""What is wrong with PoCL's own folder, if it was given another. PoCL still uses its own if it was loaded before."""
 
 
 def unbuildable() -> list[str]:
-    """Return why PoCL may build nothing in this process, a line with the cure; empty: nothing that is known."""
+    """Return why PoCL may fail to build in this process, in a line with the cure; empty if no reason is known."""
     return _before or _uncached()
 
 
@@ -173,7 +173,7 @@ def _uncached() -> list[str]:
 
 
 def _pocl_cache() -> Path:
-    """Return where PoCL keeps what it builds, as it looks for it (pocl_cache_init_topdir)."""
+    """Return the folder where PoCL keeps its builds, found as PoCL finds it (pocl_cache_init_topdir)."""
     if named := os.environ.get("POCL_CACHE_DIR"):
         return Path(named)
     if base := os.environ.get("XDG_CACHE_HOME"):
@@ -184,14 +184,14 @@ def _pocl_cache() -> Path:
 
 
 _ROOM = 2**16
-"""Bytes that PoCL's folder must take: a small kernel."""
+"""Bytes that must fit into PoCL's folder: a small kernel."""
 
 
 def _cannot_hold(folder: Path) -> str:
-    """Say what is to be done where a folder cannot be written to, or be made; empty where it can."""
+    """Say what to do if a folder cannot be written to or created. Empty if it can."""
     there = next((each for each in (folder, *folder.parents) if os.path.lexists(each)), Path("/"))
     try:
-        with tempfile.TemporaryFile(dir=there) as file:  # root may write anywhere, as it is told, but in /proc
+        with tempfile.TemporaryFile(dir=there) as file:  # try it: os.access tells root that it may write even to /proc
             file.write(bytes(_ROOM))
     except OSError as error:
         cure = "set POCL_CACHE_DIR to a folder that can be written to"
@@ -200,7 +200,7 @@ def _cannot_hold(folder: Path) -> str:
 
 
 def _remove(folder: Path, lock: IO[str], process: int) -> None:
-    if os.getpid() == process:  # not as a child ends that was forked
+    if os.getpid() == process:  # not when a forked child ends
         shutil.rmtree(folder, ignore_errors=True)
         lock.close()
 
@@ -210,20 +210,20 @@ FACTS = {
     "spill_stores": re.compile(r"(\d+) bytes spill stores"),
     "spill_loads": re.compile(r"(\d+) bytes spill loads"),
 }
-"""What a build log tells of kernels: registers and spilled bytes (NVIDIA's, with `-cl-nv-verbose`)."""
+"""Facts about kernels in a build log: registers and spilled bytes (NVIDIA's, with `-cl-nv-verbose`)."""
 
 
 _LISTED = Path("/etc/ld.so.cache")
 _OWN = getattr(sys.implementation, "_multiarch", "")
 _UNLISTED = tuple(f"{top}/{folder}" for top in ("", "/usr") for folder in ("lib", "lib64", f"lib/{_OWN}"))
-"""Where the system's loader has its libraries listed, and where it looks besides."""
+"""The list of libraries of the system's loader, and the folders where it also looks."""
 
 _HIDE = ("POCL_DEVICES", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK", "OCL_ICD_VENDORS")
-"""Variables by which users say which devices or drivers there are."""
+"""Variables by which users choose devices or drivers."""
 
 
 def diagnose(devices: Sequence[DeviceInfo]) -> list[str]:
-    """Return what is amiss where OpenCL finds these devices, one line each, with the command that mends it."""
+    """Return what is wrong if OpenCL finds only these devices, one line each, with the command that mends it."""
     lines = _nvidia(devices)
     if not devices:
         lines += _uncached()
@@ -239,7 +239,7 @@ def diagnose(devices: Sequence[DeviceInfo]) -> list[str]:
 
 
 def _nvidia(devices: Sequence[DeviceInfo]) -> list[str]:
-    """NVIDIA's driver is often mounted into a container as a library without its ICD entry."""
+    """Say what is wrong with NVIDIA's driver, which containers often have as a library without its ICD entry."""
     if any(device.vendor_name == "nvidia" for device in devices) or not _loadable(_NVIDIA):
         return []
     if any(map(_names_nvidia, VENDORS.glob("*.icd"))):
@@ -251,7 +251,7 @@ def _nvidia(devices: Sequence[DeviceInfo]) -> list[str]:
 
 
 def _names_nvidia(entry: Path) -> bool:
-    with suppress(OSError):  # a link that leads nowhere, or another's
+    with suppress(OSError):  # a dangling link, or another user's file
         return _NVIDIA in entry.read_text(encoding="utf-8", errors="replace")
     return False
 
@@ -261,7 +261,7 @@ def _hiding() -> list[str]:
 
 
 def _loadable(library: str) -> bool:
-    """Say whether a library can be loaded, by a process that may crash; without one where the system finds none."""
+    """Say whether a library can be loaded. A process of its own tries, as it may crash, unless there is no library."""
     if not _found(library):
         return False
     code = f"import ctypes; ctypes.CDLL({library!r})"
@@ -269,10 +269,10 @@ def _loadable(library: str) -> bool:
 
 
 def _found(library: str) -> bool:
-    """Say whether the loader may find a library: in a folder of the user's or, as it has them listed, the system's."""
+    """Say whether the loader may find a library: in the user's folders, in its list, or in the system's folders."""
     folders = filter(None, re.split("[:;]", os.environ.get("LD_LIBRARY_PATH", "")))
     try:
         listed = os.fsencode(library) in _LISTED.read_bytes()
-    except OSError:  # it looks for itself
+    except OSError:  # no list: let the loader try
         return True
     return listed or any(os.path.exists(f"{folder}/{library}") for folder in (*folders, *_UNLISTED))

@@ -1,4 +1,4 @@
-"""What a backend may offer beside sessions: a program's own queue, in which bests are built and launched."""
+"""What a backend may offer beside sessions: to build and launch bests in a program's own queue."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 class Given(NamedTuple):
-    """What a program gives as an argument, looked at: memory, and how many bytes there are from where it begins.
+    """What is known of an argument that a program gives: its memory, and how many bytes this has from its beginning.
 
-    An array also tells its type and shape, and whether its elements lie in C's order without gaps; plain memory
-    tells neither. `only`: "read" or "written", where kernels may do nothing else with the memory. `again` gives the
-    memory of the very same object another time, where it may be asked so.
+    For an array, also its type and shape, and whether its elements lie in C's order without gaps. `only`: "read" or
+    "written", if kernels may do nothing else with the memory. `again`, if set, returns the memory once more if called
+    with the same object.
     """
 
     memory: Memory
@@ -30,10 +30,10 @@ class Given(NamedTuple):
 
 
 class GivenImage(NamedTuple):
-    """An image that a program gives, looked at: its extents as NumPy has them, order and OpenCL's type of its channels.
+    """What is known of an image that a program gives: extents in NumPy's order, and order and type of its channels.
 
-    `kind`: `image2d`, or what else a driver calls it; an order or a channel that no study has is told by its number.
-    `normalized`: kernels see whole numbers as 0 to 1. `only` as above.
+    `kind`: `image2d`, or another name from the driver. An order or a channel type that no study can have is given as a
+    number. `normalized`: kernels see whole numbers as 0 to 1. `only`: as in `Given`.
     """
 
     memory: Memory
@@ -46,10 +46,10 @@ class GivenImage(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One launch of a sequence. `values`: what all its arguments were set to, None for memory that runs are given.
+    """One launch of a sequence. `values`: the values of all its arguments, None for memory that is given to each run.
 
-    `given`: the positions of arguments that each run is given, and their names. `own`: the positions of those that only
-    this launch has, and their values, where launches share a kernel. `offset` is that of the global ids.
+    `given`: the positions and names of arguments that are given to each run. `own`: the positions and values of
+    arguments of this launch alone, if launches share a kernel. `offset` is that of the global ids.
     """
 
     kernel: Kernel
@@ -62,16 +62,16 @@ class Step(NamedTuple):
 
 
 class Guest(Protocol):
-    """A program's own queue: kernels are built in its context and launched among what else it enqueues.
+    """A program's own queue: kernels are built in its context and launched among the program's other commands.
 
-    Raises BackendError from every method.
+    Every method may raise BackendError.
     """
 
     info: DeviceInfo
     traits: Traits
 
     def shares(self, other: Guest) -> bool:
-        """Say whether programs built for one may be used by the other."""
+        """Say whether programs built for this queue may be used in the other."""
 
     def allocate(self, nbytes: int) -> Memory:
         """Return a new buffer that kernels read and write."""
@@ -80,27 +80,27 @@ class Guest(Protocol):
         """Build a program. Raises BuildError with the compiler's log."""
 
     def unbuildable(self) -> Sequence[str]:
-        """Return why the driver may build nothing in this process, lines as of `Backend.diagnose`."""
+        """Return why the driver may fail to build in this process, in lines like those of `Backend.diagnose`."""
 
     def restore(self, binary: bytes, options: Sequence[str] = ()) -> Program:
-        """Build a program from the binary of one that was built with these options. Raises BuildError."""
+        """Build a program from the binary of a program that was built with these options. Raises BuildError."""
 
     def set_arguments(self, kernel: Any, arguments: Sequence[Memory | np.generic | bytes | int]) -> None:
         """Set all arguments of a kernel, as `Session.set_arguments` does."""
 
     def look_at(self, value: object) -> Given | None:
-        """Return what a program gives as memory; None for what is none of this backend's, or an image."""
+        """Return what is known of memory that a program gives; None if it is not this backend's, or an image."""
 
     def look_at_image(self, value: object) -> GivenImage | None:
-        """Return what a program gives as an image; None for what is none of this backend's."""
+        """Return what is known of an image that a program gives; None if it is not this backend's."""
 
     def sequence(self, steps: Sequence[Step], zeroed: Sequence[tuple[Memory, int]], *, chained: bool) -> Run:
         """Return a function that enqueues all steps, one after another.
 
-        It first fills the memory in `zeroed`, so many bytes of each, with zeros; images whole. `chained`: a run uses
-        what the one before it has used, and comes after it, whatever order the queue has.
+        It first fills the memory in `zeroed` with zeros: the given number of bytes, or whole images. `chained`: a run
+        uses the same memory as the run before, and follows it even if the queue keeps no order.
         """
 
 
 Run = Callable[[Mapping[str, Any], Sequence[Event] | None], Event]
-"""Takes memory, and scalars as their bytes, by name and the events to wait for; returns the last launch."""
+"""Takes memory by name, scalars by name as their bytes, and the events to wait for; returns the last launch."""

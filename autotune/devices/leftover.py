@@ -1,7 +1,7 @@
 """Temporary folders that are locked while their process lives.
 
-The operating system releases the lock however the process ends, and who makes the next such folder removes what was
-left.
+The operating system releases the lock however the process ends. Whoever creates the next such folder removes the
+unlocked ones.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import IO
 
 
 def locked_folder(base: Path, prefix: str) -> tuple[Path, IO[str]]:
-    """Return a new folder in `base`, locked for as long as the file stays open, in this process or a fork of it.
+    """Return a new folder in `base`, locked as long as the file stays open, in this process or a fork of it.
 
-    Those of the prefix that nobody holds any more are removed before. Raises OSError.
+    First, folders with this prefix that are no longer locked are removed. Raises OSError.
     """
     _sweep(base, prefix)
-    # Locked under another name first, so that nobody's sweep finds it unlocked.
+    # Locked under another name first, so that no other process finds it unlocked and removes it.
     made = Path(tempfile.mkdtemp(prefix=f".{prefix}", dir=base))
     try:
         lock = (made / "lock").open("w", encoding="utf-8")
@@ -36,14 +36,14 @@ def _sweep(base: Path, prefix: str) -> None:
             with (folder / "lock").open("r+", encoding="utf-8") as file:
                 if try_lock(file.fileno()):
                     shutil.rmtree(folder, ignore_errors=True)
-        except FileNotFoundError:  # a sweep began that was killed itself, or met a linker that still wrote
+        except FileNotFoundError:  # an earlier sweep was killed, or a linker was still writing
             shutil.rmtree(folder, ignore_errors=True)
         except OSError:  # another user's
             continue
 
 
 def try_lock(descriptor: int) -> bool:
-    """Take the lock of an open file if nobody has it; say whether it is held now."""
+    """Take the lock of an open file if it is free; say whether it is held now."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

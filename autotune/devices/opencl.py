@@ -1,4 +1,4 @@
-"""The backend OpenCL. What it says of a device it says without pyopencl, which takes longer to load than to ask."""
+"""The backend OpenCL. It tells traits of a device without pyopencl, whose import would take longer than the answer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class OpenCL:
-    """The backend; what its methods do stands in `backend.Backend`."""
+    """The backend; its methods are documented in `backend.Backend`."""
 
     name = "opencl"
 

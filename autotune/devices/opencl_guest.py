@@ -1,7 +1,7 @@
-"""OpenCL within somebody else's program: its queue, its arrays and buffers, and kernels enqueued among what it does.
+"""OpenCL within a user's program: its queue, its arrays and buffers, and kernels enqueued among its own commands.
 
-What a call costs the host is what counts here: a kernel of 20 us is not to wait for Python. So a run sets only what it
-is given, scalars only where they are others than before, and looks at memory through few attributes.
+Here the host's time for a call matters: a kernel of 20 us must not wait for Python. So a run sets only the arguments
+that it is given, and scalars only if they have changed, and looks at memory through few attributes.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from autotune.text import line
 import pyopencl as cl  # isort: skip  (after opencl_objects.py, which turns its cache off)
 
 _ZERO = np.zeros(1, np.uint8)
-_BLACK = np.zeros(4, np.uint32)  # the same bytes for every type of channel
+_BLACK = np.zeros(4, np.uint32)  # all bytes 0, for every type of channel
 _AXES = {"image1d": ("width",), "image2d": ("height", "width"), "image3d": ("depth", "height", "width")}
 _base_data = attrgetter("base_data")
 
 
 def attach(queue: object) -> Guest | None:
-    """Return a program's own queue as one to build and launch for; None for what is no queue of OpenCL's.
+    """Return a Guest for a program's own queue, or None if it is not an OpenCL queue.
 
-    Raises DeviceError where its context is gone: to Intel's driver for CPUs it is once the program lets go of it.
+    Raises DeviceError if its context is gone. With Intel's CPU driver that happens once the program drops the context.
     """
     if not isinstance(queue, cl.CommandQueue):
         return None
@@ -47,12 +47,12 @@ def attach(queue: object) -> Guest | None:
 
 @cache
 def _known(address: int, device: cl.Device) -> DeviceInfo:
-    """What a device is; asked once, since drivers take their time."""
+    """Return the description of a device; cached, since drivers take a while to answer."""
     return describe(device)
 
 
 class OpenCLGuest(OpenCLSession):
-    """The program's context and queue; what its methods do stands in `guest.Guest`."""
+    """The program's context and queue; its methods are documented in `guest.Guest`."""
 
     def __init__(self, queue: cl.CommandQueue) -> None:
         self._queue = queue
@@ -101,15 +101,16 @@ class OpenCLGuest(OpenCLSession):
         return GivenImage(image, kind, shape, order, *channel_of(made.channel_data_type), _only(image))
 
     def _own(self, memory: Any) -> Memory:
-        """Return memory of the queue's context: drivers need not notice another's, nor survive it."""
+        """Return the memory if it is of the queue's context. Drivers may ignore that it is of another, or crash."""
         if memory.context != self._context:
             raise BackendError("lies in another context than the queue's")
         return memory
 
     def _part(self, base: cl.MemoryObjectHolder, offset: int, nbytes: int) -> Memory:
-        """Return the part of a buffer in which an array lies that does not begin where its buffer does.
+        """Return the part of a buffer that contains an array, if this does not begin at the buffer's start.
 
-        OpenCL makes no part of a part, and what lies in a pool has no method for one: it is of the whole buffer.
+        OpenCL has no parts of parts, and memory from a pool has no method for parts. So the result is always a part of
+        the whole buffer.
         """
         memory: Any = base
         try:
@@ -151,7 +152,7 @@ class OpenCLGuest(OpenCLSession):
         return run
 
     def _fills(self, memory: Any, nbytes: int) -> Iterator[Callable[..., cl.Event]]:
-        """Yield what enqueues zeros for memory, all parts together, when told what to `wait_for`."""
+        """Yield functions that together fill memory with zeros; each takes the events to `wait_for`."""
         if isinstance(memory, cl.Image):
             yield partial(cl.enqueue_fill_image, self._queue, memory, _BLACK, *whole(memory))
             return
@@ -160,7 +161,7 @@ class OpenCLGuest(OpenCLSession):
             yield partial(cl.enqueue_fill, self._queue, memory, _ZERO, part, offset=begin)
 
     def _in_chain(self, steps: Sequence[Step], fills: Sequence[Callable[..., cl.Event]], *, chained: bool) -> Run:
-        """Return the function for a queue that keeps no order: what has to follow waits for what was before it."""
+        """Return the function for a queue that keeps no order: each command waits for the one before it."""
         queue: Any = self._queue
         kernels, launches = _parts(steps)
         last: list[cl.Event] = []
@@ -188,21 +189,21 @@ class OpenCLGuest(OpenCLSession):
 
 
 def _unfit(wait_for: Sequence[object] | None, error: Exception) -> BackendError:
-    """Return what to say where pyopencl does not take what it is given: all but `wait_for` was looked at before."""
+    """Return the error for an argument that pyopencl rejects: all except `wait_for` were checked before."""
     fits = all(isinstance(event, cl.Event) for event in wait_for or ())
-    return BackendError(line(str(error)) if fits else "wait_for holds what is no event of OpenCL's")
+    return BackendError(line(str(error)) if fits else "wait_for holds what is not an event of OpenCL's")
 
 
 class _Arguments:
     """The arguments of one kernel, which all its launches share.
 
-    `set_arg` sets memory at once; a scalar would take it 5 us, since it tries memory of every kind first. `set_args`,
-    told their sizes, sets all of them in half of one.
+    `set_arg` is fast for memory, but takes 5 us for a scalar, because it tries all kinds of memory first. `set_args`,
+    once it knows the sizes, sets all arguments in half a microsecond.
     """
 
     def __init__(self, step: Step) -> None:
         kernel: Any = step.kernel
-        self._values = [passed(value) for value in step.values]  # none of a caller's memory: that is not held
+        self._values = [passed(value) for value in step.values]  # without a caller's memory: not kept alive
         self._given = step.given
         self._scalars = [(place, name) for place, name in step.given if isinstance(self._values[place], bytes)]
         self._memory = [one for one in step.given if one not in self._scalars]
@@ -212,18 +213,18 @@ class _Arguments:
         self._set, self._set_all = kernel.set_arg, kernel.set_args
 
     def give(self, given: Mapping[str, Any]) -> None:
-        """Set what a run gives; scalars only where one is another than the run's before."""
+        """Set the arguments that a run gives; scalars only if one has changed since the last run."""
         scalars = [given[name] for _, name in self._scalars]
         if scalars == self._last:
             for place, name in self._memory:
                 self._set(place, given[name])
         else:
-            self._last = None  # unknown, should the next line fail
+            self._last = None  # unknown if the next line fails
             self.give_all(given)
             self._last = scalars
 
     def give_all(self, given: Mapping[str, Any], own: Sequence[tuple[int, bytes]] = ()) -> None:
-        """Set every argument: what a run gives, and what one launch has of its own."""
+        """Set every argument: those that a run gives, and those of one launch alone."""
         values = [*self._values]
         for place, name in self._given:
             values[place] = given[name]
@@ -233,7 +234,7 @@ class _Arguments:
 
 
 def _parts(steps: Sequence[Step]) -> tuple[list[_Arguments], list[tuple[Any, ...]]]:
-    """Return the arguments of each kernel to which runs give some, and of each launch what it is enqueued with."""
+    """Return the arguments of each kernel to which runs give some, and for each launch all that enqueues it."""
     first = {id(step.kernel): step for step in reversed(steps)}
     arguments = {key: _Arguments(step) for key, step in first.items()}
     launches = [
@@ -248,7 +249,7 @@ def _name_of(constants: Any, value: int) -> str:
 
 
 def _only(memory: Any) -> str:
-    """Say what alone kernels may do with memory, if its owner made it so."""
+    """Return "read" or "written" if kernels may do only that with the memory, else an empty string."""
     if memory.flags & cl.mem_flags.READ_ONLY:
         return "read"
     return "written" if memory.flags & cl.mem_flags.WRITE_ONLY else ""

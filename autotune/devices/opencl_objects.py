@@ -1,6 +1,6 @@
-"""What an OpenCL session is made of: its memory, its programs, and what the library refuses as errors of ours.
+"""The parts of an OpenCL session: its memory, its programs, and pyopencl's errors as ours.
 
-The library's own build cache is off: a killed worker would leave a stale lock there that stalls the next one for a
+pyopencl's own build cache is off: a killed worker would leave a stale lock there, which delays the next worker by a
 minute.
 """
 
@@ -25,11 +25,11 @@ os.environ["PYOPENCL_NO_CACHE"] = "1"
 import pyopencl as cl
 
 MOST_FILLED = 2**28
-"""Bytes filled by one command: on an H200 one of several GB never came back."""
+"""Bytes filled by one command at most: on an H200 a command for several GB never ended."""
 
 
 class OpenCLMemory:
-    """What a session does with memory; what its methods do stands in `backend.Session`."""
+    """The memory operations of a session; its methods are documented in `backend.Session`."""
 
     info: DeviceInfo
     _context: cl.Context
@@ -68,7 +68,7 @@ class OpenCLMemory:
                 raise BackendError(f"{self.info.name} has no {said}", name="CL_IMAGE_FORMAT_NOT_SUPPORTED")
         pixels = f"{self.info.name} has no {said} and {' x '.join(map(str, extents))} pixels"
         most = self._most_pixels(len(extents))
-        if any(extent > limit for extent, limit in zip(extents, most, strict=True)):  # which NVIDIA's driver makes
+        if any(extent > limit for extent, limit in zip(extents, most, strict=True)):  # NVIDIA's driver does not refuse
             raise BackendError(f"{pixels}: {' x '.join(map(str, most))} at most", name="CL_INVALID_IMAGE_SIZE")
         try:
             return cl.create_image(self._context, cl.mem_flags.READ_WRITE, made, shape=extents)
@@ -76,7 +76,7 @@ class OpenCLMemory:
             raise BackendError(f"{pixels}: {error_name(error.code)}", name=error_name(error.code)) from None
 
     def _most_pixels(self, dimensions: int) -> tuple[int, ...]:
-        """Return the largest width, height and depth of an image of so many dimensions."""
+        """Return the largest width, height and depth of an image with this number of dimensions."""
         device = self._context.devices[0]
         with reported():
             if dimensions == 3:
@@ -87,7 +87,7 @@ class OpenCLMemory:
         if not self.info.images:
             raise BackendError(f"{self.info.name} has no samplers")
         key = addressing, filtering, normalized
-        if key not in self._samplers:  # kept: a kernel holds its sampler by no reference on some drivers
+        if key not in self._samplers:  # kept, since with some drivers a kernel does not keep its sampler alive
             mode, filter_ = getattr(cl.addressing_mode, addressing.upper()), getattr(cl.filter_mode, filtering.upper())
             with reported():
                 self._samplers[key] = cl.Sampler(self._context, normalized, mode, filter_)
@@ -122,7 +122,7 @@ class OpenCLMemory:
 
 
 def _channel_type(channel: str, normalized: bool) -> int:
-    """Return OpenCL's constant: `uchar` is UNSIGNED_INT8, or UNORM_INT8 where it is normalized."""
+    """Return OpenCL's constant: `uchar` is UNSIGNED_INT8, or UNORM_INT8 if it is normalized."""
     if channel in ("half", "float"):
         return int(getattr(cl.channel_type, {"half": "HALF_FLOAT", "float": "FLOAT"}[channel]))
     bits = {"char": 8, "short": 16, "int": 32}[channel.removeprefix("u")]
@@ -132,7 +132,7 @@ def _channel_type(channel: str, normalized: bool) -> int:
 
 @cache
 def channel_of(constant: int) -> tuple[str, bool]:
-    """Return OpenCL C's type of a channel, and whether it is normalized: the other way round."""
+    """Return OpenCL C's type of a channel, and whether it is normalized: the inverse of `_channel_type`."""
     integers = [f"{sign}{bits}" for sign in ("", "u") for bits in ("char", "short", "int")]
     known = [("half", False), ("float", False), *((channel, False) for channel in integers)]
     known += [(channel, True) for channel in integers if "int" not in channel]
@@ -140,15 +140,15 @@ def channel_of(constant: int) -> tuple[str, bool]:
 
 
 def _plain(data: NDArray[Any]) -> NDArray[Any]:
-    """Return structs as their bytes, which OpenCL copies; other arrays as they are."""
+    """Return structs as their bytes, since OpenCL copies bytes; other arrays as they are."""
     return data.reshape(-1).view(np.uint8) if data.dtype.names else data
 
 
 def whole(image: cl.Image) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return origin and region of all pixels, for the functions that cl.enqueue_copy calls.
 
-    It does not call them for an image of one dimension (pyopencl 2026.1): `invalid dest mem object type`. What it
-    offers in their place, enqueue_map_image, waits: a queue that is held until a batch is complete does so for ever.
+    cl.enqueue_copy itself fails for an image of one dimension (pyopencl 2026.1): `invalid dest mem object type`. The
+    alternative enqueue_map_image waits, for ever if the queue is held until a batch is complete.
     """
     return (0, 0, 0), (image.width, max(1, image.height), max(1, image.depth))
 
@@ -182,17 +182,17 @@ class OpenCLProgram:
         """The names of its kernels."""
         with reported():
             if not self._program.get_info(cl.program_info.NUM_KERNELS):
-                return []  # NVIDIA's driver has no names then, not even an empty text, and pyopencl crashes of it
+                return []  # then NVIDIA's driver returns no names, not even an empty text, and pyopencl crashes
             return str(self._program.get_info(cl.program_info.KERNEL_NAMES)).strip("\0").split(";")
 
     @property
     def binary(self) -> bytes:
-        """The device's binary. PoCL compiles once more to answer this."""
+        """The device's binary. PoCL compiles again to return it."""
         with reported():
             return cast("list[bytes]", self._program.get_info(cl.program_info.BINARIES))[0]
 
     def kernel(self, entry: str) -> cl.Kernel:
-        """Return a new kernel object. Raises BackendError where the program has no such entry."""
+        """Return a new kernel object. Raises BackendError if the program has no such entry."""
         try:
             with reported():
                 return cl.Kernel(self._program, entry)
@@ -200,7 +200,7 @@ class OpenCLProgram:
             if error.name != "CL_INVALID_KERNEL_NAME":
                 raise
             raise BackendError(f"the program has {', '.join(self.entries) or 'none'}", name=error.name) from None
-        except OSError as error:  # of pyopencl, which keeps what it generates where a program lets it
+        except OSError as error:  # of pyopencl, which caches generated code if a program lets it
             what = f"pyopencl cannot write its cache: {error}; set XDG_CACHE_HOME to a folder that takes files"
             raise BackendError(what) from None
 
@@ -217,7 +217,7 @@ class OpenCLProgram:
 
 
 def signature(kernel: cl.Kernel) -> list[KernelArgument]:
-    """Return the arguments of a kernel. Raises BackendError where the driver tells nothing of them."""
+    """Return the arguments of a kernel. Raises BackendError if the driver does not describe them."""
     ask, found = cl.kernel_arg_info, []
     for position in range(kernel.num_args):
         address = kernel.get_arg_info(position, ask.ADDRESS_QUALIFIER)
@@ -234,7 +234,10 @@ def signature(kernel: cl.Kernel) -> list[KernelArgument]:
 
 
 def _of_elements(kind: str) -> str:
-    """Return the type of a pointer to arrays as one to their elements: `uint*` of `const __global unsigned int[4]*`."""
+    """Return the type of a pointer to arrays as a pointer to their elements.
+
+    `const __global unsigned int[4]*` gives `uint*`.
+    """
     if "[" not in kind:
         return kind
     words = _BESIDE_TYPE.sub("", kind[: kind.index("[")]).replace("unsigned ", "u").split()
@@ -243,20 +246,20 @@ def _of_elements(kind: str) -> str:
 
 def error_name(code: int) -> str:
     """Return the name of an OpenCL error: -36 is CL_INVALID_COMMAND_QUEUE."""
-    if code == -9999:  # undocumented, and what NVIDIA's driver says of an illegal read or write
+    if code == -9999:  # undocumented: NVIDIA's driver returns it for an illegal read or write
         return "NVIDIA's illegal memory access"
     names = {value: name for name, value in vars(cl.status_code).items() if isinstance(value, int)}
     return f"CL_{names[code]}" if code in names else "unknown error"
 
 
 def failed(call: str, code: int) -> str:
-    """Return what is said of a call that failed: `clSetKernelArg failed: CL_INVALID_ARG_SIZE (-51)`."""
+    """Return the message of a failed call: `clSetKernelArg failed: CL_INVALID_ARG_SIZE (-51)`."""
     return f"{call} failed: {error_name(code)} ({code})"
 
 
 @contextmanager
 def reported() -> Iterator[None]:
-    """Raise BackendError for what OpenCL refuses inside."""
+    """Raise BackendError if OpenCL refuses a call in the block."""
     try:
         yield
     except cl.Error as error:
@@ -264,5 +267,5 @@ def reported() -> Iterator[None]:
 
 
 def refused(error: cl.Error) -> BackendError:
-    """Return what OpenCL says as an error of ours."""
+    """Return OpenCL's error as a BackendError."""
     return BackendError(failed(error.routine or "OpenCL", error.code), name=error_name(error.code))

@@ -38,20 +38,20 @@ from autotune.model import DeviceInfo
 import pyopencl as cl  # isort: skip  (after opencl_objects.py, which turns its cache off)
 
 _TELL = "-cl-kernel-arg-info"
-"""The option of a build that is to tell of arguments."""
+"""The build option that makes a program describe its kernels' arguments."""
 
 _SEEN_NS = 10_000
-"""Who waits for an event that was over has waited for less."""
+"""Waiting for an event that was already over takes less than this."""
 
 _CACHE_ON_CPU, _CACHE_ON_GPU = 2**25, 2**27
-"""Bytes of a last-level cache at least: drivers report one that is not always the last, NVIDIA's counts the L1s. These
-are half of what is above the largest L2 of today's GPUs and the shared cache of a CPU's chiplet."""
+"""Least bytes assumed for a last-level cache. Drivers do not always report the last level; NVIDIA's counts the L1s.
+Twice these sizes exceed the shared cache of a CPU's chiplet, and the largest L2 of today's GPUs."""
 
 
 def _devices() -> list[cl.Device]:
     devices: list[cl.Device] = []
     drivers.give_pocl_a_cache()
-    # A driver may be installed and find no device, or fail to start: the others still count.
+    # An installed driver may find no device, or fail to start: the others are still used.
     with suppress(cl.Error):
         for platform in cl.get_platforms():
             with suppress(cl.Error):
@@ -64,7 +64,7 @@ def _devices() -> list[cl.Device]:
 
 
 def devices() -> list[DeviceInfo]:
-    """Return every OpenCL device here, in the drivers' order; none where no driver is installed."""
+    """Return every OpenCL device here, in the drivers' order; none if no driver is installed."""
     return [_described(index, device) for index, device in enumerate(_devices())]
 
 
@@ -73,24 +73,24 @@ def _described(index: int, device: cl.Device) -> DeviceInfo:
 
 
 def _which(info: DeviceInfo) -> tuple[str, str, str, str]:
-    """Return what tells a device of this machine from the others, as far as its driver does."""
+    """Return what distinguishes a device of this machine from the others, as far as its driver tells."""
     return info.name, info.vendor, info.uuid, info.pci
 
 
 def describe(device: cl.Device) -> DeviceInfo:
-    """Return what a program's own device is; -1 is the index of what is a part of one."""
+    """Return the description of a program's own device; its index is -1 if it is a part of a device."""
     with reported():
         return _described(next((at for at, one in enumerate(_devices()) if one == device), -1), device)
 
 
 class OpenCLSession(OpenCLMemory):
-    """A context and an in-order, profiling queue on one device; what its methods do stands in `backend.Session`."""
+    """A context and an in-order, profiling queue on one device; its methods are documented in `backend.Session`."""
 
     def __init__(self, info: DeviceInfo) -> None:
         self._is_on(info)
         with reported():
             found = _devices()
-            # Where one has gone, as a GPU that fell off its bus, others have its number.
+            # If a device has disappeared, such as a GPU that fell off its bus, others have its number.
             if info.index >= len(found) or _which(_described(info.index, found[info.index])) != _which(info):
                 raise BackendError(f"device {info.index}, {info.name}, is no longer there")
             self._device = found[info.index]
@@ -104,11 +104,11 @@ class OpenCLSession(OpenCLMemory):
             self.cache = max(floor, self._device.global_mem_cache_size)
 
     def _is_on(self, info: DeviceInfo) -> None:
-        """Set what follows from the device alone; whoever brings a queue of his own needs it too."""
+        """Set what follows from the device alone; also needed for a program's own queue."""
         self.info = info
         self.traits = drivers.traits(info)
         self._nvidia = info.vendor_name == "nvidia"
-        # NVIDIA's tells registers and spills. Both tell of arguments at no cost, and would build again to be asked.
+        # NVIDIA's option reports registers and spills. Both drivers describe arguments at no cost if asked in a build.
         self._asks = ("-cl-nv-verbose", _TELL) if self._nvidia else (_TELL,) if drivers.is_pocl(info) else ()
         self._samplers: dict[tuple[str, str, bool], cl.Sampler] = {}
         self._told: tuple[tuple[str, tuple[str, ...]], OpenCLProgram] | None = None
@@ -126,14 +126,14 @@ class OpenCLSession(OpenCLMemory):
     def _built(self, program: cl.Program, options: Sequence[str]) -> OpenCLProgram:
         try:
             with without(UserWarning):  # pyopencl warns of every log that is not empty
-                # Asking makes it now, past the library's cache, which a program that imported the library may have on:
-                # of what that fails to build there is no log.
+                # This creates it now, without pyopencl's cache, with which a failed build has no log. A program that
+                # imported pyopencl may have turned the cache on.
                 _ = program.int_ptr
                 program.build(list(options))
         except cl.Error as error:
             log, name = OpenCLProgram(program, self._device).log, error_name(error.code)
             given = ""
-            if name == "CL_INVALID_BUILD_OPTIONS" and not log:  # Mesa's says no more
+            if name == "CL_INVALID_BUILD_OPTIONS" and not log:  # Mesa's driver does not say which option
                 given = f": {' '.join(one for one in options if not one.startswith('-D'))}"
             raise BuildError(
                 failed(error.routine or "clBuildProgram", error.code) + given,
@@ -145,12 +145,12 @@ class OpenCLSession(OpenCLMemory):
 
     def signatures(self, source: str, options: Sequence[str] = ()) -> Mapping[str, Sequence[KernelArgument]]:
         built = self.build(source, [*options, *(() if _TELL in self._asks else (_TELL,))])
-        if _TELL in self._asks:  # who asks builds it next as a rule, which takes even a driver with a cache a while
+        if _TELL in self._asks:  # keep it: it is usually built next, which takes a while even with a driver's cache
             self._told = (source, tuple(options)), built
         found: dict[str, Sequence[KernelArgument]] = {}
         with suppress(cl.Error, BackendError):
             for entry in built.entries:
-                with suppress(cl.Error, BackendError):  # a driver need not tell, of one kernel or of any
+                with suppress(cl.Error, BackendError):  # a driver need not describe a kernel, or any
                     found[entry] = signature(built.kernel(entry))
         return found
 
@@ -171,7 +171,7 @@ class OpenCLSession(OpenCLMemory):
         local_size: tuple[int, ...] | None,
         offset: tuple[int, ...] | None = None,
     ) -> cl.Event | HostSpan:
-        # A trial of a short kernel enqueues a thousand: the device is held until Python has done so.
+        # This must be fast: a trial of a short kernel enqueues a thousand launches while the device is held.
         try:
             if self._launched is None:
                 return cl.enqueue_nd_range_kernel(self._queue, kernel, global_size, local_size, offset)
@@ -214,7 +214,7 @@ class OpenCLSession(OpenCLMemory):
     def wait_until_running(self, event: cl.Event | HostSpan) -> bool:
         if isinstance(event, HostSpan):
             return True
-        # OpenCL has no blocking wait for this. Ever slower polling leaves the cores to the compiler.
+        # OpenCL has no blocking wait for this. Polling slows down, to leave the cores to the compiler.
         began = time.monotonic()
         with reported():
             self._queue.flush()
@@ -250,7 +250,7 @@ class OpenCLSession(OpenCLMemory):
 
 
 def passed(argument: Any) -> Any:
-    """Return an argument as pyopencl takes it: a number, a vector or a struct as its bytes, a size as local memory."""
+    """Return an argument for pyopencl: a number, vector or struct as its bytes, an integer as local memory."""
     if isinstance(argument, int):
         return cl.LocalMemory(argument)
     return argument.tobytes() if isinstance(argument, np.ndarray | np.generic) else argument

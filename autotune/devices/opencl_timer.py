@@ -1,7 +1,7 @@
-"""Whether a driver's profiling events tell the time, and what stands in for them where they do not.
+"""Finds out whether a driver's profiling events tell the time, and times by the host's clock if they do not.
 
-Mesa's rusticl of 2022 says 0 for every command on llvmpipe, others have counted in units of their own: a kernel would
-seem to take a nanosecond, or any time.
+Mesa's rusticl of 2022 reports 0 for every command on llvmpipe; other drivers have counted in units of their own. A
+kernel would seem to take a nanosecond, or any other time.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ import numpy as np
 import pyopencl as cl
 
 _APART_NS = 2_000_000
-"""Between two commands whose events are compared with the host's clock."""
+"""Time between two commands whose events are compared with the host's clock."""
 
 
 class HostSpan(NamedTuple):
-    """A launch that the host waited for: when it began and had ended, nanoseconds of the host's clock."""
+    """A launch that the host waited for: its start and end, in nanoseconds of the host's clock."""
 
     start: int
     end: int
 
 
 def timed_by_host(queue: cl.CommandQueue, enqueue: Callable[[], object]) -> HostSpan:
-    """Launch once all before has ended, and wait for the end."""
+    """Launch once all earlier commands have ended, and wait for the end."""
     queue.finish()
     began = time.perf_counter_ns()
     enqueue()
@@ -36,9 +36,9 @@ def timed_by_host(queue: cl.CommandQueue, enqueue: Callable[[], object]) -> Host
 def tells_time(context: cl.Context, queue: cl.CommandQueue) -> bool:
     """Say whether the events of a profiling queue agree with the host's clock.
 
-    Between two commands the device lets at least as much time go by as the host does between the end of one wait and
-    the next command, and at most as much as the host does around both, however busy the host is. Half and twice that
-    are let pass.
+    By the device's events, the time between two commands must be at least the host's time from the end of the first
+    wait to the second command, and at most the host's time around both commands, however busy the host is. Half and
+    twice these times are accepted.
     """
     try:
         memory = cl.Buffer(context, cl.mem_flags.READ_WRITE, 4)
@@ -55,7 +55,7 @@ def tells_time(context: cl.Context, queue: cl.CommandQueue) -> bool:
 
 
 def _fill(queue: cl.CommandQueue, memory: cl.Buffer) -> tuple[int, int]:
-    """Run a command; return when it began and had ended, as its event tells."""
+    """Run a command; return its start and end by its event."""
     event = cl.enqueue_fill(queue, memory, np.zeros(1, np.uint32), 4)
     event.wait()
     return _told(event, cl.profiling_info.START), _told(event, cl.profiling_info.END)

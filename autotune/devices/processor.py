@@ -1,9 +1,9 @@
-"""The processor that PoCL compiles for, where it is newer than PoCL's compiler.
+"""Sets the processor that PoCL compiles for, if the real one is newer than PoCL's compiler.
 
-LLVM has no name for an AMD family that came after it: it says "generic", which its own C compiler then refuses, so that
-no kernel builds at all (pip's newest PoCL on Zen 5, and Debian 13's). PoCL has no option for the name. It keeps it in
-its description of the device, behind the target's triplet, and reads it there at each build; so a name that the
-compiler knows is put there, of the processor that PoCL's own library for these instructions was compiled for.
+LLVM has no name for an AMD family that is newer than itself: it says "generic", which its own C compiler then refuses.
+So no kernel builds at all (pip's newest PoCL on Zen 5, and Debian 13's). PoCL has no option for the name. It keeps
+the name in its description of the device, after the target's triplet, and reads it there at each build. So a name that
+the compiler knows is written there: the processor for which PoCL's own library for these instructions was compiled.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from pathlib import Path
 
 _UNNAMED = b"generic"
 _FIELDS = 256
-"""Pointers of a device's description that are looked at: in PoCL 3.0 the triplet is the 80th, in 7.1 the 91st."""
+"""Pointers of a device's description that are read: in PoCL 3.0 the triplet is the 80th, in 7.1 the 91st."""
 
 _BEHIND = 5
-"""Fields behind the triplet among which the processor's name is: the first in PoCL 3.0, the fourth from 6.0 on, after
-the names of libraries."""
+"""Fields after the triplet in which the processor's name is searched: it is the first in PoCL 3.0, and the fourth since
+6.0, after the names of libraries."""
 
 _LONGEST = 64
 """Bytes of a name at most."""
@@ -35,21 +35,21 @@ _NAMES = (
 
 
 def name(device: int) -> None:
-    """Have PoCL's device, a cl_device_id, compile for a processor that its compiler knows, where it knows none."""
-    with suppress(OSError):  # not everywhere may a process read itself like this: PoCL then says what it lacks
+    """Make PoCL's device (a cl_device_id) compile for a processor that its compiler knows, if it has no name yet."""
+    with suppress(OSError):  # some systems forbid a process to read itself: PoCL then reports what it lacks
         field = field_of(device, _UNNAMED)
         if field and (known := _alike(_instructions())):
             ctypes.c_void_p.from_address(field).value = _kept(known)
 
 
 def field_of(device: int, processor: bytes) -> int:
-    """Return where a device of PoCL points to the name of the processor that it compiles for, where that is this one.
+    """Return the address of the field of a PoCL device that points to the name of its processor, if it is `processor`.
 
-    0 where it is another, or the description is not of an x86-64. Raises OSError where this process may not look at its
-    own memory, which is read through a file because that answers where there is none.
+    0 if the name is another, or the device is not an x86-64. Raises OSError if this process may not read its own
+    memory. The memory is read through a file, which gives an error at an invalid address and not a crash.
     """
     with Path("/proc/self/mem").open("rb", buffering=0) as memory:
-        found = os.pread(memory.fileno(), 8 * _FIELDS, device)  # less where the memory ends before
+        found = os.pread(memory.fileno(), 8 * _FIELDS, device)  # less if the memory ends before
         words = struct.unpack_from(f"={len(found) // 8}Q", found)
         behind = 0
         for place, word in enumerate(words):
@@ -61,7 +61,7 @@ def field_of(device: int, processor: bytes) -> int:
 
 
 def _text(memory: int, address: int) -> bytes:
-    """The text at an address, empty where nothing is."""
+    """Return the text at an address; empty if there is no memory."""
     try:
         return os.pread(memory, _LONGEST, address).partition(b"\0")[0]
     except (OSError, OverflowError):
@@ -69,7 +69,7 @@ def _text(memory: int, address: int) -> bytes:
 
 
 def _kept(text: bytes) -> int:
-    """The address of a text that PoCL may free, as it made its own."""
+    """Return the address of a copy of a text, allocated so that PoCL may free it."""
     copy = ctypes.CDLL(None).strdup
     copy.restype = ctypes.c_void_p
     return int(copy(text))
@@ -81,5 +81,5 @@ def _instructions() -> set[str]:
 
 
 def _alike(instructions: set[str]) -> bytes:
-    """The newest of the known processors that these instructions suffice for; empty: none."""
+    """Return the newest of the known processors that needs only these instructions; empty if there is none."""
     return next((known for known, needed in _NAMES if needed <= instructions), b"")

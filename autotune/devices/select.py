@@ -1,4 +1,4 @@
-"""The backends there are, and finding devices among all of them: selectors, which is best, which of two PoCLs."""
+"""The backends, and how to find a device among all of them: selectors, the best device, the newer of two PoCLs."""
 
 from __future__ import annotations
 
@@ -19,22 +19,26 @@ from autotune.model import DeviceInfo
 from autotune.text import line, say
 
 BACKENDS = {"opencl": "autotune.devices.opencl"}
-"""The backends that come with this package: their module, whose `BACKEND` they are."""
+"""The backends that come with this package: each is the `BACKEND` of its module."""
 
 GROUP = "autotune.backends"
-"""The group of entry points by which an installed package names a backend of its own."""
+"""The group of entry points by which an installed package registers a backend of its own."""
 
 
 def load_backend(name: str) -> Backend:
-    """Return a backend by its name. Raises SetupError where none is installed, or it cannot be loaded."""
+    """Return a backend by its name. Raises SetupError if it is not installed or cannot be loaded."""
     if name in BACKENDS:
         return cast("Backend", import_module(BACKENDS[name]).BACKEND)
     for entry in (one for one in _installed(tuple(sys.path)) if one.name == name):
+        hint = f"repair or remove the package that has {entry.value}"
         try:
-            return cast("Backend", entry.load())
-        except Exception as error:  # a stranger's code
+            found = entry.load()
+        except Exception as error:  # another package's code
             said = f"the backend {name} cannot be loaded: {type(error).__name__}: {error}"
-            raise SetupError(line(said), hint=f"mend or remove the package that has {entry.value}") from None
+            raise SetupError(line(said), hint=hint) from None
+        if isinstance(found, type) or getattr(found, "name", None) != name:  # by which its devices are opened
+            raise SetupError(f"{entry.value} is not a Backend whose `name` is {name!r}", hint=hint)
+        return cast("Backend", found)
     raise SetupError(f"no backend {name!r} is installed", hint=f"there are: {', '.join(_names())}")
 
 
@@ -44,14 +48,15 @@ def _names() -> list[str]:
 
 @cache
 def _installed(path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
-    """Return the backends of packages on Python's path. To read all packages takes 10 ms where a hundred are installed,
-    and a program asks with every look-up and every kernel that it calls.
+    """Return the backends of packages on Python's path.
+
+    Cached: reading a hundred packages takes 10 ms, and each look-up and each kernel that a program calls needs this.
     """
     return tuple(entry_points(group=GROUP))
 
 
 def _loaded() -> tuple[list[Backend], list[str]]:
-    """Return the backends that load, and what is to be said of the others."""
+    """Return the backends that can be loaded, and an error message for each of the others."""
     loaded, failures = [], []
     for name in _names():
         try:
@@ -62,64 +67,65 @@ def _loaded() -> tuple[list[Backend], list[str]]:
 
 
 def prepare() -> None:
-    """Import what backends of this package take to open a device, and call no driver; others import it as they open."""
+    """Import what backends of this package need to open a device, but call no driver. Others import it later."""
     for name in BACKENDS:
         load_backend(name).prepare()
 
 
 def traits(info: DeviceInfo) -> Traits:
-    """Return what is special about a device. Raises SetupError where its backend is not installed."""
+    """Return the traits of a device. Raises SetupError if its backend is not installed."""
     return load_backend(info.backend).traits(info)
 
 
 def open_session(info: DeviceInfo) -> Session:
-    """Open a device of this machine. Raises BackendError, SetupError where its backend is not installed."""
+    """Open a device of this machine. Raises BackendError, SetupError if its backend is not installed."""
     return load_backend(info.backend).open(info)
 
 
 def attach(queue: object) -> Guest:
-    """Return a program's own queue as one to build and launch for. Raises UsageError for what is none.
+    """Return a Guest for a program's own queue. Raises UsageError if it is not a queue.
 
-    DeviceError, which is one, for one that cannot be used.
+    Raises DeviceError, a kind of UsageError, for a queue that cannot be used.
     """
     for one in _loaded()[0]:
         if (found := one.attach(queue)) is not None:
             _loaded_by[:] = _loaded_by or [os.getpid()]
             return found
-    raise UsageError(f"{type(queue).__name__} is no command queue", hint="give a pyopencl.CommandQueue")
+    raise UsageError(f"{type(queue).__name__} is not a command queue", hint="give a pyopencl.CommandQueue")
 
 
 def environment(info: DeviceInfo, caches: Path, *, worker: bool) -> Mapping[str, str]:
-    """Return variables of a process that builds for a device and keeps the builds in a folder.
+    """Return environment variables for a process that builds for a device and keeps the builds in a folder.
 
-    `worker`: it is one of many on this machine.
+    `worker`: the process is one of many on this machine.
     """
     return load_backend(info.backend).environment(caches, worker=worker)
 
 
 _listing: list[Callable[[], list[DeviceInfo] | None]] = []
-"""Who else lists the devices of this package's backends for this process, and for no fork of it: it may be a thread."""
+"""A function that lists the devices of this package's backends for this process. Forks do not use it, since it may need
+a thread of this process."""
 
 os.register_at_fork(after_in_child=_listing.clear)
 
 
 def list_by(listing: Callable[[], list[DeviceInfo] | None]) -> None:
-    """Have `list_devices` take what this gives for `list_bundled`, which loads drivers; None: no answer."""
+    """Let `list_devices` call this instead of `list_bundled`, which loads drivers, unless it returns None."""
     _listing[:] = [listing]
 
 
 _loaded_by: list[int] = []
-"""The process that first loaded drivers here: this one, or the one that it was forked from."""
+"""The number of the process that first loaded drivers: this process, or one from which it was forked."""
 
 
 def list_bundled() -> list[DeviceInfo]:
-    """Return the devices of the backends that come with this package, asked here."""
+    """Return the devices of the backends that come with this package, by asking the drivers in this process."""
     _loaded_by[:] = _loaded_by or [os.getpid()]
     return [device for name in BACKENDS for device in load_backend(name).devices()]
 
 
 def require_own_drivers() -> None:
-    """Raise DeviceError in a child that was forked after drivers were loaded: they wait for threads that it lacks."""
+    """Raise DeviceError in a child that was forked after drivers were loaded: they need threads that it lacks."""
     if _loaded_by and _loaded_by[0] != os.getpid():
         hint = 'start such processes with multiprocessing.get_context("spawn")'
         raise DeviceError("this process was forked after OpenCL's drivers were loaded, and cannot use them", hint=hint)
@@ -130,7 +136,7 @@ _here: list[DeviceInfo] = []
 
 
 def list_devices() -> list[DeviceInfo]:
-    """Return every device here; its number is good for this machine as it is now, and no identity."""
+    """Return every device here. A device's number is only valid on this machine as it is now; it is not an identity."""
     others = [one for one in _loaded()[0] if one.name not in BACKENDS]  # read while another process lists
     told = next((found for listing in _listing if (found := listing()) is not None), None)
     bundled = list_bundled() if told is None else told
@@ -139,14 +145,15 @@ def list_devices() -> list[DeviceInfo]:
 
 
 def driver_of(info: DeviceInfo) -> str:
-    """Return a driver's name and version, for people."""
+    """Return a driver's name and version in words."""
     return f"{info.platform.partition(',')[0].replace('Portable Computing Language', 'PoCL')} {info.driver}"
 
 
 def selector_of(info: DeviceInfo) -> str:
-    """Return what means a device here: its model, or its number where another driver's device is meant by that.
+    """Return a selector of a device: its model, or its number if the model selects the device of another driver.
 
-    Several drivers may have a device: a CPU Intel's and PoCL. For a device that was not listed here it is the model.
+    Several drivers may have the same device, such as Intel's and PoCL for a CPU. For a device that was not listed here
+    it is the model.
     """
     like = [device for device in _here if device.fingerprint == info.fingerprint]
     here = any(device.number == info.number and device.platform == info.platform for device in like)
@@ -154,7 +161,7 @@ def selector_of(info: DeviceInfo) -> str:
 
 
 def _devices_of(backend: Backend) -> Sequence[DeviceInfo]:
-    """What another package's backend finds; where it fails, it is said, and the other devices can be used."""
+    """Return the devices of another package's backend. If it fails, print so: other devices can still be used."""
     try:
         return backend.devices()
     except Exception as error:
@@ -163,16 +170,16 @@ def _devices_of(backend: Backend) -> Sequence[DeviceInfo]:
 
 
 def find_device(selector: str | None) -> DeviceInfo:
-    """Return one device: by number, part of its name, fingerprint or UUID; None: the best one here.
+    """Return one device by number, part of its name, fingerprint or UUID; for None the best one here.
 
-    Best: GPUs before CPUs, then compute units, then the newer PoCL where two are installed (said on stderr).
-    Raises DeviceError where none or several answer, SetupError where the machine has no device at all.
+    Best: GPUs before CPUs, then more compute units, then the newer PoCL if two are installed (said on stderr).
+    Raises DeviceError if none or several match, SetupError if the machine has no device at all.
     """
     return choose(_all(), selector)
 
 
 def choose(devices: Sequence[DeviceInfo], selector: str | None) -> DeviceInfo:
-    """Return the one of these devices that a selector means, as `find_device` does. Raises DeviceError."""
+    """Return the device that a selector matches among these, as `find_device` does. Raises DeviceError."""
     if selector is None:
         return _best(devices)
     found = _matching(devices, selector.strip())
@@ -185,7 +192,7 @@ def choose(devices: Sequence[DeviceInfo], selector: str | None) -> DeviceInfo:
 def find_devices(selector: str) -> list[DeviceInfo]:
     """Return several devices of one model: `"0,1"`, `"all"` (those like the best one) or one selector.
 
-    Raises DeviceError where they differ: times of different devices do not compare.
+    Raises DeviceError if they differ: times of different devices cannot be compared.
     """
     if selector.strip().lower() == "all":
         best = find_device(None)
@@ -240,14 +247,19 @@ def _best(devices: Sequence[DeviceInfo]) -> DeviceInfo:
 
 
 def require_usable(device: DeviceInfo) -> None:
-    """Raise SetupError where this machine lacks what building for the device takes: a linker, for PoCL."""
+    """Raise SetupError if this machine lacks what building for the device needs: a linker, for PoCL."""
     if lines := load_backend(device.backend).missing(device):
         raise SetupError(lines[0])
 
 
 def diagnose() -> list[str]:
-    """Return what is amiss on this machine, one line each, with the command that mends it; empty: nothing."""
+    """Return what is wrong on this machine, one line for each problem, with the command that mends it."""
     loaded, failures = _loaded()
     here = list_devices()
-    of = {one.name: [device for device in here if device.backend == one.name] for one in loaded}
-    return [said for one in loaded for said in one.diagnose(of[one.name])] + failures
+    said = list[str]()
+    for one in loaded:
+        try:
+            said += one.diagnose([device for device in here if device.backend == one.name])
+        except Exception as error:  # another package's code
+            failures.append(f"the backend {one.name} cannot tell what is wrong: {type(error).__name__}: {error}")
+    return said + failures

@@ -1,6 +1,6 @@
-"""What NVIDIA's management library (NVML) says of a GPU that is at work, where `nvidia-ml-py` is installed.
+"""What NVIDIA's management library (NVML) says of a GPU at work, if `nvidia-ml-py` is installed.
 
-The library is loaded when a device is first asked: by the worker that measures, and by nobody else.
+The library is loaded when a device is first asked: only by the worker that measures.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _WAYS = (
     ("reasons", "nvmlDeviceGetCurrentClocksEventReasons", ""),
     ("reasons", "nvmlDeviceGetCurrentClocksThrottleReasons", ""),
 )
-"""What is asked: the function and the constant that it takes. A second row of a name is for older drivers, packages."""
+"""Queries by name: the function and its constant. A second row of a name is for older drivers or packages."""
 
 _THROTTLING = {
     0x08: "hw_slowdown",
@@ -31,7 +31,7 @@ _THROTTLING = {
     0x40: "hw_thermal_slowdown",
     0x80: "hw_power_brake_slowdown",
 }
-"""Bits of the reasons by which a device runs slower than it does in good health, named as nvidia-smi names them."""
+"""Bits of the reasons for which a device runs slower than a healthy one, with nvidia-smi's names."""
 
 _LIMITING = {
     0x02: "applications_clocks_setting",
@@ -39,15 +39,16 @@ _LIMITING = {
     0x10: "sync_boost",
     0x100: "display_clock_setting",
 }
-"""Bits that hold the clocks of a healthy device, where large kernels run at the power cap for good. Idle is no news."""
+"""Bits of the reasons that limit the clocks of a healthy device, where large kernels always run at the power cap. The
+bit for idle is left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What the sensors of a device say at one moment; None or empty: nothing, or it has none.
+    """What the sensors of a device report at one moment; None or empty for what they do not report.
 
-    `clock_mhz` is that of the compute units. `throttled`: what slows the device down, for which times are not believed;
-    `clock_limits`: what else holds its clocks. Both are nvidia-smi's names with commas between.
+    `clock_mhz` is the clock of the compute units. `throttled`: what slows the device down, so that its times cannot be
+    trusted; `clock_limits`: what else limits its clocks. Both are nvidia-smi's names, separated by commas.
     """
 
     clock_mhz: int | None = None
@@ -58,13 +59,13 @@ class Reading:
     clock_limits: str = ""
 
     def facts(self) -> dict[str, str | int | float]:
-        """Return what was said, for a trial's environment."""
+        """Return the values that are known, for a trial's environment."""
         told = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: value for name, value in told.items() if value not in (None, "")}
 
 
 class Sensors:
-    """The sensors of one GPU. What it fails to answer once is not asked again."""
+    """The sensors of one GPU. A query that fails once is not tried again."""
 
     def __init__(self, nvml: ModuleType, handle: Any) -> None:
         self._error: Any = nvml.NVMLError
@@ -75,7 +76,7 @@ class Sensors:
                 self._ways[name].append(partial(getattr(nvml, function), handle, *taken))
 
     def read(self) -> Reading:
-        """Return what they say now, in five calls of 2 to 10 us. Raises nothing: a GPU that is lost says no more."""
+        """Return what they say now, in five calls of 2 to 10 us. Raises nothing: a lost GPU gives no values."""
         power_mw, reasons = self._ask("power"), self._ask("reasons") or 0
         return Reading(
             self._ask("clock"),
@@ -101,13 +102,13 @@ def _named(reasons: int, names: dict[int, str]) -> str:
 
 
 def prepare() -> None:
-    """Import what sensors take, where that is installed; no library is loaded."""
+    """Import the package that sensors need, if it is installed; NVML itself is not loaded."""
     with suppress(ImportError):
         import pynvml  # noqa: F401
 
 
 def sensors_of(info: DeviceInfo) -> Sensors | None:
-    """Return the sensors of a device; None where it is not NVIDIA's, or package or library are missing."""
+    """Return the sensors of a device, or None if it is not NVIDIA's, or the package or NVML is missing."""
     if info.vendor_name != "nvidia" or not info.pci:
         return None
     try:
@@ -116,7 +117,7 @@ def sensors_of(info: DeviceInfo) -> Sensors | None:
         return None
     try:
         pynvml.nvmlInit()
-        # Domains have eight digits there. Old packages take bytes alone.
+        # NVML's domains have eight digits. Old packages accept only bytes.
         return Sensors(pynvml, pynvml.nvmlDeviceGetHandleByPciBusId(info.pci.zfill(16).encode()))
     except pynvml.NVMLError:
         return None

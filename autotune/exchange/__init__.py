@@ -1,7 +1,7 @@
 """Other tools' files, in and out: one file and one row each.
 
-A trial that comes in keeps what its tool wrote of it, and is marked with its origin: it tells a search where to look,
-is measured here before it counts, and is nobody's best until then.
+An imported trial keeps what its tool wrote of it and is marked with its origin. It tells a search where to look. It
+must be measured here before it counts, and cannot be a best until then.
 
     document.py      what a file says, whatever its format; the Reader protocol
     reading.py       bytes -> document: unpacked, its format recognised

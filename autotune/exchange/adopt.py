@@ -1,4 +1,4 @@
-"""From what another tool's file says to trials of a study: names, values, and what does not fit, counted."""
+"""From what another tool's file says to trials of a study: matches names and values, counts what does not fit."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from autotune.store import origin_fault
 from autotune.text import did_you_mean
 
 MOST_SHOWN = 8
-"""Values of a parameter in a message."""
+"""The most values of a parameter in a message."""
 
 
 @dataclass(frozen=True)
 class Adopted:
-    """The trials of a file that are of a study; `left_out` counts the others by reason; `notes` are for people."""
+    """The trials of a file that belong to a study; `left_out` counts the others by reason; `notes` are for people."""
 
     trials: Sequence[Trial]
     left_out: Counter[str]
@@ -41,9 +41,9 @@ def adopt(
     """Return the trials of a document that are configurations of these parameters.
 
     `rename` gives the study's name for a name of the file. `fix` keeps the trials with these values of a parameter, as
-    they are written; one that the file does not have at all has that value throughout. A parameter of the file that the
-    study has not is set aside where it has one value. Raises UsageError where a name is unknown, where the file does
-    not tell a parameter of the study, and where no trial fits.
+    they are written; a parameter that the file does not have gets that value in all trials. A parameter that only the
+    file has is set aside if it has one value. Raises UsageError if a name is unknown, if the file lacks a parameter of
+    the study, and if no trial fits.
     """
     renamed = _renamed(document, parameters, rename or {})
     entries, wanted = _kept(renamed, fix or {})
@@ -77,7 +77,7 @@ def _none_fits(left_out: Counter[str]) -> UsageError:
 
 
 def _renamed(document: Document, parameters: Mapping[str, Sequence[Value]], rename: Mapping[str, str]) -> list[Entry]:
-    """Return the entries under the study's names. Raises UsageError for a name that the file or the study has not."""
+    """Return the entries under the study's names. Raises UsageError for a name that is not in the file or the study."""
     known = _names(document.entries)
     for theirs, ours in rename.items():
         if theirs not in known:
@@ -101,7 +101,7 @@ def _names(entries: Sequence[Entry]) -> list[str]:
 
 
 def _kept(entries: Sequence[Entry], fix: Mapping[str, Sequence[str]]) -> tuple[list[Entry], dict[str, str]]:
-    """Return the entries with the values that are kept, and the one value of each parameter that the file has not."""
+    """Return the entries with the values to keep, and the one value of each parameter that the file does not have."""
     known = _names(entries)
     kept = list(entries)
     absent: dict[str, str] = {}
@@ -116,7 +116,7 @@ def _kept(entries: Sequence[Entry], fix: Mapping[str, Sequence[str]]) -> tuple[l
 
 
 def _aside(entries: Sequence[Entry], parameters: Mapping[str, Sequence[Value]]) -> dict[str, Any]:
-    """Return the parameters that the study has not, which have one value throughout. Raises UsageError for others."""
+    """Return the parameters that the study does not have, each with its one value. Raises UsageError for several."""
     found = {}
     for name in _names(entries):
         if name in parameters:
@@ -134,7 +134,7 @@ def _aside(entries: Sequence[Entry], parameters: Mapping[str, Sequence[Value]]) 
 def _filled(
     entries: Sequence[Entry], parameters: Mapping[str, Sequence[Value]], wanted: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return the values of the parameters that the file does not tell. Raises UsageError where one is open."""
+    """Return the values of parameters that are not in the file. Raises UsageError if a value is not determined."""
     for name in wanted:
         if name not in parameters:
             hint = f"the file has {', '.join(_names(entries))}; the study has {', '.join(parameters)}"
@@ -153,7 +153,7 @@ def _filled(
 def _configuration(
     told: Mapping[str, Any], parameters: Mapping[str, Sequence[Value]]
 ) -> tuple[Configuration | None, str]:
-    """Return the study's configuration that a file means; None, and why, for one that is none of the study's."""
+    """Return the study's configuration that a file means; None and the reason if it is not one of the study's."""
     found = {}
     for name, values in parameters.items():
         if name not in told:
@@ -166,7 +166,7 @@ def _configuration(
 
 
 def meant(told: Any, values: Sequence[Value]) -> Value | None:
-    """Return the value of a list that a file means: the equal one (true is 1, 2.0 is 2), else the one written so."""
+    """Return the value of a list that a file means: an equal one (true is 1, 2.0 is 2), else one with the same text."""
     equal = [value for value in values if value == told] or [value for value in values if str(value) == str(told)]
     return equal[0] if equal else None
 
@@ -175,7 +175,7 @@ def _trial(
     entry: Entry, configuration: Configuration, aside: Mapping[str, Any], format: str, file: str, now: datetime
 ) -> Trial:
     """Return the trial of an entry. Raises UsageError for one that is too long or too deep to keep."""
-    name = os.path.basename(file)  # noqa: PTH119  a folder's name is nobody else's
+    name = os.path.basename(file)  # noqa: PTH119  the names of folders are private
     told = json.dumps({"rest": entry.rest, "parameters": aside}, separators=(",", ":"))
     origin = {"format": format, "file": name, "entry": told}
     if fault := origin_fault(origin):

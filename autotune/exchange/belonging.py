@@ -1,4 +1,4 @@
-"""What another tool's trials belong to: the device and the size that the file names, or that the user does."""
+"""What another tool's trials belong to: the device and the size that the file or the user names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HINT = "say --device: an index, a name that is stored, or a fingerprint such as 
 def device_of(document: Document, selector: str | None, database: str | None) -> Meant:
     """Return the device model that a file is of: the one selected, else the only one here or stored that has its name.
 
-    Raises UsageError where the file names none, or one that nobody here knows; DeviceError, SetupError.
+    Raises UsageError if the file names no device, DeviceError if not exactly one known device has its name, SetupError.
     """
     if selector is not None:
         return device_meant(selector, database)
@@ -44,14 +44,14 @@ def _is_same(here: str, there: str) -> bool:
 
 
 def require_element(document: Document, own: str) -> None:
-    """Raise UsageError where a file is of numbers of another type than the study with its choices, `own`."""
+    """Raise UsageError if a file's numbers have another type than `own`, that of the study with its choices."""
     if document.element and own in PRECISIONS and own != document.element:
         hint = "say --choice for the study's own, where it has one"
         raise UsageError(f"is of {document.element}, and the study is of {own}", hint=hint)
 
 
 def choices_of(document: Document, given: Sequence[str], offered: Mapping[str, Sequence[Value]]) -> dict[str, Value]:
-    """Return the choices that a file is of: what is given, what the file has throughout, the study's first values.
+    """Return a file's choices: those given, else those that all its trials share, else the study's first values.
 
     Raises UsageError for a value that is not offered.
     """
@@ -68,15 +68,15 @@ def choices_of(document: Document, given: Sequence[str], offered: Mapping[str, S
 
 
 def size_of(document: Document, given: Sequence[str], sizes: Mapping[str, int]) -> tuple[dict[str, int], str]:
-    """Return the size that a file is of, and where it is from: what is given, what the file says, the study's default.
+    """Return a file's size and the source of it: the size given, else what the file says, else the study's default.
 
-    Raises UsageError for a size that is none of the study's.
+    Raises UsageError for a size that the study does not have.
     """
     if given:
         return parse_size(given, sizes), "--size"
     told = {name.lower(): value for name, value in {**document.throughout, **document.size}.items()}
     extents = document.extents
-    if len(set(extents)) == 1 and len(sizes) in (1, len(extents)):  # of several numbers nothing tells the order
+    if len(set(extents)) == 1 and len(sizes) in (1, len(extents)):  # the order of different numbers is unknown
         told = dict.fromkeys((name.lower() for name in sizes), extents[0]) | told
     if sizes and all(name.lower() in told for name in sizes):
         said = [f"{name}={told[name.lower()]}" for name in sizes]

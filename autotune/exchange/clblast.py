@@ -1,8 +1,8 @@
 """JSON of CLBlast's tuners, and of CLTune, from which it came: a list of results, times in milliseconds.
 
-Only what passed stands there, and every value is a whole number; what the file says of the device are texts.
-CLBlast's tuners write three digits of a time, and so do CLTune's. What gathers them, `scripts/database` of CLBlast,
-reads the keys that are written here.
+It holds only results that passed, and every value is a whole number; everything said of the device is text. The tuners
+of CLBlast and CLTune write a time with three digits. CLBlast's `scripts/database`, which gathers the files, reads the
+keys that are written here.
 Source: `PrintTimingsToFileAsJSON` in CLBlast's `src/tuning/tuning.cpp` (version 1.6); `PrintJSON` in CLTune's
 `src/cltune.cc` (version 2.7).
 """
@@ -24,13 +24,13 @@ FORMAT = "clblast"
 
 
 class Tuner:
-    """What both write, in."""
+    """Reads what CLBlast's tuners and CLTune both write."""
 
     about = "results of CLTune"
-    marked = False  # by keys that only CLBlast has
+    marked = False  # whether it has keys that only CLBlast writes
 
     def recognises(self, document: Mapping[str, Any]) -> bool:
-        """Whether its results have parameters, and CLBlast's marks or none."""
+        """Whether its results have parameters, and it has CLBlast's keys if, and only if, `marked`."""
         results = document.get("results")
         if not isinstance(results, list) or "device" not in document:
             return False
@@ -59,7 +59,7 @@ class Tuner:
 
 
 class CLBlast(Tuner):
-    """The files of CLBlast's tuners, in."""
+    """Reads the files of CLBlast's tuners."""
 
     about = "results of a tuner of CLBlast"
     marked = True
@@ -80,7 +80,7 @@ PRECISIONS = {"half": "16", "float": "32", "double": "64", "float2": "3232", "do
 
 
 def write(recordings: Sequence[Recording], out: IO[str]) -> Counter[str]:
-    """Write the one problem's verified trials as a tuner of CLBlast does; what failed, and words, it cannot say."""
+    """Write the one problem's verified trials as a tuner of CLBlast does; it has no failures and no text values."""
     (recording,) = recordings
     trials, left_out = settled(recording)
     passed = [trial for trial in trials if trial.outcome is Outcome.OK]
@@ -100,7 +100,7 @@ def write(recordings: Sequence[Recording], out: IO[str]) -> Counter[str]:
 
 
 def _header(recording: Recording, trials: Sequence[Trial]) -> dict[str, str]:
-    """Return what stands above the results, all of it text."""
+    """Return the fields above the results, all of them text."""
     best = recording.best if recording.best in trials else None
     header = {
         "kernel_family": recording.key.study,
@@ -136,7 +136,7 @@ def _device(device: DeviceInfo | None, name: str) -> dict[str, str]:
 def _result(trial: Trial, recording: Recording) -> dict[str, Any]:
     if (kept := verbatim(trial, FORMAT)) is not None:
         return {**kept[0], "parameters": {**trial.configuration, **kept[1]}}
-    precision = PRECISIONS.get(recording.element)  # CLBlast's scripts insist on it in every result
+    precision = PRECISIONS.get(recording.element)  # CLBlast's scripts require it in every result
     told = {} if precision is None else {"PRECISION": int(precision)}
     parameters = {**told, **trial.configuration}
     return {"kernel": recording.entry, "time": first_ns(trial) / MS_NS, "parameters": parameters}

@@ -12,11 +12,11 @@ from autotune.model import Outcome, Trial
 from autotune.text import line
 
 _ACTS = ("=", "+", "-", "@")
-"""A spreadsheet takes a text that begins so for a formula."""
+"""A spreadsheet treats a text with this beginning as a formula."""
 
 
 def write(recordings: Sequence[Recording], out: IO[str]) -> Counter[str]:
-    """Write every finished trial, those of other tools too: `origin` names their format."""
+    """Write every finished trial, also those of other tools: `origin` names their format."""
     sizes = list(dict.fromkeys(name for each in recordings for name in each.key.size))
     choices = list(dict.fromkeys(name for each in recordings for name in each.key.choices))
     parameters = list(dict.fromkeys(name for each in recordings for name in each.parameters))
@@ -36,7 +36,7 @@ _MEASURED = ("outcome", "time_ns", "retimed_ns", "samples_ns", "build_s", "finis
 
 
 def _measured(trial: Trial) -> Iterator[Any]:
-    """Yield the columns of _MEASURED; the time of one that was stopped early is a lower bound."""
+    """Yield the columns of _MEASURED; the time of a trial that was stopped early is a lower bound."""
     told, again = trial.measurement, trial.retimed
     has_time = trial.outcome in (Outcome.OK, Outcome.STOPPED) and told is not None and bool(told.samples_ns)
     yield trial.outcome.value
@@ -50,7 +50,7 @@ def _measured(trial: Trial) -> Iterator[Any]:
 
 
 def _cell(value: Any) -> Any:
-    """Return a value as a cell: text of visible characters that no spreadsheet computes."""
+    """Return a value as a cell: text of visible characters that no spreadsheet treats as a formula."""
     if not isinstance(value, str):
         return value
     shown = line(value)

@@ -1,4 +1,4 @@
-"""What another tool's file says, whatever its format, and how its values are taken: each is checked where it enters."""
+"""What another tool's file says, whatever its format, and how its values are read: each is checked as it enters."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from autotune.model import Outcome
 from autotune.store import in_utc
 
 LONGEST_NS = 2**62
-"""No run takes so long: 146 years."""
+"""No run takes this long: 146 years."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One trial as its tool wrote it: `configuration` by the tool's names, `time_ns` as it ranks by (None: failed).
+    """One trial as its tool wrote it: `configuration` with the tool's names, `time_ns` that the tool ranks by (None:
+    failed).
 
-    `rest` is all else that stood there, which a file of the same format gets back.
+    `rest` is everything else in the entry; an export to the same format writes it again.
     """
 
     configuration: Mapping[str, Any]
@@ -34,10 +35,10 @@ class Entry:
 
 @dataclass
 class Document:
-    """A file: its trials, the device and kernel that they are of ("" where it does not say), and `header`, all else.
+    """A file: its trials, their device and kernel ("" if it does not say), and everything else in `header`.
 
-    `size` holds the sizes that it names, `extents` those that have no name; `element` is the OpenCL type of its numbers
-    ("" where it does not say). `left_out` counts what is no trial, by reason.
+    `size` holds the sizes that have names, `extents` those without; `element` is the OpenCL type of its numbers ("" if
+    it does not say). `left_out` counts by reason what is not a trial.
     """
 
     entries: list[Entry] = field(default_factory=list)
@@ -51,9 +52,9 @@ class Document:
 
     @cached_property
     def throughout(self) -> Mapping[str, Any]:
-        """The parameters that have one value in all trials, 2.0 as 2: a tool that knows no sizes has them there.
+        """The parameters that have one value in all trials, 2.0 as 2. A tool without sizes has its sizes there.
 
-        Of a file that is read to its end: computed once.
+        Computed once, so read the whole file first.
         """
         first = self.entries[0].configuration if self.entries else {}
         return {
@@ -63,23 +64,23 @@ class Document:
         }
 
     def add(self, entry: Entry) -> None:
-        """Take in a trial, or count it as left out where it passed in a time that no kernel takes."""
+        """Add a trial; a trial that passed in an impossible time is counted as left out."""
         if entry.time_ns is None and not entry.outcome.failed:
-            self.left_out["whose time no kernel can have taken"] += 1
+            self.left_out["with an impossible time"] += 1
         else:
             self.entries.append(entry)
 
 
 class Reader(Protocol):
-    """A format that is read: `recognises` looks at the top of a file, `read` takes it apart.
+    """A format that is read: `recognises` looks at the top of a file, `read` parses it.
 
-    `read` raises UsageError, placed within the file, for what is not of the format.
+    `read` raises UsageError, with the place within the file, for what is not of the format.
     """
 
     about: str
 
     def recognises(self, document: Mapping[str, Any]) -> bool:
-        """Whether a JSON document is of this format, by what stands at its top."""
+        """Whether a JSON document is of this format, by the keys at its top."""
 
     def read(self, document: Mapping[str, Any]) -> Document:
         """Return what a document of this format says."""
@@ -91,26 +92,26 @@ class Reader(Protocol):
 def table(value: object, where: str) -> dict[str, Any]:
     """Return a JSON object. Raises UsageError at `where`."""
     if not isinstance(value, dict):
-        raise UsageError(f"is no JSON object: {value!r:.40}", where=where)
+        raise UsageError(f"is not a JSON object: {value!r:.40}", where=where)
     return value
 
 
 def listed(value: object, where: str) -> list[Any]:
     """Return a JSON array. Raises UsageError at `where`."""
     if not isinstance(value, list):
-        raise UsageError(f"is no JSON array: {value!r:.40}", where=where)
+        raise UsageError(f"is not a JSON array: {value!r:.40}", where=where)
     return value
 
 
 def text(value: object, where: str) -> str:
-    """Return a JSON string, "" for none. Raises UsageError at `where`."""
+    """Return a JSON string, or "" for null. Raises UsageError at `where`."""
     if value is not None and not isinstance(value, str):
-        raise UsageError(f"is no text: {value!r:.40}", where=where)
+        raise UsageError(f"is not text: {value!r:.40}", where=where)
     return value or ""
 
 
 def values(configuration: object, where: str) -> dict[str, Any]:
-    """Return the names and values of a configuration. Raises UsageError for one that is neither number nor text."""
+    """Return the names and values of a configuration. Raises UsageError for a value that is neither number nor text."""
     for name, value in table(configuration, where).items():
         if not isinstance(value, bool | int | float | str):
             raise UsageError(f"is neither a number nor text: {value!r:.40}", where=f"{where}.{name:.64}")
@@ -118,9 +119,9 @@ def values(configuration: object, where: str) -> dict[str, Any]:
 
 
 def nanoseconds(value: object, unit_ns: float, where: str) -> int | None:
-    """Return a time in whole nanoseconds; None for one that no kernel takes. Raises UsageError for no number."""
+    """Return a time in whole nanoseconds; None for one that no kernel takes. Raises UsageError if it is no number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise UsageError(f"is no time: {value!r:.40}", where=where)
+        raise UsageError(f"is not a time: {value!r:.40}", where=where)
     try:
         time_ns = float(value) * unit_ns
     except OverflowError:
@@ -129,7 +130,7 @@ def nanoseconds(value: object, unit_ns: float, where: str) -> int | None:
 
 
 def moment(value: object) -> datetime | None:
-    """Return an instant; None for what cannot be read as one."""
+    """Return an instant, or None for what cannot be read as one."""
     if not isinstance(value, str):
         return None
     try:
@@ -139,12 +140,12 @@ def moment(value: object) -> datetime | None:
 
 
 def unknown(rest: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:
-    """Return the fields of a table but for those known."""
+    """Return the fields of a table except the known ones."""
     return {name: value for name, value in rest.items() if name not in known}
 
 
 def one_kernel(known: set[str], name: str) -> None:
-    """Take note of the kernel that a result is of. Raises UsageError for a second one: each is a study of its own."""
+    """Add the kernel that a result is of. Raises UsageError for a second kernel: each needs a study of its own."""
     known |= {name} - {""}
     if len(known) > 1:
         names = ", ".join(f"{one:.40}" for one in sorted(known))

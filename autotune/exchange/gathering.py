@@ -16,7 +16,7 @@ from autotune.store import Store
 from autotune.study import Study
 
 HEADER = "header"
-"""The entry of an imported search's environment with what its file said beside the trials, JSON text."""
+"""The entry in the environment of an imported search that holds what its file said beside the trials, as JSON text."""
 
 
 def gather(
@@ -31,9 +31,9 @@ def gather(
 ) -> tuple[list[Recording], int]:
     """Return the recordings of a study as it is now, of all devices, sizes and choices or those given.
 
-    `device` is a fingerprint. Also the number of trials left out: of another text of the study or its kernel, or
-    configurations that are none of the study's. Raises UsageError where nothing is stored, with the command that makes
-    some: `named` is what the user calls the study, `database` what that command is to name.
+    `device` is a fingerprint. Also return the number of trials left out: those of another text of the study or its
+    kernel, and configurations that do not belong to the study. Raises UsageError if nothing is stored, with the command
+    that makes some trials: in it `named` is what the user calls the study, `database` the database.
     """
     found, left_out = [], 0
     values = {name: parameter.values for name, parameter in study.parameters.items()}
@@ -99,7 +99,7 @@ def element_of(study: Study, choices: Choices) -> str:
 
 
 def one(recordings: Sequence[Recording], format: str) -> Recording:
-    """Return the only recording. Raises UsageError, naming the others, where there are several."""
+    """Return the only recording. Raises UsageError, naming the others, if there are several."""
     if len(recordings) > 1:
         differ = any(each.key.choices != recordings[0].key.choices for each in recordings)
         stored = "; ".join(_asked(each.key, differ) for each in recordings[:6])
@@ -109,7 +109,7 @@ def one(recordings: Sequence[Recording], format: str) -> Recording:
 
 
 def _asked(key: ProblemKey, with_choices: bool) -> str:
-    """Return the options that ask for a problem: all of its choices or none, as one left out means its first value."""
+    """Return the options that ask for a problem: all of its choices or none, as a missing one means its first value."""
     words = ["-d", key.device, "--size", text.pairs(key.size, ",")]
     for choice in key.choices.items() if with_choices else ():
         words += ["--choice", text.pairs(dict([choice]))]

@@ -1,7 +1,7 @@
 """Kernel Tuner's cache: a JSON object whose `cache` holds one entry per configuration, times in milliseconds.
 
-The tool appends to the file as it runs, and may leave it open: without its last two braces, or within an entry.
-Failures are words in `time`; the `time` of a success is the mean of its `times`, and what the tool ranks by.
+The tool appends to the file as it runs, and may leave it open: without its last two braces, or within an entry. A
+failure is a word in `time`. The `time` of a success is the mean of its `times`, and the tool ranks by it.
 Source: https://kerneltuner.github.io/kernel_tuner/stable/cache_files.html and `kernel_tuner/util.py` (version 1.5).
 """
 
@@ -24,14 +24,14 @@ FAILURES = {
     "ErrorConfig": Outcome.LAUNCH_ERROR,
 }
 NEVER_RAN = "InvalidConfig"
-"""Stands for a configuration that the restrictions exclude."""
+"""Marks a configuration that the restrictions exclude."""
 
 ERROR_TIME = 1e20
-"""Stood for a failure in the caches of older versions, in milliseconds."""
+"""The time, in milliseconds, that marks a failure in the caches of older versions."""
 
 
 class KernelTuner:
-    """The cache, in."""
+    """Reads the cache."""
 
     about = "a cache of Kernel Tuner"
 
@@ -59,7 +59,7 @@ class KernelTuner:
 
 
 def _take(found: Document, names: Sequence[str], told: Mapping[str, Any], where: str) -> None:
-    """Add an entry of the cache to the document, or count why not."""
+    """Add an entry of the cache to the document, or count why it is left out."""
     configuration = values({name: told.get(name) for name in names}, where)
     words = [told.get("__error__"), told.get("time")]
     word = next((word for word in words if isinstance(word, str)), None)
@@ -83,7 +83,7 @@ def _take(found: Document, names: Sequence[str], told: Mapping[str, Any], where:
 def closed(text: str) -> tuple[dict[str, Any], int]:
     """Return the cache that was left open, and how many entries at its end were cut off (0 or 1).
 
-    Raises ValueError where it cannot be closed.
+    Raises ValueError if it cannot be closed.
     """
     whole = text.rstrip().rstrip(",")
     for attempt, cut in ((whole, 0), (whole[: max(whole.rfind("\n"), 0)].rstrip().rstrip(","), 1)):
@@ -93,7 +93,7 @@ def closed(text: str) -> tuple[dict[str, Any], int]:
             continue
         if isinstance(found, dict) and isinstance(found.get("cache"), dict):
             return found, cut
-    raise ValueError("is no cache that was left open")
+    raise ValueError("is not a cache that was left open")
 
 
 # Out -------------------------------------------------------------------------------------------------------
@@ -102,7 +102,7 @@ _WORDS = {Outcome.COMPILE_ERROR: "CompilationFailedConfig"}
 
 
 def write(recordings: Sequence[Recording], out: IO[str]) -> Counter[str]:
-    """Write the one problem as a cache that Kernel Tuner replays. Early-stopped trials have no time it could tell."""
+    """Write the one problem as a cache that Kernel Tuner replays. Trials that were stopped early have no time there."""
     (recording,) = recordings
     trials, left_out = settled(recording)
     fixed, written = _theirs(trials, recording.parameters)
@@ -132,8 +132,9 @@ def write(recordings: Sequence[Recording], out: IO[str]) -> Counter[str]:
 def _theirs(
     trials: Sequence[Trial], ours: Mapping[str, object]
 ) -> tuple[dict[str, Any], dict[tuple[str, Value], Value]]:
-    """Return the parameters with one value throughout that the study has not, as imported files had them, and how those
-    wrote the study's values, by name and value, where it was in another way.
+    """Return the parameters that only imported files have, with one value throughout.
+
+    Also return, by name and value, how those files wrote the study's values, if in another way.
     """
     told = [found[1] if (found := verbatim(trial, FORMAT)) is not None else {} for trial in trials]
     fixed = [{name: value for name, value in entry.items() if name not in ours} for entry in told]

@@ -34,7 +34,7 @@ UNITS_NS = {"Nanoseconds": 1.0, "Microseconds": 1e3, "Milliseconds": 1e6, "Secon
 
 
 class Ktt:
-    """Its results, in."""
+    """Reads its results."""
 
     about = "results of KTT"
 

@@ -1,6 +1,6 @@
-"""An Optuna database: a study for each problem, so that optuna-dashboard shows it, the parameters' importance too.
+"""An Optuna database: a study for each problem, so that optuna-dashboard shows it and the parameters' importance.
 
-What was stopped early is pruned at its bound, and a failure has failed: Optuna can say both.
+A trial that was stopped early is pruned at its bound, and a failed trial has failed: Optuna can express both.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class _Unsynced(sqlite3.Connection):
 
 
 def save(recordings: Sequence[Recording], path: Path) -> Counter[str]:
-    """Write a new SQLite database at a path where nothing is: whole, or not at all. Raises UsageError."""
+    """Write a new SQLite database at a path that does not exist: completely, or not at all. Raises UsageError."""
     import optuna
 
     part = path.with_name(f"{path.name}.part")
@@ -44,7 +44,7 @@ def save(recordings: Sequence[Recording], path: Path) -> Counter[str]:
     except OSError as error:
         raise UsageError(f"cannot be written: {error.strerror}", where=str(part)) from error
     try:
-        with clear_errors(Location(str(path))):  # of making the tables, which Optuna passes on as it is
+        with clear_errors(Location(str(path))):  # errors of making the tables, which Optuna does not convert
             _fill(part, recordings)
         part.rename(path)
     except optuna.exceptions.StorageInternalError as error:
@@ -59,7 +59,7 @@ def _fill(path: Path, recordings: Sequence[Recording]) -> None:
 
     with ExitStack() as stack:
 
-        def connect() -> sqlite3.Connection:  # by its path: in a URL, `?`, `%` and `{` would mean something
+        def connect() -> sqlite3.Connection:  # by its path: in a URL, `?`, `%` and `{` have a meaning
             return stack.enter_context(closing(sqlite3.connect(path, factory=_Unsynced)))
 
         storage = optuna.storages.RDBStorage("sqlite://", engine_kwargs={"creator": connect})
@@ -76,13 +76,13 @@ def _fill(path: Path, recordings: Sequence[Recording]) -> None:
 
 
 def _frozen(trial: Trial, recording: Recording) -> FrozenTrial:
-    """Return a trial as Optuna has it."""
+    """Return a trial as an Optuna trial."""
     import optuna
 
     first, state = first_ns(trial), optuna.trial.TrialState.FAIL
     if trial.outcome is Outcome.STOPPED:
         state = optuna.trial.TrialState.PRUNED
-    elif trial.outcome is Outcome.OK and math.isfinite(first):  # what others stored as passed may lack its time
+    elif trial.outcome is Outcome.OK and math.isfinite(first):  # an imported trial that passed may lack a time
         state = optuna.trial.TrialState.COMPLETE
     told = {"outcome": trial.outcome.value, "reason": trial.reason, "driver": trial.driver}
     told |= {} if trial.retimed is None else {"retimed": text.time(trial.retimed.median_ns)}
@@ -105,5 +105,5 @@ def _frozen(trial: Trial, recording: Recording) -> FrozenTrial:
 
 
 def _local(moment: datetime) -> datetime:
-    """Return an instant as Optuna has it: local time that does not say so."""
+    """Return an instant as Optuna stores it: local time without a time zone."""
     return moment.astimezone().replace(tzinfo=None)

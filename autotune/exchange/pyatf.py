@@ -1,7 +1,7 @@
 """The log of pyATF: its history of configurations, each with a cost or none. It names neither device nor kernel.
 
-The cost functions that come with pyATF, for OpenCL and CUDA, give nanoseconds; the cost of a function of the user's own
-is taken for that too, since the file does not say what it is: their order is what counts.
+pyATF's own cost functions, for OpenCL and CUDA, give nanoseconds. The cost of a user's function is read as nanoseconds
+too, since the file does not give its unit; only the order of the costs matters.
 Source: `to_json` in pyATF's `tuning_data.py` (version 0.0.13).
 """
 
@@ -16,12 +16,12 @@ from autotune.model import Outcome
 
 
 class PyAtf:
-    """Its log, in."""
+    """Reads its log."""
 
     about = "a log of pyATF"
 
     def recognises(self, document: Mapping[str, Any]) -> bool:
-        """Whether it has pyATF's history and says how it searched."""
+        """Whether it has pyATF's history and names its search technique."""
         return "history" in document and "search_technique" in document
 
     def read(self, document: Mapping[str, Any]) -> Document:
@@ -34,7 +34,7 @@ class PyAtf:
             if not isinstance(valid, bool):
                 raise UsageError(f"is neither true nor false: {valid!r:.40}", where=f"{where}.valid")
             time_ns = nanoseconds(told.get("cost"), 1.0, f"{where}.cost") if valid else None
-            outcome = Outcome.OK if valid else Outcome.LAUNCH_ERROR  # it does not say what failed
+            outcome = Outcome.OK if valid else Outcome.LAUNCH_ERROR  # the file does not say what failed
             configuration = values(told.get("configuration"), f"{where}.configuration")
             rest = unknown(told, ["configuration"])
             found.add(Entry(configuration, outcome, time_ns, moment(told.get("timestamp")), rest))

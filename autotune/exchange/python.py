@@ -1,4 +1,4 @@
-"""Python in another tool's file: lists of values and conditions, read by an allow-list and computed under bounds."""
+"""Python in another tool's file: lists of values and conditions, read by an allow-list and computed within limits."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ _DEEPEST = 40
 
 
 def listed_values(text: str, where: str) -> list[Any]:
-    """Return the values that a text of Python lists: `[1, 2] + [2**i for i in range(2, 8)]`.
+    """Return the values that a Python text lists: `[1, 2] + [2**i for i in range(2, 8)]`.
 
-    Raises ExpressionError, ValueError, TypeError or ArithmeticError for any other, and for more than 4,096 values.
+    Raises ExpressionError, ValueError, TypeError or ArithmeticError for any other text, and for more than 4,096 values.
     """
     return _Values({}).listed(read(text.strip(), where))
 
 
 class Spelt(ast.NodeTransformer):
-    """Rewrites `ProblemSize[0]`, and `max(NAME)` over a parameter's values, as our language has them."""
+    """Rewrites `ProblemSize[0]`, and `max(NAME)` over a parameter's values, in our language."""
 
     def __init__(self, sizes: Mapping[str, int], values: Mapping[str, list[Any]]) -> None:
         self._sizes, self._values = list(sizes), values
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
-        """Name the size."""
+        """Replace a subscript of the problem's size by the name of the size."""
         named = isinstance(node.value, ast.Name) and node.value.id.lower() in ("problemsize", "problem_size")
         place = node.slice.value if isinstance(node.slice, ast.Constant) else None
         if named and isinstance(place, int) and 0 <= place < len(self._sizes):
@@ -35,7 +35,7 @@ class Spelt(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        """Compute what is known before: the largest or least value of a parameter."""
+        """Replace a call by the largest or least value of a parameter, which is known."""
         if isinstance(node.func, ast.Name) and node.func.id in ("min", "max") and len(node.args) == 1:
             only = node.args[0]
             if isinstance(only, ast.Name) and only.id in self._values:
@@ -78,7 +78,7 @@ class _Values:
                     if all(bound._one(test) for test in each.ifs):
                         found.append(bound._one(node.elt))
             case _:
-                raise ValueError(f"{ast.unparse(node):.60} is no list")
+                raise ValueError(f"{ast.unparse(node):.60} is not a list")
         if len(found) > MOST_VALUES:
             raise ValueError(f"more than {MOST_VALUES} values")
         return found

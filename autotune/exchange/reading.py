@@ -27,13 +27,13 @@ READERS: Mapping[str, Reader] = {
     "ktt": Ktt(),
     "pyatf": PyAtf(),
 }
-"""The formats that are read, by their names. A new one is a file, a row here, and one in tests/test_exchange.py."""
+"""The formats that are read, by their names. A new one needs a file, a row here, and one in tests/test_exchange.py."""
 
 MOST_BYTES = 2**28
-"""A file, unpacked. The largest of a public collection have 60 MB."""
+"""The most bytes of a file, unpacked. The largest files of a public collection have 60 MB."""
 
 UNPACKING = (BadGzipFile, EOFError, zlib.error)
-"""What unpacking a file raises that is damaged or cut off."""
+"""What unpacking raises if a file is damaged or cut off."""
 
 _GZIP = b"\x1f\x8b"
 _GZIP_ALONE = 16 + zlib.MAX_WBITS
@@ -41,12 +41,12 @@ _LINE = 2**16
 
 
 def is_packed(beginning: bytes) -> bool:
-    """Whether a file that begins so was packed by gzip."""
+    """Whether a file with this beginning was packed by gzip."""
     return beginning.startswith(_GZIP)
 
 
 def is_foreign(beginning: bytes) -> bool:
-    """Whether a file that begins so is another tool's, not lines of our own: those each hold one JSON object."""
+    """Whether a file with this beginning is another tool's, not lines of our own, which each hold one JSON object."""
     if is_packed(beginning):
         try:
             beginning = zlib.decompressobj(_GZIP_ALONE).decompress(beginning, _LINE)
@@ -64,16 +64,16 @@ def is_foreign(beginning: bytes) -> bool:
 
 
 def read(file: IO[bytes], where: str, format: str | None = None) -> tuple[str, Document]:
-    """Return the name of a file's format, and what it says.
+    """Return the name of a file's format, and what the file says.
 
-    `format`: the one that it is; None to recognise it. Raises UsageError at `where` for a file that is of no format,
-    or not what its format says.
+    `format`: its format, or None to recognise it. Raises UsageError at `where` for a file of no known format, or one
+    that is not what its format says.
     """
     try:
         document, cut = _parsed(_text(file))
         name = _recognised(document) if format is None else format
         if cut and name != kernel_tuner.FORMAT:
-            raise UsageError("is no JSON: it is cut off")
+            raise UsageError("is not JSON: it is cut off")
         found = READERS[name].read(document)
     except UsageError as error:
         error.hint = error.hint or "nothing was imported"
@@ -83,7 +83,7 @@ def read(file: IO[bytes], where: str, format: str | None = None) -> tuple[str, D
 
 
 def _text(file: IO[bytes]) -> str:
-    """Return the text of a file, unpacked where gzip packed it. Raises UsageError."""
+    """Return the text of a file, unpacked if gzip packed it. Raises UsageError."""
     data = file.read(MOST_BYTES + 1)
     try:
         if is_packed(data):
@@ -92,7 +92,7 @@ def _text(file: IO[bytes]) -> str:
             raise UsageError(f"is larger than {MOST_BYTES >> 20} MiB")
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise UsageError("is no text in UTF-8") from None
+        raise UsageError("is not text in UTF-8") from None
     except UNPACKING as error:
         raise UsageError(f"cannot be unpacked: {error}") from None
 
@@ -101,20 +101,20 @@ def _parsed(text: str) -> tuple[dict[str, Any], int]:
     """Return the JSON object, and how many entries at the end of a cache left open were cut off. Raises UsageError."""
     try:
         found = json.loads(text)
-    except (ValueError, RecursionError) as error:  # a ValueError also of a number of thousands of digits
+    except (ValueError, RecursionError) as error:  # a number with thousands of digits is a ValueError too
         try:
             return kernel_tuner.closed(text)
         except ValueError:
             hint = f"import --study reads the JSON of {', '.join(READERS)}, no CSV; nothing was imported"
-            raise UsageError(f"is no JSON: {error}", hint=hint) from None
+            raise UsageError(f"is not JSON: {error}", hint=hint) from None
     if not isinstance(found, dict):
-        raise UsageError("is no JSON object")
+        raise UsageError("is not a JSON object")
     return found, 0
 
 
 def _recognised(document: Mapping[str, Any]) -> str:
     names = [name for name, reader in READERS.items() if reader.recognises(document)]
     if len(names) != 1:
-        what = f"can be {' or '.join(names)}" if names else "is of no format that is known here"
+        what = f"can be {' or '.join(names)}" if names else "has no known format"
         raise UsageError(what, hint=f"say --from {'|'.join(names or READERS)}; nothing was imported")
     return names[0]

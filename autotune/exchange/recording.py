@@ -14,16 +14,16 @@ from autotune.model import DeviceInfo, Identity, Outcome, ProblemKey, Trial, Val
 from autotune.tuner import fastest
 
 MS_NS = 1e6
-"""Nanoseconds of a millisecond."""
+"""Nanoseconds in a millisecond."""
 
 
 @dataclass(frozen=True)
 class Recording:
-    """A problem with its trials: `own` in the order they began, and those that other tools made.
+    """A problem with its trials: `own` in the order in which they began, and those of other tools.
 
-    `parameters` are the study's with their values; `entry` is the kernel function's name, the study's where there are
-    several; `element` the OpenCL type of the first buffer; `headers` what the imported files said, each of its format.
-    `driver` is the one whose times tell what is best (ranking.answering).
+    `parameters` are the study's with their values; `entry` is the kernel function's name, or the study's if there are
+    several functions; `element` the OpenCL type of the first output; `headers` what the imported files said, each with
+    its format. `driver` is the one whose times decide what is best (ranking.answering).
     """
 
     key: ProblemKey
@@ -38,18 +38,18 @@ class Recording:
 
     @property
     def device_name(self) -> str:
-        """The device's name; its model where OpenCL has not described it here."""
+        """The device's name, or its model if OpenCL has not described it here."""
         return self.key.device if self.device is None else self.device.name
 
     @cached_property
     def best(self) -> Trial | None:
-        """The fastest of our own trials by the one rule; None where nothing passed."""
+        """The fastest of our own trials by the one rule, or None if nothing passed."""
         return fastest(self.own, self.driver)
 
     def under(self, own: Mapping[str, Any], format: str) -> dict[str, Any]:
-        """Return the head of a file: `own` fields, and those that imported files of this format had besides.
+        """Return the head of a file: `own` fields, and fields that only imported files of this format had.
 
-        Where every trial is of such files, theirs count.
+        If all trials come from such files, their fields replace ours.
         """
         foreign: dict[str, Any] = {}
         for origin, header in self.headers:
@@ -59,10 +59,10 @@ class Recording:
 
 
 def settled(recording: Recording) -> tuple[list[Trial], Counter[str]]:
-    """Return one trial per configuration: ours before another tool's, the latest of each; and what is left out.
+    """Return one trial per configuration: ours before another tool's, the latest of each. Also count what is left out.
 
-    What was ever wrong stays wrong. What was stopped early has a bound and no time; an import may bring what passed
-    without one.
+    A configuration that was ever wrong stays wrong. A trial that was stopped early has a bound and no time; an imported
+    trial may have passed without a time.
     """
     found: dict[Identity, Trial] = {}
     for trial in (*recording.imported, *recording.own):
@@ -77,17 +77,17 @@ def settled(recording: Recording) -> tuple[list[Trial], Counter[str]]:
 
 
 def _untold(trial: Trial) -> str:
-    """Return why a trial has no time for other tools, though it has not failed; empty where it has one."""
+    """Return why a trial that has not failed has no time for other tools, or an empty string if it has one."""
     if trial.outcome is Outcome.STOPPED:
         return "stopped early, which gives no time"
     return "that passed, without a time" if trial.outcome is Outcome.OK and math.isnan(first_ns(trial)) else ""
 
 
 def verbatim(trial: Trial, format: str) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """Return what an imported trial's file of this format said of it, and its parameters that are not ours, or that are
-    written there in another way: `true` for 1.
+    """Return what an imported trial's file of this format said of it, and parameters that the study cannot give.
 
-    None for a trial of another origin; what a database was made to say otherwise counts as nothing said.
+    These are not in the study, or the file writes them in another way, such as `true` for 1. None for a trial of
+    another origin, or if the database holds no such text.
     """
     if trial.origin is None or trial.origin["format"] != format:
         return None
@@ -100,14 +100,14 @@ def verbatim(trial: Trial, format: str) -> tuple[dict[str, Any], dict[str, Any]]
 
 
 def first_ns(trial: Trial) -> float:
-    """Return the median of a trial's first measurement in nanoseconds, NaN where it has none.
+    """Return the median of a trial's first measurement in nanoseconds, NaN if it has none.
 
-    A file's reader takes the least time for the best. First measurements are taken alike; the finalists' later ones, in
-    turns on a device as warm as it gets, are not to be compared with those of the others.
+    Readers of a file take the shortest time for the best. All first measurements are taken alike. Later ones of
+    finalists are taken in turns on a warm device, and cannot be compared with those of the others.
     """
     return trial.measurement.median_ns if trial.measurement is not None else math.nan
 
 
 def instant(trial: Trial) -> str:
-    """Return when a trial ended, in ISO 8601; "" where nobody knows."""
+    """Return when a trial ended, in ISO 8601, or "" if that is unknown."""
     return trial.finished.isoformat() if trial.finished is not None else ""

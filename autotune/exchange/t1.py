@@ -1,6 +1,7 @@
 """A tuning problem as the AutoTuningAssociation's input schema (T1) describes it, as a study of ours.
 
-What a study cannot say, or the description does not, is listed line by line; the study then has a gap, marked TODO.
+What a study cannot express, or what the description does not say, is listed line by line; the study then has a gap
+marked TODO.
 
 The schema: https://github.com/odgaard/TuningSchema. Published files go beyond it (`Default`, `GridDivX`, `ProblemSize`,
 sizes that are expressions), as Kernel Tuner reads them.
@@ -25,7 +26,7 @@ MOST_BYTES = 2**22
 _GAP = "TODO"
 
 _MOST = 1e300
-"""Below it a whole number of any length is a float, too."""
+"""A whole number below it, of any length, can be a float too."""
 
 _TYPES = {
     "bool": "uchar", "int8": "char", "uint8": "uchar", "int16": "short", "uint16": "ushort", "int32": "int",
@@ -38,20 +39,20 @@ _ACCESS = {"ReadOnly": "in", "WriteOnly": "out", "ReadWrite": "inout"}
 
 @dataclass
 class Imported:
-    """A study's tables in a file's order, and what was not carried over, one line each."""
+    """A study's tables in the order of a study file, and what was not carried over, one line each."""
 
     tables: dict[str, Any]
     lost: list[str] = field(default_factory=list)
 
 
 def read_t1(data: bytes, where: str) -> Imported:
-    """Return the study that a description says. Raises UsageError at `where` for what is no such description."""
+    """Return the study that a description says. Raises UsageError at `where` if it is no such description."""
     if len(data) > MOST_BYTES:
         raise UsageError(f"is larger than {MOST_BYTES >> 20} MiB", where=where)
     try:
         document = json.loads(data.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:  # UnicodeDecodeError is a ValueError
-        what = "is nested too deeply" if isinstance(error, RecursionError) else f"is no JSON: {error}"
+        what = "is nested too deeply" if isinstance(error, RecursionError) else f"is not JSON: {error}"
         hint = "give the T1 description of a kernel; a study needs no import: autotune check takes it"
         raise UsageError(line(what)[:200], where=where, hint=hint) from None
     with placed(where, UsageError):
@@ -132,7 +133,7 @@ class _Description:
             whole = self._grid(local)
         else:
             whole = self._sized("GlobalSize")
-            if str(self._kernel.get("GlobalSizeType", "OpenCL")) == "CUDA":  # counts groups
+            if str(self._kernel.get("GlobalSizeType", "OpenCL")) == "CUDA":  # it counts groups
                 whole = [f"({count}) * ({one})" for count, one in zip(whole, [*local, "1", "1"], strict=False)]
         if not whole:
             self._lose(f"launch.1.global: the file does not say: write the work-items, in place of {_GAP}")
@@ -198,7 +199,7 @@ class _Description:
         kind = str(entry.get("Type", ""))
         type_ = _TYPES.get(kind) or (kind if _VECTOR.fullmatch(kind) else _GAP)
         if type_ == _GAP:
-            self._lose(f"arguments.{name}.type: {kind!r} is no type that a study knows: write OpenCL's or a struct")
+            self._lose(f"arguments.{name}.type: {kind!r} is not a type that a study knows: write OpenCL's or a struct")
         memory, fill = str(entry.get("MemoryType", "")), entry.get("FillValue")
         if memory == "Scalar":
             if not _is_number(fill):
@@ -242,7 +243,7 @@ class _Description:
         return found
 
     def _rest(self) -> None:
-        """Say what else stands in the file."""
+        """List what else the file contains."""
         if self._kernel.get("SharedMemory"):
             self._lose(f'SharedMemory: {self._kernel["SharedMemory"]!r:.40}: write an argument with local = "..."')
         for name in ("Device", "Misc", "SimulationInput", "Profiling"):

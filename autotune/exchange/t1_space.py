@@ -1,6 +1,6 @@
 """The space of a T1 description: its sizes, parameters and conditions, and the expressions over them.
 
-Values and conditions there are Python: they are read by an allow-list and computed under bounds, never run.
+Its values and conditions are Python: they are read through an allow-list and computed within limits, never run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ AXES = "XYZ"
 
 
 class Space:
-    """The space as a study's tables; `lose` is told what is not carried over, a line each.
+    """The space as a study's tables. `lose` gets a line for each thing that is not carried over.
 
     `sizes` are those of the problem's axes, `values` those of each parameter that `parameters` has read.
     """
@@ -33,10 +33,10 @@ class Space:
             if type(value) is int and 1 <= value <= LARGEST_SIZE:
                 self.sizes[f"SIZE_{axis}"] = value
             else:
-                self._lose(f"ProblemSize {axis}: {value!r:.40} is no whole number of at least 1")
+                self._lose(f"ProblemSize {axis}: {value!r:.40} is not a whole number of at least 1")
 
     def parameters(self) -> dict[str, Any]:
-        """Return the parameters with their values and defaults. Raises UsageError for what can be none."""
+        """Return the parameters with their values and defaults. Raises UsageError for what cannot be a parameter."""
         found: dict[str, Any] = {}
         for number, entry in enumerate(listed(self._space.get("TuningParameters"), "TuningParameters"), 1):
             where = f"TuningParameters.{number}"
@@ -64,7 +64,7 @@ class Space:
         return found
 
     def constraints(self) -> list[dict[str, str]]:
-        """Return the conditions that can be said in our language."""
+        """Return the conditions that can be expressed in our language."""
         found = []
         for number, entry in enumerate(listed(self._space.get("Conditions", []), "Conditions"), 1):
             text = str(table(entry, f"Conditions.{number}").get("Expression", ""))
@@ -74,7 +74,7 @@ class Space:
         return found
 
     def expression(self, text: object, where: str) -> str | None:
-        """Return an expression in our language; None, and a line, where it is none."""
+        """Return an expression in our language; None, and a line for `lose`, if it cannot be expressed."""
         try:
             tree = read(str(text).strip(), "")
             spelt = ast.unparse(ast.fix_missing_locations(Spelt(self.sizes, self.values).visit(tree)))
@@ -94,11 +94,11 @@ class Space:
             try:
                 values = listed_values(text, where)
             except AutotuneError as error:
-                raise UsageError(line(f"{text!r:.80} is no list of values: {error.what}"), where=where) from None
+                raise UsageError(line(f"{text!r:.80} is not a list of values: {error.what}"), where=where) from None
             except (ArithmeticError, ValueError, TypeError) as error:
-                raise UsageError(line(f"{text!r:.80} is no list of values: {error}"), where=where) from None
+                raise UsageError(line(f"{text!r:.80} is not a list of values: {error}"), where=where) from None
         else:
-            raise UsageError(f"{text!r:.40} is no list of values", where=f"{where}.Values")
+            raise UsageError(f"{text!r:.40} is not a list of values", where=f"{where}.Values")
         for value in map(_plain, values):
             if fault := value_fault(value) or word_fault(value):
                 raise UsageError(line(fault), where=f"{where}.Values")
@@ -111,10 +111,10 @@ class Space:
 
 
 def _plain(value: Any) -> Any:
-    """Return a flag as a number, as the preprocessor has it."""
+    """Return a flag as a number, as the preprocessor treats it."""
     return int(value) if isinstance(value, bool) else value
 
 
 def _first(default: Any) -> Any:
-    """Return the first of several; None where there is none."""
+    """Return the first of several, or None if there is none."""
     return next(iter(default), None) if isinstance(default, list) else default

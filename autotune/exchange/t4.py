@@ -1,6 +1,6 @@
 """T4, the results format that Kernel Tuner, KTT and others share: a JSON list of results, each with its validity.
 
-Its schema says nothing of units and accepts any key; real files have misspelt units, and name their objective.
+Its schema does not define units and accepts any key. In real files, units are misspelt and the objective is named.
 Source: https://github.com/odgaard/TuningSchema (T4, results-schema.json, version 1.0.0).
 """
 
@@ -34,11 +34,11 @@ UNITS_NS = {
     **dict.fromkeys(("ns", "nanoseconds", "nanosecond"), 1.0),
     **dict.fromkeys(("s", "seconds", "second"), 1e9),
 }
-"""Names of units that files hold, in nanoseconds: one is misspelt in all that a public collection holds."""
+"""Names of units in files, in nanoseconds. All files of a public collection have the misspelt one."""
 
 
 class T4:
-    """Results, in."""
+    """Reads results."""
 
     about = "results in the T4 format"
 
@@ -59,14 +59,14 @@ class T4:
 
 
 def _unit(name: str, where: str) -> float | None:
-    """Return a unit of time in nanoseconds; None where none is named. Raises UsageError for an unknown one."""
+    """Return a unit of time in nanoseconds, or None if none is named. Raises UsageError for an unknown one."""
     if name and name.lower() not in UNITS_NS:
         raise UsageError(f"no unit of time {name!r:.40}", where=where, hint="known: ns, us, ms, s, and their names")
     return UNITS_NS[name.lower()] if name else None
 
 
 def _take(found: Document, told: Mapping[str, Any], unit: float | None, where: str) -> None:
-    """Add a result to the document, or count why not."""
+    """Add a result to the document, or count why it is left out."""
     validity = text(told.get("invalidity"), f"{where}.invalidity")
     if validity == NEVER_RAN:
         found.left_out["excluded by the tool's constraints, never run"] += 1
@@ -80,7 +80,7 @@ def _take(found: Document, told: Mapping[str, Any], unit: float | None, where: s
         outcome = Outcome.WRONG_RESULT
     time_ns = None if outcome.failed else _time_ns(told, unit, where)
     if time_ns is None and outcome is Outcome.OK:
-        found.left_out["without a time that a kernel can have taken"] += 1
+        found.left_out["without a possible time"] += 1
         return
     rest = unknown(told, ["configuration"])
     found.entries.append(Entry(configuration, outcome, time_ns, moment(told.get("timestamp")), rest))
@@ -88,12 +88,12 @@ def _take(found: Document, told: Mapping[str, Any], unit: float | None, where: s
 
 def _is_wrong(correctness: object, where: str) -> bool:
     if not isinstance(correctness, int | float):
-        raise UsageError(f"is no number: {correctness!r:.40}", where=where)
+        raise UsageError(f"is not a number: {correctness!r:.40}", where=where)
     return correctness < 1
 
 
 def _time_ns(told: Mapping[str, Any], unit: float | None, where: str) -> int | None:
-    """Return the time that its objective names, else the median of the runtimes; None where there is neither."""
+    """Return the time that its objective names, else the median of the runtimes, else None."""
     objectives = listed(told.get("objectives", []), f"{where}.objectives")
     for place, entry in enumerate(listed(told.get("measurements", []), f"{where}.measurements")):
         at = f"{where}.measurements.{place}"
@@ -114,7 +114,7 @@ _VALIDITY = {outcome: name for name, outcome in VALIDITY.items()}
 
 
 def write(recordings: Sequence[Recording], out: IO[str]) -> Counter[str]:
-    """Write the one problem as T4 results. An early-stopped trial has no meaning there."""
+    """Write the one problem as T4 results. T4 cannot express a trial that was stopped early."""
     (recording,) = recordings
     trials, left_out = settled(recording)
     header = recording.under({"schema_version": "1.0.0", "metadata": {"timeunit": "milliseconds"}}, FORMAT)

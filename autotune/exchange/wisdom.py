@@ -13,11 +13,11 @@ from typing import IO
 from autotune.exchange.recording import MS_NS, Recording, instant
 
 MOST_SIZES = 3
-"""The program compares so many extents of a problem."""
+"""How many extents of a problem the program compares."""
 
 
 def write(recordings: Sequence[Recording], out: IO[str]) -> Counter[str]:
-    """Write the best of each problem: what other tools say is none before it is measured here."""
+    """Write the best of each problem. Results of other tools do not count before they are measured here."""
     first = recordings[0]
     names = list(first.parameters)
     head = {"version": "1.0", "objective": "time", "tunable_parameters": names, "key": first.entry}

@@ -11,9 +11,9 @@ from autotune.exchange.recording import Recording
 
 
 class Writer(NamedTuple):
-    """A format that is written: `write` returns what it could not say, counted by reason.
+    """A format that is written: `write` returns what it could not express, counted by reason.
 
-    `write` takes an open text file or, for one that is a `database`, the path of a file that is not there yet.
+    `write` takes an open text file or, if `database`, the path of a file that does not exist yet.
     `single`: it holds one problem, of one device, size and choice.
     """
 
@@ -30,4 +30,4 @@ WRITERS: Mapping[str, Writer] = {
     "csv": Writer(csv.write),
     "optuna": Writer(optuna.save, database=True),
 }
-"""A new one is a file, a row here, and a golden file."""
+"""A new format needs a file and a row here; docs/architecture.md says what tests it."""

@@ -83,7 +83,7 @@ class Expression:
         return compiled(self.tree)
 
     def evaluate(self, names: Mapping[str, Any]) -> int | float | bool | str:
-        """Return the value for `names`. Raises ExpressionError for an unknown name, a zero divisor, a limit."""
+        """Return the value for `names`. Raises ExpressionError: an unknown name, a zero divisor, beyond limits."""
         value = self._computed(names, lambda value: value)
         return str(value) if isinstance(value, str) else value
 

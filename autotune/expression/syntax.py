@@ -91,9 +91,9 @@ def read(text: str, where: str) -> ast.expr:
         syntax = ast.parse(source, mode="eval").body
         return syntax if _levels(syntax) <= MAX_NESTING else _within_levels(_Halved().visit(syntax))
     except SyntaxError as error:
-        what, hint = f"is no expression: {error.msg}", _syntax_hint(text)
+        what, hint = f"is not an expression: {error.msg}", _syntax_hint(text)
     except (ValueError, OverflowError):
-        what = "is no expression: it holds a character or a number that cannot be read"
+        what = "is not an expression: it holds a character or a number that cannot be read"
     except (RecursionError, MemoryError):
         what = "is nested too deeply"
     except _NotAllowedError as error:
@@ -266,7 +266,7 @@ def _called(syntax: ast.Call) -> Node:
         hint = f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(_CALLABLE)}"
         if name in ("int", "floor"):
             hint = "whole quotients are written `a // b`"
-        raise _NotAllowedError(f"calls {name}, which is no function of the language", hint)
+        raise _NotAllowedError(f"calls {name}, which is not a function of the language", hint)
     function = FUNCTIONS[name]
     if not function.least <= len(syntax.args) <= function.most:
         wanted = f"{function.least}" if function.least == function.most else f"at least {function.least}"

@@ -99,7 +99,7 @@ def bounded(value: Any) -> Any:
 def _whole(value: Any, name: str) -> int:
     if not isinstance(value, int):
         hint = "// divides without remainder" + (", -(-a // b) rounds up" if name == "ceil_div" else "")
-        raise FaultError(f"gives {name} {value!r}, which is no whole number ({hint})")
+        raise FaultError(f"gives {name} {value!r}, which is not a whole number ({hint})")
     return value
 
 
@@ -133,7 +133,7 @@ def _is_power_of_two(a: Any) -> bool:
 
 def _has_extension(extensions: Any, extension: str) -> bool:
     if not isinstance(extensions, tuple):
-        raise FaultError("looks for an extension in `extensions`, which is no list")
+        raise FaultError("looks for an extension in `extensions`, which is not a list")
     return extension in extensions
 
 

@@ -1,11 +1,11 @@
 """Looks up the best stored configuration and says how it matches the question.
 
-Standard library only for what is stored exactly as asked. Anything else is evaluated by the study's expressions,
-which loads the rooms for it.
+An exact match needs only the standard library. Any other answer evaluates the study's expressions, which loads their
+rooms.
 
     asking.py    `autotune best`: from words to an answer
-    answer.py    the answer, where it is stored exactly as asked
-    alone.py     the same without the study, where what was searched here needs none
+    answer.py    the answer, if it is stored exactly as asked
+    alone.py     the answer without the study, for results that were searched here
     nearest.py   the nearest of what is stored, and what differs; architecture.py: devices that are alike
     losses.py    which stored size's best loses least at another size
     records.py   the database, read only

@@ -1,7 +1,7 @@
-"""The best of a stored problem from its records alone, where its study is not at hand.
+"""The best of a stored problem from its records alone, for use if its study is not at hand.
 
-What was searched and timed here was valid by the study when it was tried, and needs no study to be told. What came by
-an import does, a trial or the re-timing of one: anybody may have written it.
+A configuration that was searched and timed here was valid by the study at that time, so it can be shown without the
+study. An imported trial, or an imported re-timing, needs the study: anybody may have written it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from autotune.text import clean
 
 
 class Alone(NamedTuple):
-    """What `found` asks of a question, where there is no study."""
+    """The part of a question that `found` uses, without a study."""
 
     key: ProblemKey
     records: Records
@@ -26,12 +26,12 @@ class Alone(NamedTuple):
 
 
 def best_alone(records: Records, number: int, key: ProblemKey, driver: str) -> Best:
-    """Return the best of a stored problem as it was measured, without build options: the study has a say in those.
+    """Return the best of a stored problem as it was measured, without build options, which need the study.
 
-    `driver` is that of the device; "" where it was not looked at. Its match is exact as far as the problem itself is
-    asked for: whether the study has changed since is not known. Raises AutotuneError where nothing has passed, and
-    where the fastest, or the time that ranks it, did not come of a search here: the next would be told for what it may
-    not be.
+    `driver` is the device's, or "" if the device was not looked at. The match is exact as far as the problem itself is
+    asked for: whether the study has changed since is not known. Raises AutotuneError if no configuration has passed, or
+    if the fastest, or the time that ranks it, comes from an import: the next in rank would be shown as the best, which
+    it may not be.
     """
     driver = clean(driver)
     ranking = records.ranking(number, driver)

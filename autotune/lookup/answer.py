@@ -1,4 +1,4 @@
-"""The best of what is stored, where it is stored exactly as asked; anything less is nearest.py's."""
+"""The best of what is stored, if it is stored exactly as asked; nearest.py answers all other questions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Match(StrEnum):
 
     EXACT = "exact"
     OTHER_DRIVER = "other driver"
-    CHANGED = "changed"  # the kernel or the study is not the text that was measured
+    CHANGED = "changed"  # the text of the kernel or of the study is not the one that was measured
     NEAREST_SIZE = "nearest size"
     SAME_ARCHITECTURE = "same architecture"
     SAME_VENDOR = "same vendor"
@@ -48,21 +48,22 @@ class Launched(NamedTuple):
     offset: tuple[int, ...] | None = None
 
     def plain(self) -> dict[str, Any]:
-        """Return it as JSON and TOML have it, in the words of `export --format table`."""
+        """Return the launch as JSON and TOML show it, with the keys of `export --format table`."""
         return {"kernel": self.entry, "global": self.global_size, "local": self.local_size, "offset": self.offset}
 
 
 class Best(NamedTuple):
     """The answer: a configuration, how it matches, and where it comes from.
 
-    `device`, `size` and `choices` are those asked for; `measured_on`, `measured_size`, `driver` and `measured`
-    (an ISO instant) tell of the measurement. Times are nanoseconds per run: the median of `runs` samples and its
-    interval, which holds in `ranking.confidence(runs)` per cent of cases.
-    `ties` counts others that cannot be told from it, `trials` the finished trials that it is the best of: those of its
-    problem from its generation on, that of the last `--fresh` since which something has passed.
+    `device`, `size` and `choices` are those asked for; `measured_on`, `measured_size`, `driver` and `measured` (an ISO
+    instant) describe the measurement. Times are nanoseconds per run: the median of `runs` samples and its interval,
+    which holds in `ranking.confidence(runs)` per cent of cases.
+    `ties` counts the other configurations that cannot be told from it. `trials` counts the finished trials that it is
+    the best of: those of its problem from its generation on. That generation began with the last `--fresh` after which
+    a configuration has passed.
     `options` are the build options: a `-D` for each choice, parameter and computed define, then the study's flags.
-    `flops` (operations per run) and `launches` (each kernel launch of a run, in order) are filled where they are stored
-    or were asked for.
+    `flops` (operations per run) and `launches` (each kernel launch of a run, in order) are filled if they are stored or
+    were asked for.
     """
 
     study: str
@@ -95,7 +96,7 @@ class Best(NamedTuple):
 
 
 class Question(NamedTuple):
-    """What is asked, of which records. `device` is the device itself, where it was looked at."""
+    """What is asked, and of which records. `device` is the device itself, or None if it was not looked at."""
 
     text: StudyText
     key: ProblemKey
@@ -103,8 +104,8 @@ class Question(NamedTuple):
     records: Records
     device: DeviceInfo | None
     database: str
-    driver: str  # that of the device; "" where it was not looked at
-    left_out: list[str]  # why each stored configuration that is none of the study's is not served
+    driver: str  # the device's; "" if it was not looked at
+    left_out: list[str]  # why each stored configuration that does not belong to the study is not served
 
 
 def best(
@@ -119,10 +120,10 @@ def best(
 ) -> Best:
     """Return the best stored configuration of a study at a size, with choices, on a device model.
 
-    `device` is the device itself where it was looked at: only then is its driver compared. Where nothing
-    stored can answer, the study's default configuration is returned and the match says `default`. `whole` also
-    fills in the launches and the operations per run where they are not stored. Raises StoreError, StudyError,
-    SpaceError, DeviceError, and UsageError where a size or a choice is not exactly the study's.
+    Give `device` if the device itself was looked at: only then is its driver compared. If nothing stored can answer,
+    the study's default configuration is returned and the match says `default`. `whole` also fills in the launches and
+    the operations per run if they are not stored. Raises StoreError, StudyError, SpaceError, DeviceError, and
+    UsageError if a size or a choice is not exactly the study's.
     """
     offered = offered_choices(text)
     for what, given, known in (("size", size, default_size(text)), ("choice", choices, offered)):
@@ -145,7 +146,7 @@ def best_in(
     device: DeviceInfo | None,
     whole: bool,
 ) -> Best:
-    """Return the best of open records; size and choices are the study's."""
+    """Return the best from open records; size and choices must be the study's."""
     key = problem_key(text, size, choices, fingerprint)
     driver = "" if device is None else clean(device.driver)
     asked = Question(text, key, parameter_values(text), records, device, database, driver, [])
@@ -164,14 +165,14 @@ def stored_devices(database: str | None) -> list[tuple[str, str]]:
 
 
 def stored_device(fingerprint: str, database: str | None) -> DeviceInfo | None:
-    """Return a device of the database as it was told of last; None where it is not stored. Raises StoreError."""
+    """Return a device as the database last described it, or None if it is not stored. Raises StoreError."""
     location = locate(database)
     with open_records(location) as records:
         return device_in(records, fingerprint, str(location))
 
 
 def device_in(records: Records, fingerprint: str, where: str) -> DeviceInfo | None:
-    """Do as `stored_device` in open records, those of the database that errors call so."""
+    """Return what `stored_device` does, from open records; errors name the database as `where`."""
     from autotune.store import device_of
 
     facts = facts_in(records, fingerprint)
@@ -183,13 +184,13 @@ def device_in(records: Records, fingerprint: str, where: str) -> DeviceInfo | No
 
 
 def facts_in(records: Records, fingerprint: str) -> dict[str, Any]:
-    """Return what was last said of a stored device; nothing where it is not stored."""
+    """Return what was last stored of a device; nothing if it is not stored."""
     facts = [facts for stored, _, facts in records.devices() if stored == fingerprint]
     return table(facts[-1]) if facts else {}
 
 
 def _exact(asked: Question, whole: bool) -> Best | None:
-    """Answer where the fastest of this very problem stands as it was searched, its options with it; else None."""
+    """Answer if the fastest of exactly this problem was searched under these rules, with its options; else None."""
     problem = asked.records.problem(asked.key)
     if problem is None:
         return None
@@ -213,10 +214,10 @@ def _exact(asked: Question, whole: bool) -> Best | None:
 def built(
     asked: Question, configuration: Mapping[str, Value], told: Told
 ) -> tuple[tuple[str, ...] | None, float | None]:
-    """Return the build options and the operations per run that are stored with a trial of this very problem.
+    """Return the build options and the operations per run that are stored with a trial of exactly this problem.
 
-    None for what is not stored, or is not what this study can have made: whoever can write to the database decides
-    what stands there. Its flags are the study's own, its `-D`s have the names of the study.
+    Each is None if it is not stored, or if this study cannot have made it: anyone who can write to the database decides
+    what is stored. The flags must be the study's own, and the `-D`s must have names of the study.
     """
     study, made = asked.text.table, table(told.made)
     known = [f"-D{name}={value}" for name, value in {**asked.key.choices, **configuration}.items()]
@@ -235,7 +236,7 @@ def built(
         label, _, value = option.partition("=")
         if label != f"-D{name}" or not _is_word(value):
             return None, flops
-    # In their order: each `in` goes on where the last one ended.
+    # The order is the study's: each `in` continues where the last one ended.
     flags = iter(entry.get("flag") for entry in study.get("options") or ())
     if not all(option in flags and option.isprintable() for option in rest):
         return None, flops
@@ -243,7 +244,7 @@ def built(
 
 
 def _launches(study: Mapping[str, Any], made: Mapping[str, Any]) -> tuple[Launched, ...]:
-    """Return the launches that are stored with a trial; none where loops repeat some, or they are not the study's."""
+    """Return the launches that are stored with a trial; none if loops repeat some, or if they are not the study's."""
     named = {launch.get("entry") for launch in study.get("launch") or ()}
     try:
         stored, offsets = made["launches"], made.get("offsets") or [None] * len(made["launches"])
@@ -257,7 +258,7 @@ def _launches(study: Mapping[str, Any], made: Mapping[str, Any]) -> tuple[Launch
 
 
 def launched(entry: str, extents: Sequence[int], local: Sequence[int] | None, offset: Sequence[int] | None) -> Launched:
-    """Return a launch that others tell of. Raises TypeError, ValueError for what is none."""
+    """Return a launch from values that others wrote. Raises TypeError, ValueError if they are not a launch."""
     for values, least in ((extents, 1), (local, 1), (offset, 0)):
         if values is not None and (
             not 1 <= len(values) <= 3 or any(type(value) is not int or value < least for value in values)
@@ -267,7 +268,7 @@ def launched(entry: str, extents: Sequence[int], local: Sequence[int] | None, of
 
 
 def _is_word(value: str) -> bool:
-    """Whether a stored value of a computed define is a number or a name; another is computed anew."""
+    """Whether a stored value of a computed define is a number or a name; any other value is computed anew."""
     return value.isascii() and value.translate(_NUMERIC).isalnum() and len(value) <= 64
 
 
@@ -294,7 +295,7 @@ def found(
     ranking: Ranking,
     place: int = 0,
 ) -> Best:
-    """Return the answer that the ranked time at a place is, stored for the problem `key` of this number."""
+    """Return the ranked time at `place` as an answer; it is stored for the problem `key`, of number `problem`."""
     ranked = ranking.entries[place:]
     entry, notes = ranked[0], []
     if digest(configuration) != entry.configuration:
@@ -335,7 +336,7 @@ def found(
 
 
 def table(text: str) -> dict[str, Any]:
-    """Return a stored JSON object; an empty one where somebody stored what is none."""
+    """Return a stored JSON object, or an empty one if the text is not a JSON object."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
@@ -344,7 +345,7 @@ def table(text: str) -> dict[str, Any]:
 
 
 def left_out(asked: Question | Alone) -> tuple[str, ...]:
-    """Return the note on what was not served."""
+    """Return the note on the stored configurations that were not served."""
     if not asked.left_out:
         return ()
     count = len(asked.left_out)

@@ -1,6 +1,6 @@
 """Devices that are alike: what a fingerprint, a compute capability or a name says of an architecture.
 
-One table of names serves Python and the headers that `autotune export --format header` writes.
+The same table of names serves Python and the headers that `autotune export --format header` writes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NVIDIA = (
     ("gtx-10#0 p4 p40 titan-x titan-xp", "6.1"),
     ("p100", "6.0"),
 )
-"""Words in the names of NVIDIA's models (`#` a digit, `*` several) and their compute capability, for those that no
+"""Words in the names of NVIDIA's models (`#` a digit, `*` several) and their compute capability, for models that no
 database here has seen. Source: NVIDIA, CUDA GPU compute capability, https://developer.nvidia.com/cuda-gpus.
 """
 
@@ -38,15 +38,15 @@ def kind(fingerprint: str) -> str:
 
 
 def compute_units(fingerprint: str) -> int:
-    """Return the compute units in a fingerprint; 0 where it names none."""
+    """Return the compute units in a fingerprint, or 0 if it names none."""
     found = re.search(r"(\d+)cu(-\d+g)?$", fingerprint)
     return int(found[1]) if found else 0
 
 
 def architecture(fingerprint: str, capability: str = "") -> str:
-    """Return a word that devices of one architecture share; "" where it cannot be told.
+    """Return a word that devices of one architecture share, or "" if the architecture is unknown.
 
-    NVIDIA: the compute capability that the driver told, else that of the model's name. AMD: the `gfx` name,
+    NVIDIA: the compute capability that the driver reported, else the one of the model's name. AMD: the `gfx` name,
     without its stepping. CPUs: the vendor, since one OpenCL compiler serves them all.
     """
     maker = vendor(fingerprint)
@@ -61,7 +61,7 @@ def architecture(fingerprint: str, capability: str = "") -> str:
 
 
 def words_of(architecture: str) -> tuple[str, ...]:
-    """Return the words that tell an architecture in a device's name, as in NVIDIA; `%` is a hexadecimal digit."""
+    """Return the words that show an architecture in a device's name, as in NVIDIA; `%` is a hexadecimal digit."""
     maker, _, rest = architecture.partition(" ")
     if rest == "cpu":
         return tuple(CPUS.get(maker, "").split())

@@ -1,7 +1,7 @@
 """`autotune best`: from the words of the command line to an answer. Standard library only where it can be.
 
-A fingerprint, or a part of a stored device's name, is answered from the database alone. An index, or no device
-at all, means one of this machine's: OpenCL is asked, which takes longer, and its driver is compared.
+A fingerprint, or a part of a stored device's name, is answered from the database alone. An index, or no device at all,
+means a device of this machine. Then OpenCL is asked, which takes longer, and the device's driver is compared.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Asked(NamedTuple):
 
 
 class Meant(NamedTuple):
-    """A device model to answer for; `info` where OpenCL was asked, `notes` where it was not the obvious one."""
+    """A device model to answer for. `info` is set if OpenCL was asked, `notes` if the model was not the obvious one."""
 
     fingerprint: str
     info: DeviceInfo | None = None
@@ -59,7 +59,7 @@ class Meant(NamedTuple):
 
 
 def parse(words: Sequence[str]) -> Asked | None:
-    """Return what the words ask; None for the unusual (help, unknown options, a clash), which is Typer's to explain."""
+    """Return what the words ask, or None for what Typer must explain: help, unknown options, a clash."""
     given: dict[str, list[str]] = {name: [] for name in (*_OPTIONS.values(), "study", "json")}
     rest = iter(words)
     if not all(map(str.strip, words)):
@@ -95,7 +95,7 @@ def run(asked: Asked, ask: Ask | None = None) -> int:
     try:
         require_known("format", [asked.format], FORMATS, where="--format")
         found, lines = best_of(asked, find_study(asked.study), ask)
-        # Not by `render`: a look-up pays for every call and file on its way (benchmarks/trace.py).
+        # Not through `render`: each further call and file makes a look-up slower (benchmarks/trace.py).
         text: str = __import__(f"autotune.lookup.formats.{asked.format}", fromlist=["render"]).render(found)
     except AutotuneError as error:
         say_error(error)
@@ -109,8 +109,8 @@ def run(asked: Asked, ask: Ask | None = None) -> int:
 def best_of(asked: Asked, text: StudyText, ask: Ask | None, label: str = "") -> tuple[Best, list[str]]:
     """Return the best of a study whose text is at hand, and the lines to say beside it. Raises AutotuneError.
 
-    `ask` stands for asking OpenCL for a device of this machine, `label` for the database's path in what is said: given,
-    who reads that is elsewhere, and no command is named.
+    `ask` replaces asking OpenCL for a device of this machine. `label` replaces the database's path in the lines. Give
+    it if the reader of the lines is on another machine: the lines then name no command.
     """
     size = parse_size(asked.sizes, default_size(text))
     choices = parse_choices(asked.choices, offered_choices(text))
@@ -124,7 +124,7 @@ def best_of(asked: Asked, text: StudyText, ask: Ask | None, label: str = "") -> 
 
 
 def _beside(asked: Asked, text: StudyText, found: Best, *, commands: bool) -> Iterator[str]:
-    """Yield warnings and notes: how the match falls short, and the command that mends it, if one may be typed."""
+    """Yield warnings and notes: how the match falls short and, if `commands`, the command that improves it."""
     if text.shadows is not None:
         yield f"warning: {text.file} is used, not the bundled study of the same name"
     if found.match is not Match.EXACT:
@@ -160,14 +160,14 @@ def device_meant(selector: str | None, database: str | None, ask: Ask | None = N
 
 
 def _is_index(selector: str) -> bool:
-    """Say whether it is a device's number on a machine, and no part of a name."""
+    """Return whether a selector is a device's number on a machine, not a part of a name."""
     return selector.isdecimal() and len(selector) <= 3
 
 
 def _meant(selector: str, records: Records, ask: Ask | None) -> Meant:
-    """Return the stored device model that a text names, else the one it describes, else this machine's."""
+    """Return the stored device model that a text names, else the one that it describes, else this machine's."""
     part = selector.strip().lower()
-    if not part:  # as a script with an unset variable gives: it is part of every name
+    if not part:  # a script's variable may be unset; the empty text is part of every name
         raise DeviceError(f"no device {selector!r}", hint="name one, or leave it out for the best one here")
     stored = {fingerprint: name for fingerprint, name, _ in records.devices()}
     if selector in stored:
@@ -183,7 +183,7 @@ def _meant(selector: str, records: Records, ask: Ask | None) -> Meant:
 
 
 def _device_here(database: str | None, ask: Ask | None) -> Meant:
-    """Return this machine's best device or, where it has none, the only one in the database."""
+    """Return this machine's best device or, if it has none, the only device in the database."""
     try:
         return _asked(None, ask)
     except SetupError as error:
@@ -207,7 +207,10 @@ def _asked(selector: str | None, ask: Ask | None) -> Meant:
 
 
 def find_apart(selector: str | None) -> DeviceInfo:
-    """Find a device by a fork of this process, which has no threads: a driver may crash, or hang, as it is asked."""
+    """Find a device in a fork of this process, because a driver may crash or hang when it is asked.
+
+    This process must have no threads.
+    """
     from autotune import pool
 
     pool.list_apart()

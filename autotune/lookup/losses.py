@@ -1,6 +1,6 @@
 """Which stored size's best to take at another size: the one that is expected to lose least there.
 
-benchmarks/sizes.py compares the rules; select.c.in has this one in C.
+benchmarks/sizes.py compares such rules; select.c.in has this rule in C.
 """
 
 from __future__ import annotations
@@ -13,16 +13,18 @@ from autotune.identity import Size, apart, ratio, size_order
 from autotune.lookup.records import Ranking, Records
 
 MOST_SIZES = 8
-"""Of the stored sizes so many, the nearest, say what an answer may lose."""
+"""How many of the stored sizes, the nearest ones, are used to estimate what an answer may lose."""
 
 UNKNOWN = 5_000
-"""The loss of what has not passed at a size: not tried there, or stopped for being slow. A loss is the logarithm of how
-many times slower it is, in ten thousandths: whole, as a header has it."""
+"""The loss of a configuration that has not passed at a size: not tried there, or stopped because it was slow. A loss is
+1e4 times the logarithm of how many times slower it is, as a whole number, which a header needs.
+"""
 
 
 class Known(NamedTuple):
-    """A stored size: the times of its fastest by the digest of their configuration, best first, then those of others'
-    bests.
+    """A stored size and times by the digest of a configuration.
+
+    The times are those of its own fastest, best first, then those of the other sizes' bests.
     """
 
     number: int
@@ -35,7 +37,7 @@ class Known(NamedTuple):
         return next(iter(self.times))
 
     def lost(self, name: str) -> int:
-        """Return the loss of a configuration here."""
+        """Return the loss of a configuration at this size."""
         if name not in self.times:
             return UNKNOWN
         return round(1e4 * (math.log(self.times[name]) - math.log(self.times[self.best])))
@@ -44,7 +46,10 @@ class Known(NamedTuple):
 def known_sizes(
     records: Records, stored: Iterable[tuple[int, Size]], driver: str, most: int | None = None
 ) -> list[Known]:
-    """Return what is known of these problems of a device at what their bests take: of the first so many with a best."""
+    """Return what is known of these problems of a device: the times of their own bests and of each other's.
+
+    Only the first `most` problems that have a best are returned.
+    """
     known: list[Known] = []
     for number, size in stored:
         if len(known) == most:
@@ -52,7 +57,7 @@ def known_sizes(
         ranking = records.ranking(number, driver)
         times = {event.configuration: event.time_ns for event in ranking.entries if _is_time(event.time_ns)}
         known += [Known(number, size, ranking, times)] if times else []
-    for one in known:  # where the others' bests are not among the fastest there: what they lose
+    for one in known:  # add the times of the others' bests that are not among the fastest here
         for name in () if one.ranking.whole else {other.best for other in known} - one.times.keys():
             time_ns = records.time_ns(one.number, name, one.ranking.entries[0])
             if time_ns is not None and _is_time(time_ns):
@@ -61,24 +66,24 @@ def known_sizes(
 
 
 def _is_time(time_ns: float) -> bool:
-    """False for what a database says that has no logarithm, or none that C can write."""
+    """Return False for a time in a database that has no logarithm, or none that C can write."""
     return 0 < time_ns < math.inf
 
 
 def by_loss(known: Sequence[Known], asked: Size) -> list[Known]:
-    """Return stored sizes by the log loss that their bests are expected to have at another size, the least first.
+    """Return the stored sizes by the loss that their bests are expected to have at the size `asked`, the least first.
 
-    It is the mean of what is lost at the stored sizes, the nearer the more.
+    It is the mean of the losses at the stored sizes, in which nearer sizes count more.
     """
     weights = [(0.5 + apart(one.size, asked)) ** -2 for one in known]
 
     def loss(name: str) -> int:
-        # Rounded, so that what is equal stays so in whatever order it is added up, here and in select.c.in.
+        # Rounded, so that equal losses stay equal in any order of addition, here and in select.c.in.
         return round(1e5 * sum(weight * at.lost(name) for weight, at in zip(weights, known, strict=True)))
 
     return sorted(known, key=lambda one: (loss(one.best), *nearness(one.size, asked)))
 
 
 def nearness(size: Size, asked: Size) -> tuple[float, tuple[int, ...]]:
-    """Return what sizes are ordered by, the nearest first, the smaller of two that are as near."""
+    """Return a sort key for sizes: the nearest first, and the smaller of two that are equally near."""
     return ratio(size, asked), size_order(size)

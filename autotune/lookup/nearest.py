@@ -1,6 +1,6 @@
-"""The nearest of what is stored, where nothing is stored exactly as asked, and what differs.
+"""The nearest stored result, if nothing is stored exactly as asked, and how it differs.
 
-What is valid and how it is built is evaluated by the study's expressions: this loads the study's room.
+The study's expressions say what is valid and how it is built, so this loads the study's room.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from autotune.study import Problem
 
 _LEAST_LOSSES = 2
-"""Fewer losses at stored sizes than that say nothing of others."""
+"""With fewer losses at stored sizes than this, nothing is said about other sizes."""
 
 
 class _Candidate(NamedTuple):
@@ -47,7 +47,7 @@ class _Candidate(NamedTuple):
 
 
 def answer(asked: Question, whole: bool) -> Best:
-    """Answer as nearly as what is stored allows; with the study's default where nothing does."""
+    """Return the nearest stored answer, or the study's default if nothing stored can answer."""
     return _Nearest(asked, whole).answer()
 
 
@@ -60,7 +60,7 @@ class _Nearest:
         self.whole = whole
 
     def answer(self) -> Best:
-        """Answer from the very problem asked for, whatever the driver, else from the nearest, else by the default."""
+        """Answer from exactly the problem asked for, with any driver; else from the nearest; else with the default."""
         number = self.asked.records.problem(self.key)
         exact = None if number is None else self._answer(_Candidate(number, self.key, Match.EXACT))
         if exact is not None:
@@ -73,8 +73,9 @@ class _Nearest:
         return best
 
     def _by_loss(self, candidates: list[_Candidate]) -> tuple[list[_Candidate], tuple[str, ...]]:
-        """Return the candidates with the stored sizes of this device and text in the order of what their bests are
-        expected to lose here, and the note on what that order lost at those sizes, each left out in turn.
+        """Return the candidates, those of this device and text by what their bests are expected to lose here.
+
+        Also return the note on what that order lost at the stored sizes, each left out in turn.
         """
         text = (self.key.device, self.key.kernel_hash, self.key.study_hash)
         alike = [one for one in candidates if (one.key.device, one.key.kernel_hash, one.key.study_hash) == text]
@@ -97,7 +98,7 @@ class _Nearest:
         return places, (f"expect a loss of about {middle}: {at}",)
 
     def _default(self) -> Best:
-        """Answer with the study's default configuration or, where it is not valid here, the valid one nearest to it."""
+        """Answer with the study's default configuration or, if it is not valid here, with the nearest valid one."""
         configuration, where = default_configuration(self.asked.text), self.asked.database
         notes = [f"nothing in {where} can answer: this is the study's default configuration, not a measured one"]
         if not self._is_valid(configuration):
@@ -138,11 +139,11 @@ class _Nearest:
         return self._built(best, candidate, told)
 
     def _built(self, best: Best, candidate: _Candidate, told: Told) -> Best:
-        """Fill in the build options, the launches and, where this size was measured, the operations per run."""
+        """Fill in the build options, the launches and, if this size was measured, the operations per run."""
         options, flops = None, None
         if candidate.match is Match.EXACT:
             options, flops = built(self.asked, best.configuration, told)
-        if flops is None and self.whole and best.measured_size == best.size:  # another's time says nothing of this work
+        if flops is None and self.whole and best.measured_size == best.size:  # another size's time is of other work
             flops = self.problem.flops(best.configuration)
         options = self._options(best.configuration) if options is None else options
         return best._replace(options=options, flops=flops, launches=self._launches(best.configuration))
@@ -152,7 +153,7 @@ class _Nearest:
             return ()
         try:
             plan = self.problem.plan(configuration)
-        except SpaceError:  # valid when it was searched: the device, or its driver, says otherwise now
+        except SpaceError:  # valid when it was searched, but not with the device or the driver of today
             return ()
         made = [Launched(one.entry, one.global_size, one.local_size, one.offset) for one in plan.launches]
         return tuple(made[place] for place in plan.sequence)
@@ -168,22 +169,22 @@ class _Nearest:
         return options
 
     def _of_study(self, told: Told) -> dict[str, Value] | None:
-        """Return a stored configuration in the study's order; None where it is none of this study.
+        """Return a stored configuration in the study's order, or None if it does not belong to this study.
 
-        Whoever can write to the database, or had something imported, decides what is stored there.
+        Anyone who can write to the database, or whose results were imported, decides what is stored there.
         """
         try:
             stored = json.loads(told.configuration)
             reason = misfit(self.asked.values, stored)
         except (ValueError, RecursionError):
-            reason = "it is no JSON"
+            reason = "it is not JSON"
         if reason:
             self.asked.left_out.append(reason)
             return None
         return {name: stored[name] for name in self.asked.values}
 
     def _is_known(self, candidate: _Candidate, told: Told) -> bool:
-        """True where the same rules held when it was searched."""
+        """Return whether the same rules held when it was searched."""
         return candidate.match is Match.EXACT and table(told.environment).get("space") == space_hash(self.asked.text)
 
     def _differences(self, key: ProblemKey) -> list[str]:
@@ -244,7 +245,7 @@ class _Nearest:
 
     @cached_property
     def problem(self) -> Problem:
-        """The study at this size on this device: as it is here, else as last stored, else a typical one."""
+        """The study at this size on this device: as looked at here, else as last stored, else a typical device."""
         from autotune.study import Problem
 
         device = self.asked.device or device_in(self.asked.records, self.key.device, self.asked.database)
@@ -252,5 +253,5 @@ class _Nearest:
 
 
 def _is_size(size: Mapping[str, Any], asked: Size) -> bool:
-    """True for whole numbers of at least 1 under the names asked for."""
+    """Return whether a size has whole numbers of at least 1 under exactly the names asked for."""
     return set(size) == set(asked) and all(type(value) is int and value >= 1 for value in size.values())

@@ -1,7 +1,7 @@
 """What a look-up asks of stored records: of an SQLite file, or of a server.
 
-A problem may have a million trials, and a look-up starts anew each time: it reads the first of the summary that is kept
-of them (store/standings.py), by its indexes. Standard library only for a file.
+A problem may have a million trials, and each look-up is a new process. So it reads only the first rows of the summary
+of the trials (store/standings.py), through its indexes. Standard library only for a file.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ class Alike(NamedTuple):
 
 
 class Ranking(NamedTuple):
-    """What is stored for one problem: its fastest configurations, best first. Not `whole`: more configurations follow.
-    `newest` is the newest generation.
+    """What is stored for one problem: its fastest configurations, best first.
+
+    If not `whole`, more configurations follow. `newest` is the newest generation.
     """
 
     entries: list[Event]
@@ -44,18 +45,21 @@ class Ranking(NamedTuple):
 
     @property
     def generation(self) -> int:
-        """The generation that answers (ranking.answering): the newest where nothing is verified."""
+        """The generation that answers (ranking.answering), or the newest if nothing is verified."""
         return self.entries[0].generation if self.entries else self.newest
 
 
 class Told(NamedTuple):
-    """What is stored of one ranked time, taken at an instant; the rest is JSON text."""
+    """What is stored of one ranked time.
+
+    `taken` is an instant; `configuration`, `made` and `environment` are JSON text.
+    """
 
     samples_ns: list[int]
     taken: str
     configuration: str
     made: str
-    environment: str  # of its search, where that was here and took the time
+    environment: str  # of its search; {} if the search or the time was imported
 
 
 PROBLEM = """
@@ -139,12 +143,12 @@ class Records:
         return Ranking(ranked if whole else ranked[:FEW], whole or len(ranked) <= FEW, newest)
 
     def trials(self, problem: int, generation: int) -> int:
-        """Return how many trials of a problem have finished from a generation on, those of other tools apart."""
+        """Return how many trials of a problem have finished from a generation on, without those of other tools."""
         ((trials,),) = self._rows(TRIALS, {"problem": problem, "generation": generation})
         return int(trials)
 
     def time_ns(self, problem: int, configuration: str, beside: Event) -> float | None:
-        """Return the time that counts of a configuration under the driver and in the generation of a ranked one."""
+        """Return the time that counts for a configuration under the driver and in the generation of `beside`."""
         group = {"problem": problem, "driver": beside.driver, "generation": beside.generation}
         found = self._rows(TIME, group | {"configuration": configuration})
         return found[0][0] if found else None
@@ -152,7 +156,7 @@ class Records:
     def told(self, problem: int, entry: Event) -> Told:
         """Return what is stored of a ranked time of a problem.
 
-        Raises ValueError where the summary tells another time than the trials, or one that is not this problem's.
+        Raises ValueError if the summary has another time than the trials, or a time of another problem.
         """
         trial, retiming = entry.order
         meant = {"trial": trial, "driver": entry.driver}
@@ -170,13 +174,13 @@ class Records:
             raise ValueError("a time is not the median of its samples")
         told = json.loads(facts)
         if store.CAME_IN in told or name in json.loads(told.get(store.TIMED_ELSEWHERE, "[]")):
-            environment = "{}"  # what it says of the rules or of the time, anybody may have written
+            environment = "{}"  # anybody may have written what it says of the rules or of the time
         return Told(taken_ns, taken or "", configuration, made or "", environment)
 
 
 @contextmanager
 def open_records(location: store.Location) -> Iterator[Records]:
-    """Open the database for reading; one that is not there, or empty, knows nothing.
+    """Open the database for reading. A database that is missing or empty has no records.
 
     Raises StoreError for a file that is damaged, of a newer version, or no database of this program.
     """
@@ -195,7 +199,7 @@ def open_records(location: store.Location) -> Iterator[Records]:
     except sqlite3.DatabaseError as error:
         raise store.database_error(location.path, error) from error
     except store.UNSOUND as error:
-        # Values that a look-up cannot make sense of: only what is damaged holds such.
+        # A value that a look-up cannot interpret: only a damaged database holds such values.
         raise store.damaged_database(location.path, error) from error
 
 
@@ -204,7 +208,7 @@ _COLUMNS: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("id", "trial_id", "retiming_id", "generation", "trials"), (int,)),
     **dict.fromkeys(("time_ns", "first_ns"), (float,)),
 }
-"""What the columns of queries hold that hold no text. SQLite itself lets any column hold anything."""
+"""The types of those columns in queries that do not hold text. SQLite itself lets any column hold any value."""
 
 
 def _read(connection: sqlite3.Connection, query: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
@@ -215,7 +219,7 @@ def _read(connection: sqlite3.Connection, query: str, values: Mapping[str, Any])
 
 
 def of_store(opened: store.Store) -> Records:
-    """Return the seven questions put to an open store. They raise ValueError for what no column can hold."""
+    """Return the seven questions over an open store. They raise ValueError for a value that its column cannot hold."""
 
     def rows(query: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
         found: Sequence[Any] = opened.rows(query, values)
@@ -233,7 +237,7 @@ def _require_kinds(columns: Sequence[str], found: Sequence[Sequence[Any]]) -> No
 
 
 _NO_PROGRAM = "PRAGMA trusted_schema=OFF"
-"""What a file says that others wrote is no program to run."""
+"""Keeps SQLite from running what the schema of a file says: others may have written the file."""
 
 
 def _connected(path: str) -> sqlite3.Connection:
@@ -244,7 +248,7 @@ def _connected(path: str) -> sqlite3.Connection:
         connection.execute(_NO_PROGRAM)
         connection.execute("SELECT 1 FROM sqlite_master")
     except sqlite3.DatabaseError as error:
-        connection.close()  # with it go the files that it made beside
+        connection.close()  # which removes the files that it made beside the database
         if store.lacks_room(error):
             connection = store.open_alone(path)
             connection.execute(_NO_PROGRAM)
@@ -262,7 +266,7 @@ def _as_it_is(path: str) -> sqlite3.Connection:
 
 
 def _is_filled(connection: sqlite3.Connection, path: str) -> bool:
-    """True where the database holds this program's tables, brought up to date; False where it is empty."""
+    """Return True if the database holds this program's tables, after bringing them up to date; False if it is empty."""
     if not store.is_our_file(connection.execute(store.SCHEMA), path):
         return False
     version = store.version_in(next(connection.execute("SELECT version FROM schema_version"), (None,))[0], path)

@@ -1,7 +1,8 @@
-"""A question that a process asks again: answered from memory while neither the study nor the database has changed.
+"""Answers a question that a process asks again from memory, while neither the study nor the database has changed.
 
-What was read is remembered with its stamp (instant of its last change, size, number of its file), as is what was looked
-for and not there. A stamp so young that a further change would not show in it is not trusted.
+Each file that was read is remembered with its stamp (time of its last change, size, number of the file), and so is each
+file that was looked for and not there. A stamp is not trusted if it is so young that a further change would not show in
+it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from autotune.model import DeviceInfo
 
 _MOST = 4096
-"""Answers that are kept, and studies."""
+"""How many answers are kept, and how many studies."""
 
 _Stamp = tuple[int, int, int] | None
 _Stamps = tuple[tuple[str, _Stamp], ...]
@@ -37,7 +38,7 @@ class _Read(NamedTuple):
 
 
 class _Answer(NamedTuple):
-    """An answer, of which text and which state of the database."""
+    """An answer, with the text and the state of the database that it comes from."""
 
     text: StudyText
     stamps: _Stamps
@@ -53,7 +54,7 @@ _lock = threading.Lock()
 def best_again(
     study: str | StudyText, device: str | None, size: Size | None, choices: Choices | None, database: str | None
 ) -> Best:
-    """Return what `answer.best` does, whole, for words as `autotune best` takes them.
+    """Return what `answer.best` does with `whole`, for words as `autotune best` takes them.
 
     The devices of this machine are asked for once in a process.
     """
@@ -63,11 +64,11 @@ def best_again(
     try:
         key = (id(text), device, place, tuple((size or {}).items()), tuple((choices or {}).items()))
         known = _answers.get(key) if place else None
-    except TypeError:  # a value that is none: the look-up says so
+    except TypeError:  # not a value that a size or choice can have: the look-up says so
         key, known = None, None
     if known is not None and known.text is text and _are(known.stamps):
         return own(known.best)
-    files = (place, log_of(place)) if place else ()  # of a link led elsewhere, the first has another stamp
+    files = (place, log_of(place)) if place else ()  # if a link leads elsewhere now, the first has another stamp
     before = _stamped(files, time.time_ns()) if files else None
     meant = _here.get(device) or device_meant(device, database, _find)
     if meant.info is not None:
@@ -91,18 +92,18 @@ def best_again(
 
 
 def _find(selector: str | None) -> DeviceInfo:
-    """Find a device by a process that a driver may take down, but where the program uses drivers itself."""
+    """Find a device in a process that a driver may take down, unless this program uses drivers itself."""
     from autotune import pool
 
     if "pyopencl" not in sys.modules:
-        pool.list_when_asked(at_once=True)  # beside what this process imports to read the answer
+        pool.list_when_asked(at_once=True)  # while this process imports what reads the answer
     from autotune import devices
 
     return devices.find_device(selector)
 
 
 def own(found: Best) -> Best:
-    """Return an answer whose tables are the caller's to change."""
+    """Return a copy of an answer whose tables the caller may change."""
     measured_size = None if found.measured_size is None else {**found.measured_size}
     return found._replace(
         configuration={**found.configuration},
@@ -113,7 +114,7 @@ def own(found: Best) -> Best:
 
 
 def working_folder() -> str:
-    """Return the folder in which relative paths begin; "" where it was removed, as under a service that goes on."""
+    """Return the folder in which relative paths begin, or "" if it was removed, as may happen to a service."""
     try:
         return os.getcwd()  # noqa: PTH109
     except OSError:
@@ -121,7 +122,7 @@ def working_folder() -> str:
 
 
 def _text(study: str) -> StudyText:
-    """Return a study, read anew where anything that it was read from has changed."""
+    """Return a study; read it anew if anything that it was read from has changed."""
     folder = working_folder()
     known = _studies.get((study, folder))
     if known is not None and _are(known.stamps):
@@ -150,7 +151,7 @@ def _stamp(file: str) -> _Stamp:
 
 
 def _stamped(files: Iterable[str], began_ns: int) -> _Stamps | None:
-    """Return the stamps of some files and folders; None where one was too young to be trusted when reading began."""
+    """Return the stamps of some files and folders, or None if one was too young to be trusted when reading began."""
     found = tuple((file, _stamp(file)) for file in files)
     latest = began_ns - YOUNG_NS
     return None if any(stamp is not None and stamp[0] > latest for _, stamp in found) else found

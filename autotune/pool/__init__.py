@@ -1,28 +1,28 @@
-"""Worker processes, and the Evaluator over them: a kernel may take a worker down, and never the search.
+"""Worker processes, and the Evaluator over them: a kernel may crash a worker, but never the search.
 
     contract.py    Evaluator and its Settings: what a search needs
-    evaluator.py   DeviceEvaluator: configurations on their way through build and run
-    builders.py    those that build ahead: how many begin
-    keeper.py      a thread that keeps one worker process alive and at work
-    blame.py       whose fault a failure is: the kernel's, the machine's, or of who ended the worker
-    process.py     one worker process, as the search sees it;  answers.py: what it may say
-    forkserver.py  a prepared process that workers are forks of
-    listing.py     which devices there are, asked of a process of its own
-    worker.py      their entry, which ties them to their parent; what they do is in ../bench
-    tasks.py       what travels through the threads, what waits, what a device is at, and how many are in flight
-    way.py         long runs make way for what is ready
-    retiming.py    finalists: built by all, then timed by a device's worker
-    visits.py      finalists of short launches on sessions of other workers
-    turns.py       how often threads take turns
-    pause.py       builders stand still while a trial runs, where they share the hardware
+    evaluator.py   DeviceEvaluator: takes configurations through build and run
+    builders.py    the processes that build ahead: how many begin
+    keeper.py      a thread that keeps one worker process alive and gives it work
+    blame.py       whose fault a failure is: the kernel's, the machine's, or another program's
+    process.py     one worker process, as the search sees it;  answers.py: what it may answer
+    forkserver.py  a prepared process from which workers are forked
+    listing.py     lists the devices in a process of its own
+    worker.py      the workers' entry point, which ties them to their parent; their work is in ../bench
+    tasks.py       tasks: which wait, which a device works on, and how many are in flight
+    way.py         interrupts long runs for the sake of tasks that are ready
+    retiming.py    finalists: built by all builders, then timed by a device's worker
+    visits.py      times finalists of short launches on sessions of other workers
+    turns.py       how often Python switches threads
+    pause.py       halts builders during a trial, if they share the hardware
     data.py        inputs and expected outputs, and each worker's first message
-    caller.py      a reference in Python, in a process of its own;  alone.py: that process;  guard.py: its parent
+    caller.py      calls a reference in Python in a process of its own;  alone.py: that process;  guard.py: its parent
     allowance.py   what the system allows: cores, memory, processes
-    sizing.py      whether the data has room; how many builders
+    sizing.py      whether there is room for the data; how many builders
     lock.py        a device for one search at a time
     folder.py      the files of a search's workers
 
-The names below are imported when first used: a worker enters by this package and needs none of them.
+The names below are imported when first used: a worker starts in this package and needs none of them.
 """
 
 from typing import TYPE_CHECKING

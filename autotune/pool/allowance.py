@@ -1,7 +1,7 @@
 """What the system allows this process: cores, memory, processes. A container or a job has less than its machine.
 
-Control groups of either version say so, each folder from this process's own up to the top. Standard library only: this
-is looked at before NumPy is imported.
+Limits are read from control groups of either version, in each folder from this process's own up to the top. Standard
+library only: limits are read before NumPy is imported.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ _GROUPS = "/sys/fs/cgroup"
 _PROC = "/proc"
 
 MORE_PROCESSES = "allow more with ulimit -u, or in the container's pids.max"
-"""What to do where no more processes or threads may be started."""
+"""What to do if no more processes or threads may be started."""
 
 MORE_ROOM = "free some space or set TMPDIR to another folder"
-"""What to do where a folder for temporary files takes no more."""
+"""What to do if a folder for temporary files is full."""
 
 _SPARE = 32
-"""Processes and threads that a command starts, beside those that a driver starts on each core."""
+"""Processes and threads that a command starts, beside the threads that a driver starts for each core."""
 
 _UNSOUND = (OSError, ValueError, LookupError, ArithmeticError)
-"""What reading a file raises that is not there, or says none of what it is read for."""
+"""Errors of reading a file that is missing or does not hold what is expected."""
 
 _EACH = 16
-"""Of processes that may be started, for each core: where there are less, NumPy's library has one thread."""
+"""If fewer processes than this may be started for each core, NumPy's library gets only one thread."""
 
 
 def count_cores() -> int:
-    """Return how many cores this process may use: fewer than there are in a container or under `taskset`."""
+    """Return how many cores this process may use; in a container or under `taskset` not all that there are."""
     quota = min(_quotas(), default=math.inf)
     return _cores_seen() if quota == math.inf else max(1, min(_cores_seen(), math.ceil(quota)))
 
@@ -41,7 +41,7 @@ def _cores_seen() -> int:
 
 
 def _quotas() -> Iterator[float]:
-    """Cores' worth of time that each group has."""
+    """Yield the time quota of each group, in cores."""
     for folder in _folders("cpu"):
         with suppress(*_UNSOUND):
             quota, period = map(int, _read(f"{folder}/cpu.max").split())
@@ -53,7 +53,7 @@ def _quotas() -> Iterator[float]:
 
 
 def available() -> float:
-    """Return the bytes of memory that this process could still take; infinite where the system does not tell."""
+    """Return the bytes of memory that this process could still take; infinite if the system does not tell."""
     return min(_free(), default=math.inf)
 
 
@@ -71,9 +71,9 @@ def _free() -> Iterator[int]:
 
 
 def lacks_processes() -> str:
-    """Say that hardly any process or thread can be started, and what to do; empty where some can.
+    """Say that hardly any process or thread can be started, and what to do, or return "" if there is room for some.
 
-    Drivers say of it what they like, or nothing.
+    Drivers report this state in any way they like, or not at all.
     """
     few = _SPARE + (os.cpu_count() or 1)
     used, most = min(_processes(), key=lambda found: found[1] - found[0], default=(0, math.inf))
@@ -83,7 +83,7 @@ def lacks_processes() -> str:
 
 
 def _processes() -> Iterator[tuple[int, int]]:
-    """How many there are and may be, of this user and of each group."""
+    """Yield how many processes and threads there are, and how many are allowed, for this user and each group."""
     limit = _user_limit()
     if limit is not None:
         with suppress(OSError):
@@ -98,7 +98,7 @@ def _processes_of_groups() -> Iterator[tuple[int, int]]:
 
 
 def _user_limit() -> int | None:
-    """How many processes and threads a user may have; None: no limit, or one that does not bind, as for root."""
+    """Return how many processes and threads a user may have, or None without a limit (it does not apply to root)."""
     import resource
 
     limit = resource.getrlimit(resource.RLIMIT_NPROC)[0]
@@ -115,11 +115,11 @@ def _threads_of_user() -> int:
 
 
 def bound_threads() -> None:
-    """Have NumPy's library (OpenBLAS) start as many threads as there are cores to use; one where processes are few.
+    """Make NumPy's library (OpenBLAS) start as many threads as there are cores to use, or one if limits are tight.
 
-    Where it cannot start them it ends the command as Ctrl-C would. One too where a process's memory is limited: each
-    thread has buffers of its own, and what finds no room for them waits for it for ever. Call it before NumPy is
-    imported.
+    If few processes are allowed: OpenBLAS ends the command, as Ctrl-C would, when it cannot start its threads. If a
+    process's memory is limited: each thread has buffers of its own, and waits for ever if there is no room for them.
+    Call this before NumPy is imported.
     """
     limits = [limit for limit in (_user_limit(), *(most for _, most in _processes_of_groups())) if limit is not None]
     seen = _cores_seen()
@@ -129,14 +129,14 @@ def bound_threads() -> None:
 
 
 def limits_memory() -> bool:
-    """Say whether there is a limit on the memory that this process may map, as batch systems set it (ulimit -v)."""
+    """Say whether the memory that this process may map is limited, as batch systems do (ulimit -v)."""
     import resource
 
     return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
 
 
 def _folders(controller: str) -> Iterator[str]:
-    """The folders of this process's control groups, from its own up, that are there."""
+    """Yield the folders of this process's control groups, from its own up."""
     try:
         lines = _read(f"{_PROC}/self/cgroup").splitlines()
     except OSError:

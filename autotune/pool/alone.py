@@ -1,7 +1,7 @@
-"""What the process does that calls a study's function (guard.py).
+"""Calls a study's function, in a process of its own (see guard.py).
 
-It is held to the files that the study's hash covers (study/imports.py): an audit hook sees what Python opens, and
-whatever else it reads is refused. What a library in C, another process or the network reads is not seen.
+The function may only read files that the study's hash covers (study/imports.py): an audit hook sees what Python opens,
+and refuses other files. It does not see what a C library, another process or the network reads.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SYSTEM = ("/dev", "/etc", "/proc", "/sys", "/usr")
 
 
 class _Watch:
-    """Refuses to open for reading what is neither one of `known`, nor Python's, nor written here from the start."""
+    """Refuses to open a file for reading unless it is one of `known`, belongs to Python, or was written here."""
 
     def __init__(self, folder: Path, known: Iterable[Path]) -> None:
         self.refused = ""
@@ -49,7 +49,7 @@ class _Watch:
             self._known.add(real)
         elif flags & (os.O_WRONLY | os.O_RDWR) != os.O_WRONLY and not self._may_read(real):
             self.refused = self.refused or real
-            raise PermissionError(f"{real} is no part of the study")
+            raise PermissionError(f"{real} is not a part of the study")
 
     def _may_read(self, real: str) -> bool:
         path = Path(real)
@@ -68,7 +68,7 @@ class _Watch:
 
 
 def main(request: Path) -> NoReturn:
-    """Do what a request says (caller.py writes it), leave the answer beside it, and end this process."""
+    """Call the function as a request says (written by caller.py), write the answer beside it, and end this process."""
     asked = json.loads(request.read_text(encoding="utf-8"))
     place, path = request.parent, Path(asked["path"])
     names = {name: np.load(place / file) for name, file in asked["arrays"].items()} | asked["numbers"]
@@ -94,4 +94,4 @@ def main(request: Path) -> NoReturn:
         answer = {"error": [what, path.name, "put the file beside it, and name it there in an import or a text"]}
     (place / "answer.json").write_text(json.dumps(answer), encoding="utf-8")
     sys.stdout.flush()
-    os._exit(0)  # threads that the author left behind are of no interest
+    os._exit(0)  # threads that the author's code left behind do not matter

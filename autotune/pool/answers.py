@@ -1,13 +1,13 @@
-"""What a worker may say: what bench/messages.py declares, of as many plans as it was asked about.
+"""Which answers of a worker are valid: those that bench/messages.py declares, for as many plans as it was asked about.
 
-A kernel that writes beyond its buffers may have changed anything in its worker. So what that says is looked at once,
-where it comes in: a worker that answers nonsense is as good as dead, and its kernel's doing like any other crash.
+A kernel that writes beyond its buffers may have changed anything in its worker. So each message of a worker is checked
+once, when it arrives. A worker that sends nonsense counts as dead, and its kernel is to blame, as for any crash.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass
 from functools import cache
 from numbers import Integral, Real
@@ -46,7 +46,8 @@ ANSWERS = {
     Keep: Kept | Report,
     Inspect: Inspected | Report,
 }
-"""By what was asked. A device is answered by None once the worker lives, by its own worker again once it is open."""
+"""Answers by the type of the request. The answer to a DeviceInfo is None, once the worker runs; a device's worker sends
+None again once its device is open."""
 
 
 _MOST = 2**63
@@ -54,7 +55,7 @@ _MOST = 2**63
 
 
 def is_answer(asked: Any, said: Any, *, may_ask: bool) -> bool:
-    """Say whether a worker may say this where that was asked; `may_ask`: also for its turn."""
+    """Say whether `said` is a valid answer to `asked`. If `may_ask`, the worker may also ask for its turn."""
     plans = len(asked.plans) if isinstance(asked, Retime | Visit) else 1
     if isinstance(said, Phase):
         return _fits(said, Phase) and said.place < plans
@@ -79,7 +80,10 @@ def _fits(value: Any, hint: Any) -> bool:
 
 @cache
 def _check(hint: Any) -> Callable[[Any], bool]:
-    """Return what says whether a value is of a declared type, through and through; whole numbers count something."""
+    """Return a function that says whether a value and all its parts have the declared type.
+
+    Whole numbers must be counts, 0 or more.
+    """
     origin, parts = get_origin(hint), [_check(part) for part in get_args(hint) if part is not ...]
     if isinstance(hint, UnionType):
         return lambda value: any(fits(value) for fits in parts)
@@ -88,9 +92,9 @@ def _check(hint: Any) -> Callable[[Any], bool]:
         return lambda value: type(value) is hint and all(fits(getattr(value, name)) for name, fits in fields)
     if hint is int:
         return lambda value: isinstance(value, Integral) and 0 <= int(value) < _MOST
-    if hint is float:  # also a whole number of any sign, where that may stand as well
+    if hint is float:  # a whole number of any sign is accepted too
         return lambda value: isinstance(value, Real)
-    if get_args(hint) == (int, ...):  # of samples there may be thousands
+    if hint in (tuple[int, ...], Sequence[int]):  # there may be thousands of samples; workers send them as tuples
         return lambda value: isinstance(value, tuple) and (_are_plain(value) or all(map(parts[0], value)))
     if origin in (tuple, list):
         return lambda value: isinstance(value, origin) and all(map(parts[0], value))

@@ -1,4 +1,4 @@
-"""Whose fault it is that a worker failed: its kernel's, the machine's, or of somebody who ended it."""
+"""Whose fault it is that a worker failed: its kernel's, the machine's, or another program's that ended it."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from autotune.pool.allowance import MORE_ROOM, lacks_processes
 from autotune.pool.process import WorkerDied
 
 _OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGXCPU)
-"""Signals that others send: what is out of memory, who shuts down, `ulimit -t`. A worker's own fault is another."""
+"""Signals that come from outside: out of memory, a shutdown, `ulimit -t`. A worker's own fault has other signals."""
 
 _ERROR, _PLACE = re.compile(r"\berror\b"), re.compile(r":\d+:")
-"""An error and its line of the source, as PoCL's compiler and NVIDIA's write them, in either order. What a compiler has
-`<built-in>` is no line of the kernel's: the driver's own headers are amiss."""
+"""An error and its line of the source, as the compilers of PoCL and NVIDIA write them, in either order. `<built-in>` is
+not a line of the kernel: the driver's own headers are broken."""
 
 
 def is_from_outside(death: WorkerDied) -> bool:
-    """Say whether somebody else has ended a worker."""
+    """Say whether a worker was ended from outside."""
     return death.signal in _OUTSIDE
 
 
 def forgiving(step: Callable[[], Any]) -> Any:
-    """Take a step, and once more where the worker was ended from outside: a SIGKILL, usually for want of memory."""
+    """Run a step, and again if the worker was ended from outside: by SIGKILL, usually because memory was short."""
     try:
         return step()
     except WorkerDied as death:
@@ -42,7 +42,7 @@ def forgiving(step: Callable[[], Any]) -> Any:
 
 
 def may_be_the_machines(report: Report) -> bool:
-    """Say whether a failure tells nothing of the kernel's own fault: a lost build, an error at no line of its."""
+    """Say whether a failure need not be the kernel's own: a lost build, or an error that names no line of it."""
     if report.outcome is Outcome.CRASH:
         return report.phase in ("build", "launch")
     return report.outcome is Outcome.COMPILE_ERROR and not _is_placed(report.build_log)
@@ -54,11 +54,11 @@ def _is_placed(log: str) -> bool:
 
 
 _ROOM = 2**20
-"""Bytes that the folder of the drivers' caches must take: a few kernels."""
+"""Bytes that must fit into the folder of the drivers' caches: a few kernels."""
 
 
 def unwritable(folder: Path) -> str:
-    """Say why a folder takes no file of `_ROOM` bytes, with the folder's name; empty where it does."""
+    """Say why a file of `_ROOM` bytes cannot be written to a folder, with the folder's name. Empty if it can."""
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(bytes(_ROOM))
@@ -68,8 +68,8 @@ def unwritable(folder: Path) -> str:
 
 
 def machine_fault(reason: str, folder: Path, detail: str = "") -> SetupError:
-    """Return the error of a machine on which a kernel known to be good fails: what was said, and the cure."""
-    hint = "; ".join(_cures(folder)) or "`clinfo` and `dmesg` may tell more; a driver that is installed anew mends most"
+    """Return the error of a machine on which a kernel known to be good fails: the reason, and the cure."""
+    hint = "; ".join(_cures(folder)) or "`clinfo` and `dmesg` may tell more; reinstalling the driver often helps"
     return SetupError(f"a kernel known to be good fails on this machine: {reason}", hint=hint, detail=detail)
 
 
@@ -80,6 +80,6 @@ def _cures(folder: Path) -> list[str]:
         return [scarce]
     cures = []
     with suppress(OSError):
-        if os.statvfs(folder).f_flag & os.ST_NOEXEC:  # PoCL loads from there what it has built
+        if os.statvfs(folder).f_flag & os.ST_NOEXEC:  # PoCL loads its builds from there
             cures.append(f"set TMPDIR to a folder from which programs may run ({folder} is mounted noexec)")
     return cures + diagnose()

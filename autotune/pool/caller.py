@@ -22,9 +22,9 @@ from autotune.study import files_of
 
 
 class Caller:
-    """Runs a function of a file within `limit_s` seconds, and keeps its files in a folder meanwhile.
+    """Runs a function of a file within `limit_s` seconds, and keeps its files in `folder` meanwhile.
 
-    One at a time. It is a `PythonCaller`.
+    It runs one function at a time. It is a `PythonCaller`.
     """
 
     def __init__(self, folder: Path, limit_s: float) -> None:
@@ -34,13 +34,13 @@ class Caller:
         self._closed = False
 
     def __call__(self, path: Path, name: str, names: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return what the function returns. Raises StudyError, WorkerError once this is closed."""
+        """Return what the function returns. Raises StudyError, or WorkerError once this is closed."""
         with tempfile.TemporaryDirectory(prefix="reference-", dir=self._folder) as place:
             _write(Path(place), path, name, names)
             return _answer(Path(place), path, self._run(Path(place), path))
 
     def close(self) -> None:
-        """End what runs, with all that it has started: nobody waits for it any more."""
+        """End the running function, with all processes that it has started."""
         with self._lock:
             self._closed = True
             if self._process is not None:
@@ -81,19 +81,19 @@ def _started(place: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         command_of("autotune.pool.guard", str(place / "request.json"), str(os.getpid())),
         stdin=subprocess.DEVNULL,
-        stdout=2,  # what it prints is no data of ours
+        stdout=2,  # stdout is for our data, not for what it prints
         start_new_session=True,
     )
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kill it, and what it started, too."""
+    """Kill a process, and the processes that it started."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
 
 
 def _answer(place: Path, path: Path, code: int) -> Mapping[str, Any]:
-    """Read what the process left. It is the author's, who may have written anything."""
+    """Read the answer of the process. The author's code may have written anything."""
     ended = f"{'killed by ' * (code < 0)}{ending(code)}"
     try:
         answer = json.loads((place / "answer.json").read_text(encoding="utf-8"))
@@ -108,7 +108,7 @@ def _answer(place: Path, path: Path, code: int) -> Mapping[str, Any]:
 
 
 def _loaded(place: Path, file: str | Mapping[str, str]) -> Any:
-    """The array of a file, or of the members of a struct those of theirs."""
+    """Return the array of a file, or the arrays of a struct's members."""
     if isinstance(file, Mapping):
         return {member: np.load(place / Path(one).name) for member, one in file.items()}
     return np.load(place / Path(file).name)

@@ -1,4 +1,4 @@
-"""What a search needs of whoever runs its trials, and how they are run."""
+"""The interface that a search needs to run its trials, and the settings for them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from autotune.model import Configuration, Measurement, Trial
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How trials are run. `builders`: processes that build ahead; None: as many as the machine suggests.
+    """How trials are run. `builders`: processes that build ahead, or None for as many as suit the machine.
 
-    `trials`: how many to expect; None: not known. `learns`: what is submitted is chosen the better the more trials have
-    ended. `stops_slow`: what is slower than the best is not timed to the end.
+    `trials`: how many to expect, or None if not known. `learns`: the more trials have ended, the better the next
+    configurations are chosen. `stops_slow`: a configuration that is slower than the best is not timed to the end.
     """
 
     rules: Rules = field(default_factory=Rules)
@@ -29,9 +29,10 @@ class Settings:
 
 
 class Evaluator(Protocol):
-    """Turns configurations into trials, several at a time; a context manager, which closes it.
+    """Turns configurations into trials, several at a time. A context manager, which closes it.
 
-    `best_ns` bounds early stop and timeouts, None while unknown: given at the start, and lowered here as trials pass.
+    `best_ns` decides about early stops and timeouts. It is given at the start (None if unknown), and the evaluator
+    lowers it when a trial is faster.
     """
 
     best_ns: float | None
@@ -44,30 +45,30 @@ class Evaluator(Protocol):
 
     @property
     def capacity(self) -> int:
-        """How many it wants in flight; it may change."""
+        """How many trials it wants in flight; it may change."""
 
     def submit(self, configuration: Configuration) -> None:
         """Begin a trial; returns at once."""
 
     def collect(self, timeout_s: float | None = None) -> Trial:
-        """Return the next finished trial. Only called while some are in flight. Raises TimeoutError."""
+        """Return the next finished trial. Call it only while trials are in flight. Raises TimeoutError."""
 
     @property
     def ready(self) -> int:
-        """How many more `collect` would return at once: what ends together is recorded together."""
+        """How many more trials `collect` would return at once: trials that end together are recorded together."""
 
     def retime(
         self, configurations: Sequence[Configuration], budget_s: float = 5.0, stop: threading.Event | None = None
     ) -> Sequence[Measurement | Trial | None]:
-        """Time configurations interleaved; none may be in flight. Raises Stopped where `stop` is set meanwhile.
+        """Time configurations interleaved; none may be in flight. Raises Stopped if `stop` is set meanwhile.
 
-        A failed Trial for one that fails, None where there is no saying.
+        Return a Measurement for each, a failed Trial if it failed, or None if nothing is known about it.
         """
 
     def withdraw(self, leave: int = 0, *, building: bool = False) -> Sequence[Configuration]:
-        """Take back the trials that no device has begun, but for some; return their configurations.
+        """Take back the trials that no device has begun, except `leave` of them; return their configurations.
 
-        With `building`, also those whose kernel a device's worker still builds.
+        With `building`, also take back trials whose kernel a device's worker still builds.
         """
 
     def usage(self) -> Mapping[str, float]:

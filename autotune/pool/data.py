@@ -1,4 +1,4 @@
-"""What the workers load: input data and expected outputs, computed once and kept in the folder of the run."""
+"""The data that workers load: inputs and expected outputs, computed once and kept in the folder of the run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from autotune.study import Problem, PythonCaller, expected_data, input_data, num
 
 
 class Setups:
-    """Gives each worker its first messages. The data is computed in the background, and awaited by who needs it."""
+    """Gives each worker its first messages. The data is computed in the background; a worker that needs it waits."""
 
     def __init__(self, problem: Problem, folder: RunFolder, settings: Settings) -> None:
         self._problem = problem
@@ -40,12 +40,12 @@ class Setups:
         threading.Thread(target=self._compute, name="autotune-data", daemon=True).start()
 
     def known(self) -> Setup:
-        """Return what a device's worker is given by now; waits for the data. Raises what went wrong with it."""
+        """Wait for the data and return the set-up of a device's worker. Raises the error of computing the data."""
         known = self._data.result()
         return replace(known, expected=self._expected or known.expected)
 
     def start_runner(self, keeper: Keeper, device: DeviceInfo) -> None:
-        """Start a device's worker. Raises what `Keeper.start_worker` does, and what went wrong with the data."""
+        """Start a device's worker. Raises what `Keeper.start_worker` raises, and the error of computing the data."""
         with ExitStack() as held, placed(self._problem.study.path):
 
             @cache
@@ -53,8 +53,8 @@ class Setups:
                 held.enter_context(self._turn)
 
             def setup() -> Setup:
-                # A reference kernel runs once: the first worker leaves its outputs on disk for the others, which have
-                # opened their devices meanwhile.
+                # A reference kernel runs once: the first worker saves its outputs for the others, which open their
+                # devices meanwhile.
                 if not self._expected and self._problem.reference_plan() is not None:
                     take_turn()
                 return self.known()
@@ -62,13 +62,13 @@ class Setups:
             self._expected = keeper.start_worker(device, setup, self._folder.environment(device)).expected
 
     def start_builder(self, keeper: Keeper, device: DeviceInfo) -> None:
-        """Start a worker that builds ahead. It needs data where it launches what it builds."""
+        """Start a worker that builds ahead. It needs the data only if it launches what it builds."""
         nothing = Setup("", {}, {}, None, self._settings.rules, self._settings.limits)
         setup = self._data.result if traits(device).builds_at_launch else lambda: nothing
         keeper.start_worker(device, setup, self._folder.environment(device))
 
     def close(self) -> None:
-        """Let go of who still waits for the data, and end the author's Python where it is computed."""
+        """Stop all waits for the data, and end the process of the author's Python that computes it."""
         with suppress(InvalidStateError):
             self._data.set_exception(WorkerError("closed"))
         if self._python is not None:
@@ -90,13 +90,14 @@ class Setups:
 
 
 def compute(problem: Problem, folder: Path, rules: Rules, limits: Limits, python: PythonCaller | None = None) -> Setup:
-    """Return the set-up of workers. Raises StudyError, SetupError where the folder takes no more
-    files, and whatever a reference in Python raises.
+    """Compute the data and return the set-up of workers.
+
+    Raises StudyError, SetupError if the data cannot be written, and whatever a reference in Python raises.
     """
     inputs = input_data(problem, python=python, room=available)
     expected = expected_data(problem, inputs, python=python, room=available)
     # In the buffer's type, as the device compares: half the bytes to write, read and upload.
-    with np.errstate(all="ignore"):  # what is beyond a float is infinite for the kernel too
+    with np.errstate(all="ignore"):  # a value beyond a float's range is infinite for the kernel too
         types = {name: numpy_type(buffer.type)[0] for name, buffer in problem.outputs.items()}
         typed = {name: data.astype(types.get(name, data.dtype), copy=False) for name, data in (expected or {}).items()}
     return Setup(

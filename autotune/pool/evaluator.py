@@ -1,8 +1,8 @@
-"""Configurations put through compile, verify and time on real devices: always one Trial with exactly one outcome.
+"""Takes configurations through compile, verify and time on real devices: always one Trial with exactly one outcome.
 
-It is done in worker processes that a broken kernel may take down. On a GPU, a pool of builders works ahead of the
-device and leaves the binaries in a private cache of the driver's. Where kernels share the cores with compilers they do
-so too, and are halted while a trial runs: building would disturb it.
+This is done in worker processes, which a broken kernel may crash. On a GPU, a pool of builders works ahead of the
+device and leaves the binaries in a private cache of the driver. Builders also work ahead where kernels and compilers
+share cores, but are halted while a trial runs, because building would disturb it.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from autotune.study import Problem
 log = logging.getLogger(__name__)
 
 _POLL_S = 0.2
-"""How often a wait for the finalists looks whether it should end."""
+"""How often a wait for the finalists checks whether it should end."""
 
 _ALONE_S = 0.5
-"""How long the workers of devices that end slowly have before the builders end too."""
+"""How long `close` waits for the devices' workers, if they end slowly, before it ends the builders too."""
 
 
 class DeviceEvaluator(Evaluator):
@@ -49,13 +49,13 @@ class DeviceEvaluator(Evaluator):
 
         submit -> _to_build -> _build -> _to_run -> _run -> _done -> collect
 
-    Each step between two queues is taken in a keeper's thread, with its worker; `_waiting` are the tasks that no device
-    is at yet. What is not built ahead begins in `_to_run`; what turns out not to build goes on to `_done`.
+    Each step between two queues is taken in a keeper's thread, with its worker; `_waiting` holds the tasks that no
+    device has begun. A task that is not built ahead starts in `_to_run`; one whose build fails goes on to `_done`.
 
-    Waits on construction until no other search uses the devices (and says so); where `stop` is set meanwhile, raises
-    Stopped; `before_waiting` may raise what would make it vain. The input data and expected outputs are computed in the
-    background; an error there, or a worker that cannot start, is raised by `collect`. Close it, or use it as a context
-    manager. Raises DeviceError where the data has no room, SetupError.
+    The constructor waits until no other search uses the devices (and says so). It raises Stopped if `stop` is set
+    meanwhile; `before_waiting` may raise an error that makes waiting useless. Input data and expected outputs are
+    computed in the background; `collect` raises the error if that fails or a worker cannot start. Close it, or use it
+    as a context manager. Raises DeviceError if there is no room for the data, SetupError.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class DeviceEvaluator(Evaluator):
         self._stops_slow = settings.stops_slow
         self._learns = settings.learns
         self.best_ns: float | None = None
-        self._bounding = threading.Lock()
+        self._ending = threading.Lock()
         with ExitStack() as held:
             for lock in lock_devices(devices, stop, before_waiting):
                 held.callback(lock.release)
@@ -90,7 +90,7 @@ class DeviceEvaluator(Evaluator):
         self._setups = Setups(problem, self._folder, settings)
         self._to_build: SimpleQueue[Task | None] = SimpleQueue()
         self._to_run: SimpleQueue[Task | Finalists | None] = SimpleQueue()
-        self._done: SimpleQueue[tuple[Task, Report, Trial] | AutotuneError] = SimpleQueue()
+        self._done: SimpleQueue[Trial | AutotuneError] = SimpleQueue()
         self._waiting = Waiting()
         self._way = MakingWay(self._waiting, settings.limits)
         self._first: Task | None = None
@@ -116,7 +116,7 @@ class DeviceEvaluator(Evaluator):
         self._builders.start()
 
     def submit(self, configuration: Configuration) -> None:
-        """Begin a trial; returns at once. One that cannot be planned is a launch error."""
+        """Begin a trial; returns at once. A configuration that cannot be planned is a launch error."""
         task = Task(configuration, opens=self._begins and configuration == self._problem.default)
         self._begins = False
         if self._first is None and self.best_ns is None:
@@ -126,9 +126,9 @@ class DeviceEvaluator(Evaluator):
         (self._to_run if ready else self._to_build).put(task)
 
     def collect(self, timeout_s: float | None = None) -> Trial:
-        """Return the next finished trial. Raises AutotuneError where no worker can be set up.
+        """Return the next finished trial. Raises AutotuneError if no worker can be set up.
 
-        Raises TimeoutError after that time; without one it waits.
+        Raises TimeoutError after `timeout_s`; if that is None, it waits.
         """
         try:
             found = self._done.get(timeout=None if timeout_s is None else min(timeout_s, threading.TIMEOUT_MAX))
@@ -136,29 +136,27 @@ class DeviceEvaluator(Evaluator):
             raise TimeoutError from None
         if isinstance(found, AutotuneError):
             raise found
-        task, report, trial = found
-        self._usage.count(task, report)
-        return trial
+        return found
 
     @property
     def capacity(self) -> int:
-        """How many are wanted in flight now: as builds and trials go, or all where nothing is learned from them."""
+        """How many trials are wanted in flight now, by recent builds and trials, or `most` if trials teach nothing."""
         return self._ahead.wanted(len(self._builders.begun)) if self._learns else self._ahead.most
 
     @property
     def most(self) -> int:
-        """How many are ever wanted in flight."""
+        """How many trials are ever wanted in flight."""
         return self._ahead.most
 
     @property
     def ready(self) -> int:
-        """How many trials have ended and wait to be collected."""
+        """How many finished trials wait to be collected."""
         return self._done.qsize()
 
     def retime(
         self, configurations: Sequence[Configuration], budget_s: float = 5.0, stop: threading.Event | None = None
     ) -> list[Measurement | Trial]:
-        """Time configurations interleaved on one device, round by round; a failed Trial for one that fails."""
+        """Time configurations interleaved on one device, round by round. The answer for one that fails is its Trial."""
         request = Finalists([Task(configuration) for configuration in configurations], budget_s)
         self._to_run.put(request)
         while stop is None or not stop.is_set():
@@ -169,37 +167,37 @@ class DeviceEvaluator(Evaluator):
         raise Stopped
 
     def withdraw(self, leave: int = 0, *, building: bool = False) -> list[Configuration]:
-        """Take back what no device has begun, but for the oldest; what is being built is of no more interest.
+        """Take back the tasks that no device has begun, except the `leave` oldest; their builds no longer matter.
 
-        With `building`, the device's worker is ended too where it has not come to run the kernel.
+        With `building`, the device's worker is also ended if it has not begun to run its kernel.
         """
         return self._waiting.withdraw(leave) + (self._at_work.withdraw_building() if building else [])
 
     def usage(self) -> Mapping[str, float]:
         """Return seconds of wall time of the device workers: build, verify, time, idle.
 
-        `device` is the part in which kernels executed; `built_ahead` the time of the builders, beside all that.
+        `device` is the part in which kernels executed; `built_ahead` is the time of the builders, which is extra.
         """
         return self._usage.told(self._way.lost_s, (keeper.since for keeper in self._runners))
 
     def close(self) -> None:
         """End every process and thread of this evaluator, remove its files and release its devices.
 
-        Builders that end slowly are not waited for: killed, they do nothing any more, and the system takes the rest.
-        The devices' workers end before them, so as not to wait for their turn.
+        Builders that end slowly are killed and not waited for: the system cleans up after them. The devices' workers
+        end first, so that their end need not wait for that of the builders.
         """
         waits = not self._traits.ends_slowly
         for keeper in self._runners:
             keeper.close()
             self._to_run.put(None)
         for keeper in () if waits else self._runners:
-            keeper.join(_ALONE_S)  # one may wait for a builder
+            keeper.join(_ALONE_S)  # it may be waiting for a builder
         self._builders.close()
         for _ in self._builders.begun:
             self._to_build.put(None)
         self._setups.close()
         if self._forks is not None:
-            self._forks.close(wait=False)  # one may wait for a worker of it
+            self._forks.close(wait=False)  # a keeper may be waiting for a worker from it
         for keeper in (*self._runners, *(self._builders.begun if waits else ())):
             keeper.join()
         if self._forks is not None:
@@ -217,7 +215,7 @@ class DeviceEvaluator(Evaluator):
                         self._run(keeper, task, device)
             except (Closed, Cancelled):
                 raise
-            except Exception:  # no worker can be started any more, above all: another device's does it
+            except Exception:  # mostly: no worker can be started any more. Another device takes over the task
                 self._pass_on(keeper, task)
                 raise
 
@@ -232,7 +230,7 @@ class DeviceEvaluator(Evaluator):
 
     def _builder(self, number: int, device: DeviceInfo, runner: Keeper) -> Keeper:
         def set_up(keeper: Keeper) -> None:
-            # Contexts are made one by one. First come the device's worker, which has more to do then, and one builder.
+            # Contexts are created one by one: first for the device's worker, which then has more to do, and a builder.
             if not self._traits.shares_cores and number >= len(self._runners):
                 runner.opened.wait()
             self._setups.start_builder(keeper, device)
@@ -254,11 +252,11 @@ class DeviceEvaluator(Evaluator):
             report = self._attempt_build(keeper, task)
         except Closed:
             raise
-        except Exception:  # no builder can be started, above all: the device's worker builds it
+        except Exception:  # mostly: no builder can be started. The device's worker builds the task
             if self._waiting.make_ready(task):
                 self._to_run.put(task)
             raise
-        # Where the first launch compiles, a builder launches a part: what that does, a whole trial has to say.
+        # If kernels compile at the first launch, a builder launches a part of them: failures there need a whole trial.
         ran = report.outcome is Outcome.CRASH or (report.outcome is Outcome.TIMEOUT and report.phase == "run")
         undecided = self._traits.builds_at_launch and ran
         task.built = None if undecided else report
@@ -298,8 +296,8 @@ class DeviceEvaluator(Evaluator):
         if isinstance(plan, Report):
             return plan
         ahead = task.built is not None
-        # The default's time is part of the answer, even if another was faster meanwhile, or in a search before that was
-        # killed. What a builder gave up is not.
+        # The default's time is part of the answer, even if another configuration was faster meanwhile, or in an earlier
+        # search that was killed. A default that a builder gave up is treated like the others.
         awaited = task is self._first or task.configuration == self._problem.default
         patient = awaited and (ahead or task.opens or not self._builds_ahead)
         asks = self._traits.shares_cores and self._builds_ahead
@@ -322,16 +320,16 @@ class DeviceEvaluator(Evaluator):
         return report
 
     def _end(self, task: Task, report: Report, device: DeviceInfo) -> None:
-        """Hand a trial over to `collect`; what follows on this device is bounded by it already."""
+        """Hand a trial over to `collect`. Its time bounds the next trial of this device at once."""
         trial = make_trial(task, report, device)
-        if self._stops_slow and trial.outcome is Outcome.OK:
-            with self._bounding:  # several devices end trials at once
-                if not trial.bounding_ns > (self.best_ns or math.inf):
-                    self.best_ns = trial.bounding_ns
-        self._done.put((task, report, trial))
+        with self._ending:  # several devices end trials at once
+            self._usage.count(task, report)
+            if self._stops_slow and trial.outcome is Outcome.OK and not trial.bounding_ns > (self.best_ns or math.inf):
+                self.best_ns = trial.bounding_ns
+        self._done.put(trial)
 
     def _pass_on(self, keeper: Keeper, task: Task | Finalists) -> None:
-        """Leave to the other devices what one was at when it was lost."""
+        """Give the task of a lost device to the other devices."""
         if isinstance(task, Finalists):
             self._to_run.put(task)
         elif self._at_work.stop(keeper, task):
@@ -339,7 +337,7 @@ class DeviceEvaluator(Evaluator):
             self._to_run.put(task)
 
     def _fail(self, what: str, last: bool, error: AutotuneError) -> None:
-        """A search goes on with those that are left, as long as there are any and the machine is sound."""
+        """Go on with the workers that are left, unless this was the last one or the machine is at fault."""
         if last or not isinstance(error, WorkerError):
             self._failure = error
             self._done.put(error)

@@ -1,7 +1,7 @@
 """The folder of a search: inputs, logs and compiler caches of its workers.
 
-It is locked while the search runs. The operating system releases that however the process ends, and the next search
-removes what it left.
+The folder is locked while the search runs. The operating system releases the lock however the process ends, and the
+next search removes the folder.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from autotune.text import say
 
 
 def temporary_folder() -> Path:
-    """Return the folder for temporary files. Raises SetupError where there is none."""
+    """Return the folder for temporary files. Raises SetupError if there is none."""
     try:
         return Path(tempfile.gettempdir())
     except OSError:
@@ -28,7 +28,7 @@ def temporary_folder() -> Path:
 
 
 class RunFolder:
-    """A temporary folder for inputs, logs and compiler caches; those of searches that were killed are removed."""
+    """A temporary folder for inputs, logs and compiler caches. Folders of killed searches are removed."""
 
     def __init__(self) -> None:
         base = temporary_folder()
@@ -39,14 +39,14 @@ class RunFolder:
             raise SetupError(what, where=str(base), hint=MORE_ROOM) from None
 
     def environment(self, device: DeviceInfo) -> Mapping[str, str]:
-        """Return the variables of a worker: private caches, through which the builders hand over their work.
+        """Return a worker's environment variables: private caches, through which builders hand over their work.
 
-        A worker that dies in the middle of writing leaves nothing behind for the next search.
+        So a worker that dies while it writes to a cache leaves nothing broken for the next search.
         """
         return environment(device, self.path, worker=True)
 
     def remove(self) -> None:
-        """Delete the folder; where AUTOTUNE_KEEP is set, keep it under a name that no sweep knows, and say where."""
+        """Delete the folder. If AUTOTUNE_KEEP is set, rename it so that no search removes it, and say where it is."""
         if os.environ.get("AUTOTUNE_KEEP"):
             kept = self.path.rename(self.path.with_name(self.path.name.replace(_PREFIX, "autotune-kept-")))
             say(f"autotune: the workers' files are in {kept}")

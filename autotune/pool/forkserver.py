@@ -1,8 +1,8 @@
-"""One prepared process of which the workers of a search are forks: what all of them import is imported once.
+"""One prepared process from which the workers of a search are forked, so that their imports are done only once.
 
 It has imported what a worker needs and called no driver. It watches the request channel and its children: a worker
-dies with it, and it dies with the search, whatever either is doing. Workers are held by pidfd, so that no signal goes
-to a process that is not theirs.
+dies with it, and it dies with the search, whatever either is doing. Workers are held by pidfd, so that no signal can
+reach another process that has got the same number.
 
     python -m autotune.pool.forkserver FD PARENT
 """
@@ -29,11 +29,11 @@ _LONGEST = 2**16
 """Bytes of a message."""
 
 _HEED_S, _BORN_S = 2.0, 120.0
-"""How long the prepared process has to tell of an end, or to end, and to start a worker, imports included."""
+"""Seconds in which the prepared process must report an end, or end itself; and start a worker, imports included."""
 
 
 class Forked:
-    """A worker that the fork server started, as `subprocess.Popen` would show it."""
+    """A worker that the fork server started, with the interface of `subprocess.Popen`."""
 
     def __init__(self, pid: int, descriptor: int) -> None:
         self.pid = pid
@@ -45,7 +45,7 @@ class Forked:
         os.close(self._descriptor)
 
     def send_signal(self, number: int) -> None:
-        """Send a signal, unless it has ended."""
+        """Send a signal, unless the process has ended."""
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._descriptor, number)
 
@@ -57,7 +57,7 @@ class Forked:
         """Return its exit code, negative for a signal, once it is gone. Raises TimeoutExpired."""
         left_s, gone = math.inf if timeout is None else timeout, False
         while not self._ended.wait(min(_HEED_S, left_s)):
-            if gone:  # and nobody tells of it
+            if gone:  # and the fork server does not report it
                 return -signal.SIGKILL
             left_s -= _HEED_S
             if left_s <= 0:
@@ -66,13 +66,13 @@ class Forked:
         return self._code
 
     def note_end(self, code: int) -> None:
-        """Tell those who wait that it is gone."""
+        """Tell waiting threads that the process has ended."""
         self._code = code
         self._ended.set()
 
 
 def can_hold() -> bool:
-    """Say whether the system has pidfds: Linux since 5.3, where no sandbox forbids them."""
+    """Say whether the system has pidfds: Linux since 5.3, unless a sandbox forbids them."""
     try:
         os.close(os.pidfd_open(os.getpid()))
     except (OSError, AttributeError):
@@ -81,21 +81,21 @@ def can_hold() -> bool:
 
 
 _prepared: list[_Server] = []
-"""A process that is prepared before it is known what for."""
+"""A process that is prepared before a search needs it."""
 
-os.register_at_fork(after_in_child=_prepared.clear)  # a fork of this one would ask in its name
+os.register_at_fork(after_in_child=_prepared.clear)  # a fork of this process must not use it
 
 
 def prepare() -> _Server | None:
-    """Begin to prepare a process for the next `Forkserver`, while this one goes on with its own imports.
+    """Begin to prepare a process for the next `Forkserver`, while this process goes on with its own imports.
 
-    Return it; None where one waits already, or none can be.
+    Return it, or None if one is prepared already or none can be started.
     """
     if _prepared or not can_hold():
         return None
     try:
         server = _Server()
-    except RuntimeError:  # no more threads may be started: who needs one says so
+    except RuntimeError:  # no more threads may be started: reported when one is needed
         return None
     _prepared.append(server)
     return server
@@ -103,7 +103,7 @@ def prepare() -> _Server | None:
 
 @contextmanager
 def prepared() -> Iterator[None]:
-    """Have a process prepared for a `Forkserver` of this block; where it comes to none, the process ends with it."""
+    """Prepare a process for a `Forkserver` of this block; if none takes the process, it ends with the block."""
     from autotune.pool.listing import let_go
 
     server = prepare() if "pyopencl" in sys.modules else prepare_and_list()  # a program that uses drivers lists them
@@ -111,16 +111,16 @@ def prepared() -> Iterator[None]:
         yield
     finally:
         let_go()
-        if server is not None:  # else it is another thread's, whose search will want it
+        if server is not None:  # else it belongs to another thread's search
             with suppress(ValueError):  # a search has taken it
                 _prepared.remove(server)
                 server.end()
 
 
 def prepare_and_list() -> _Server | None:
-    """As `prepare`, and have a fork of it list the devices meanwhile: this process needs no driver for that."""
+    """Do as `prepare`, and let a fork of it list the devices meanwhile, so that this process needs no driver."""
     begun = prepare()
-    from autotune.pool.listing import list_ahead  # and what that takes, meanwhile
+    from autotune.pool.listing import list_ahead  # imported while the process starts
 
     with suppress(RuntimeError, IndexError):
         list_ahead(_prepared[0].fork, stays=True)
@@ -128,7 +128,7 @@ def prepare_and_list() -> _Server | None:
 
 
 class Forkserver:
-    """Starts workers of one search; where the prepared process is lost, with its workers, the next starts another."""
+    """Starts the workers of one search. If the prepared process is lost, with its workers, `start` replaces it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -136,7 +136,7 @@ class Forkserver:
         self._server = _prepared.pop() if _prepared else _Server()
 
     def start(self, role: str, connection: int, log: int, environment: Mapping[str, str]) -> Forked:
-        """Start a worker with these descriptors and variables. Raises OSError as `WorkerProcess` takes it."""
+        """Start a worker with these descriptors and variables. Raises OSError as `Start` says (process.py)."""
         with self._lock:
             if self._server.lost.is_set() and not self._closed:
                 self._server.end()
@@ -144,15 +144,15 @@ class Forkserver:
             return self._server.fork(role, connection, log, environment)
 
     def close(self, *, wait: bool = True) -> None:
-        """End the server and the workers that are left, and wait until they are gone, or leave that to it."""
+        """End the server and the remaining workers and, with `wait`, wait until they have ended."""
         self._closed = True
-        self._server.end(wait=wait)  # who waits for a worker of it lets go of the lock
+        self._server.end(wait=wait)  # makes a thread that waits for a worker release the lock
         with self._lock:
             self._server.end(wait=wait)
 
 
 class _Server(threading.Thread):
-    """The search's side of one prepared process. It has a thread because a process dies with the thread it is of."""
+    """The search's side of one prepared process: a thread, because the process dies with the thread that started it."""
 
     def __init__(self) -> None:
         super().__init__(name="autotune-forkserver", daemon=True)
@@ -160,7 +160,7 @@ class _Server(threading.Thread):
         self._last_words = ""
         self._channel, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._born: SimpleQueue[Forked | None] = SimpleQueue()
-        self._asking = threading.Lock()  # one at a time, or who is born first is taken for another
+        self._asking = threading.Lock()  # one request at a time, so that its answer is not taken for another's
         self._alive: dict[int, Forked] = {}
         self._process: subprocess.Popen[bytes] | None = None
         self._code = -int(signal.SIGKILL)
@@ -172,14 +172,14 @@ class _Server(threading.Thread):
             raise
 
     def run(self) -> None:
-        """Start the process and hear of its children until it is gone."""
+        """Start the process and receive news of its children until it has ended."""
         descriptor, ours = str(self._theirs.fileno()), str(os.getpid())
         code = self._code
         try:
             with tempfile.TemporaryFile() as log:
                 self._process = subprocess.Popen(
                     command_of("autotune.pool.forkserver", descriptor, ours),
-                    # OpenBLAS starts a thread for each core as NumPy is imported, which forks do not get.
+                    # When NumPy is imported, OpenBLAS starts a thread for each core; forks would lack these threads.
                     env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
                     pass_fds=[self._theirs.fileno()],
                     stdin=subprocess.DEVNULL,
@@ -205,7 +205,7 @@ class _Server(threading.Thread):
             self._theirs.close()
 
     def fork(self, role: str, connection: int, log: int, environment: Mapping[str, str]) -> Forked:
-        """Ask for one worker. Raises OSError where the process is lost, ChildProcessError where it ended itself."""
+        """Ask for one worker. Raises OSError if the process is lost, ChildProcessError if it ended by itself."""
         with self._asking:
             try:
                 socket.send_fds(self._channel, [pickle.dumps((role, dict(environment)))], [connection, log])
@@ -221,7 +221,7 @@ class _Server(threading.Thread):
         return born
 
     def _awaited(self) -> Forked | None:
-        """Return the worker that was asked for; None where the process is lost, or is to end."""
+        """Return the worker that was asked for, or None if the process is lost or told to end."""
         for seconds, then in ((_HEED_S, signal.SIGCONT), (_BORN_S, signal.SIGKILL)):
             with suppress(Empty):
                 return self._born.get(timeout=seconds)
@@ -232,24 +232,24 @@ class _Server(threading.Thread):
         while self.is_alive():
             with suppress(Empty):
                 return self._born.get(timeout=_HEED_S)
-        self.lost.set()  # also where its thread never came to run
+        self.lost.set()  # even if its thread never ran
         self._channel.close()
         self._theirs.close()
         return None
 
     def end(self, *, wait: bool = True) -> None:
-        """Have it end its children and itself; nobody may ask for another worker then, who waits for one is told."""
-        if self._process is not None and not self._alive:  # it may import for a while
+        """Make it end its children and itself. No worker can be asked for after that; a thread that waits gets None."""
+        if self._process is not None and not self._alive:  # it may still be importing
             self._process.kill()
         with suppress(OSError):
             self._channel.shutdown(socket.SHUT_WR)
         if self._process is not None:
-            self._process.send_signal(signal.SIGCONT)  # stopped by somebody, it would tell of no end
+            self._process.send_signal(signal.SIGCONT)  # if somebody has stopped it, it could not end
         self._born.put(None)
         if wait:
             self.join(_HEED_S)
             if self._process is not None:
-                self._process.kill()  # where it has ended, nobody
+                self._process.kill()  # without effect if it has ended
             self.join()
 
     def _listen(self) -> None:
@@ -277,7 +277,7 @@ def main(descriptor: int, parent: int) -> None:
     channel = socket.socket(fileno=descriptor)
     import gc
 
-    gc.disable()  # what is imported stays
+    gc.disable()  # imported objects stay alive
     from autotune import devices
 
     woken, waker = socket.socketpair()
@@ -287,7 +287,7 @@ def main(descriptor: int, parent: int) -> None:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     devices.prepare()
     children: set[int] = set()
-    if _asks_for(channel) == LISTER:  # it takes no more than this; a worker would import the rest for itself alone
+    if _asks_for(channel) == LISTER:  # this is all it needs; a worker forked now would have to import the rest itself
         _take(channel, children)
     from autotune.bench import serve  # noqa: F401  (for the forks)
 
@@ -299,7 +299,7 @@ def main(descriptor: int, parent: int) -> None:
 
 
 def _asks_for(channel: socket.socket) -> str:
-    """Return the role that is asked for by now, which is left to `_take`; empty: none."""
+    """Return the role of a request that has arrived, or "" if there is none. The request is left for `_take`."""
     if not select([channel], [], [], 0)[0]:
         return ""
     message = channel.recv(_LONGEST, socket.MSG_PEEK)
@@ -318,12 +318,12 @@ def _serve(channel: socket.socket, woken: socket.socket, children: set[int]) -> 
 
 
 def _take(channel: socket.socket, children: set[int]) -> bool:
-    """Fork a worker as asked; False where no more will be, and the workers are killed."""
+    """Fork a worker as requested. If the channel is closed, kill the workers and return False."""
     message, descriptors, _, _ = socket.recv_fds(channel, _LONGEST, 2)
     if message:
         children.add(_fork(channel, message, descriptors))
         return True
-    for pid in children:  # not waited for yet: nobody else can have the number
+    for pid in children:  # not waited for yet, so no other process has the number
         os.kill(pid, signal.SIGKILL)
     return False
 

@@ -1,8 +1,8 @@
-"""Entry point of the process that answers for an author's Python: `python -m autotune.pool.guard REQUEST PARENT`.
+"""Entry point of the process that guards an author's Python: `python -m autotune.pool.guard REQUEST PARENT`.
 
-What a function starts, a pool of processes say, would outlive a search that is killed or interrupted. So this process,
-the first of a session of its own, has a child call the function (alone.py), waits, and takes all along as the search
-ends.
+Processes that the function starts, such as a process pool, would outlive a search that is killed or interrupted. So
+this process leads a session of its own, lets a child call the function (alone.py), waits, and kills the whole group
+when the search ends.
 """
 
 import os
@@ -16,7 +16,7 @@ from autotune.pool.worker import die_with
 
 
 def main(request: Path, parent: int) -> None:
-    """Have a child do what a request says, and end as it does."""
+    """Let a child do what a request says, and end with its exit code or signal."""
     signal.signal(signal.SIGTERM, lambda *_: os.killpg(0, signal.SIGKILL))
     die_with(parent, signal.SIGTERM)
     own = os.getpid()
@@ -28,9 +28,9 @@ def main(request: Path, parent: int) -> None:
 
         alone.main(request)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    if code < 0:  # the caller is to see by what; one dump of it is enough
+    if code < 0:  # die by the same signal, so that the caller sees it; one core dump is enough
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        with suppress(OSError):  # SIGKILL, for want of memory as a rule, has no other way
+        with suppress(OSError):  # the action of SIGKILL (mostly: memory is short) cannot be set
             signal.signal(-code, signal.SIG_DFL)
         os.kill(own, -code)
     os._exit(code)

@@ -1,7 +1,7 @@
-"""Threads of the search that each look after one worker process: builders ahead of the device, and the device's.
+"""Threads of the search, each of which manages one worker process: a builder, or the device's worker.
 
-A thread sends its worker one message at a time, waits for the answer within the limits, and starts another
-worker where the old one died, overran or reported itself lost. Python's part in this is waiting: threads serve.
+A thread sends its worker one message at a time, waits for the answer within the limits, and starts another worker if
+the old one died, exceeded a limit or reported itself lost. Threads are enough, since Python only waits here.
 """
 
 from __future__ import annotations
@@ -26,17 +26,18 @@ from autotune.pool.process import GivesUp, Start, WorkerDied, WorkerOverran, Wor
 from autotune.study import Plan
 
 _START_DELAYS_S = (0.5, 1.0, 2.0, 4.0, 8.0, 8.0, 8.0)
-"""Pauses before another try to start a worker that something ends from outside: a loaded machine frees memory so."""
+"""Pauses before another try to start a worker that was ended from outside, maybe because the machine lacked memory."""
 
 _DOUBTS_S = (0.5, 2.0)
-"""Pauses before a machine that failed at a kernel known to be good is asked again: its linker may have been killed."""
+"""Pauses before a kernel known to be good is tried again after it failed: its linker may have been killed."""
 
 _START_S = 120.0
-"""For a driver's start, a context, and the upload of the data; a reference kernel announces its own limits."""
+"""Limit for the start of a driver, a context, and the upload of the data; a reference kernel announces its own limits.
+"""
 
 
 Visiting = Callable[[Retime, Onward], tuple[Visited, ...]]
-"""Returns what is known of plans when others have visited, from what the device's worker knows."""
+"""Has other workers visit the plans, and returns what is known then; it is given what the device's worker knows."""
 
 
 class Closed(Exception):
@@ -44,17 +45,16 @@ class Closed(Exception):
 
 
 class Cancelled(Exception):
-    """What the worker did is of no more interest; it is gone."""
+    """The worker's task was cancelled, and the worker was ended."""
 
 
 class Keeper(threading.Thread):
-    """Keeps one worker process alive and has `handle` deal with what comes out of a queue, until that is None.
+    """Keeps one worker process alive and passes each task of a queue to `handle`, until it gets None.
 
-    `set_up` starts the worker, by `start_worker`, and may wait for what that needs.
-    `fail` is told where no worker can be started: the thread ends. The worker halts while the `pause` is held; `start`
-    starts its process.
-    `opened` is set once the first worker has opened its device, `started` once it is ready, or either never will be;
-    `since` is when it was ready; `waited_s` how long what is handled was waited for.
+    `set_up` starts the worker, by `start_worker`, and may first wait for what that needs. `fail` is called if no worker
+    can be started; then the thread ends. The worker halts while the `pause` is held. `start` starts its process.
+    `opened` is set once the first worker has opened its device, `started` once it is ready; both are also set if that
+    will never happen. `since` is when it was ready; `waited_s` is how long the thread waited for its current task.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Keeper(threading.Thread):
         self._closing = False
         self._interrupted = threading.Event()  # by `close` or `cancel`
         self._at_work = threading.Lock()
-        self._sound = role != "device"  # a builder's failures alone decide nothing: it is asked once they are in doubt
+        self._sound = role != "device"  # a builder is probed only once its failures are in doubt
         self.opened, self.started = threading.Event(), threading.Event()
         self.since: float | None = None
         self.waited_s = 0.0
@@ -100,9 +100,9 @@ class Keeper(threading.Thread):
         except Closed:
             pass
         except Exception as error:
-            if self._closing:  # what it works with is being removed
+            if self._closing:  # its files are being removed
                 return
-            if not isinstance(error, AutotuneError):  # unsaid, the search would wait for ever
+            if not isinstance(error, AutotuneError):  # if it were not reported, the search would wait for ever
                 text = f"the thread of the {self.role} worker failed: {type(error).__name__}: {error}"
                 error = WorkerError(text, detail=traceback.format_exc())
             self._fail(error)
@@ -119,7 +119,7 @@ class Keeper(threading.Thread):
 
     @contextmanager
     def borrowed(self) -> Iterator[bool]:
-        """Keep it from what comes out of the queue, while another thread asks its worker; False where it is at work."""
+        """Keep it from taking tasks, while another thread uses its worker; yield False if it is busy or not ready."""
         free = self._at_work.acquire(blocking=False)
         try:
             yield free and self.since is not None
@@ -128,34 +128,34 @@ class Keeper(threading.Thread):
                 self._at_work.release()
 
     def close(self) -> None:
-        """End the worker process now; the thread follows by itself."""
+        """End the worker process now; the thread then ends by itself."""
         self._closing = True
         self.cancel()
 
     def cancel(self) -> None:
-        """End what the worker does, whose process is killed: `attempt` raises Cancelled until `resume`."""
+        """End the worker's task by killing its process: `attempt` raises Cancelled until `resume`."""
         self._interrupted.set()
         worker = self._worker
         if worker is not None:
             worker.stop()
 
     def resume(self) -> None:
-        """Take part again after `cancel`."""
+        """Go on after `cancel`."""
         self._interrupted.clear()
-        if self._closing:  # whatever came first: `close` is not to be missed
+        if self._closing:  # in whichever order they came: `close` must not be missed
             self._interrupted.set()
 
     @property
     def building(self) -> bool:
-        """True while no kernel of a trial runs: the worker starts, waits or builds."""
+        """Whether no kernel of a trial runs: the worker starts, waits or builds."""
         worker = self._worker
         return worker is None or worker.phase not in ("run", "verify", "time")
 
     def start_worker(self, device: DeviceInfo, setup: Callable[[], Setup], environment: Mapping[str, str]) -> Ready:
-        """Start the worker process and return its answer to Setup, which may take a while to be known.
+        """Start the worker process and return its answer to Setup; `setup` may take a while.
 
-        What is ended from outside is tried again, after a while: `_START_DELAYS_S`. Raises WorkerError where it cannot
-        start, SetupError where the machine is at fault, Closed, Cancelled.
+        A worker that is ended from outside is started again after `_START_DELAYS_S`. Raises WorkerError if it cannot
+        start, SetupError if the machine is at fault, Closed, Cancelled.
         """
 
         def start() -> Any:
@@ -185,11 +185,11 @@ class Keeper(threading.Thread):
         if isinstance(answer, Report):
             raise unready(self.role, answer)
         assert isinstance(answer, Ready)
-        self.since = self.since or time.monotonic()  # not again where a worker is replaced
+        self.since = self.since or time.monotonic()  # not changed when a worker is replaced
         return answer
 
     def _surely(self, start: Callable[[], Any]) -> Any:
-        """Start again, and once more, where the machine failed: a fault that passes is no verdict."""
+        """Start a worker, up to twice more if the machine seems at fault: a temporary fault does not count."""
         for delay_s in _DOUBTS_S:
             try:
                 return start()
@@ -208,10 +208,10 @@ class Keeper(threading.Thread):
         on_built: Callable[[], object] | None = None,
         gives_up: GivesUp | None = None,
     ) -> Any:
-        """Send a message to a worker that is ready, and return the answer; `on_built` gives that to a Turn on the way.
+        """Send a message to a worker that is ready, and return its answer. `on_built` returns the reply to a Turn.
 
-        `gives_up`: see `WorkerProcess.receive`. Raises WorkerDied and WorkerOverran, with the worker gone, WorkerError,
-        SetupError and StudyError where none can be set up, Closed, Cancelled.
+        `gives_up`: see `WorkerProcess.receive`. Raises WorkerDied and WorkerOverran after the worker has ended;
+        WorkerError, SetupError and StudyError if none can be set up; Closed, Cancelled.
         """
 
         def once() -> Any:
@@ -234,7 +234,7 @@ class Keeper(threading.Thread):
     ) -> Report:
         """Run a job and turn whatever happens to the worker into a report.
 
-        `on_built` is called before a job that asks runs its kernel.
+        If the job `asks`, `on_built` is called before its kernel runs.
         """
         began = time.monotonic()
         try:
@@ -247,7 +247,7 @@ class Keeper(threading.Thread):
         return report
 
     def _require_sound_machine(self) -> None:
-        """Raise SetupError where not even a kernel that is known to be good builds and runs here."""
+        """Raise SetupError if even a kernel that is known to be good does not build and run here."""
         self._sound = False
         if self._worker is None:
             self._set_up(self)
@@ -256,7 +256,7 @@ class Keeper(threading.Thread):
                 self._probe(self._worker)
             except (WorkerDied, WorkerOverran):  # ended from outside: no verdict
                 pass
-            except SetupError:  # it may pass: another worker is asked again
+            except SetupError:  # it may be temporary: probe again with another worker
                 self._drop()
                 self._set_up(self)
 
@@ -277,9 +277,9 @@ class Keeper(threading.Thread):
     def retime(
         self, plans: Sequence[Plan], best_ns: float | None, budget_s: float, limit_s: float, visit: Visiting
     ) -> list[Measurement | Report]:
-        """Time plans interleaved; a report answers for those that fail. Others `visit` where the worker asks for that.
+        """Time plans interleaved; the answer for a plan that fails is a report. `visit` is called if the worker asks.
 
-        Where the worker is lost, the plan at work is left out and the others are timed once more from the start.
+        If the worker is lost, its current plan is left out, and the others are timed again from the start.
         """
         answers: dict[int, Measurement | Report] = {}
         while left := [index for index in range(len(plans)) if index not in answers]:
@@ -320,7 +320,7 @@ class Keeper(threading.Thread):
 
     @contextmanager
     def _losing(self) -> Iterator[None]:
-        """Drop the worker where it is lost within."""
+        """Drop the worker if it is lost in the block."""
         try:
             yield
         except WorkerError:
@@ -341,17 +341,17 @@ class Keeper(threading.Thread):
 
 
 def _require_begun(role: str, answer: Any) -> None:
-    """Raise WorkerError where a worker answers with a report: it found no device."""
+    """Raise WorkerError if a worker answers with a report: it could not open its device."""
     if isinstance(answer, Report):
         raise WorkerError(f"the {role} worker cannot start: {answer.reason}", detail=answer.build_log)
 
 
 def new_salt() -> int:
-    """Return what no probe had before: one that a cache holds would ask neither compiler nor linker."""
+    """Return a salt that no probe had before: a cached probe would use neither compiler nor linker."""
     return time.time_ns() % 2**31
 
 
 def _spent(phase: str, began: float) -> dict[str, Any]:
-    """Return the time since then as that of the step that the worker was last heard in."""
+    """Return the time since `began`, assigned to the step of the worker's last phase."""
     step = {"build": "build", "launch": "build", "time": "time"}.get(phase, "verify")
     return {f"{step}_s": time.monotonic() - began}

@@ -1,7 +1,8 @@
-"""The devices of this machine, listed by a process of its own, as a rule while a command still imports.
+"""The devices of this machine, listed by a process of its own, usually while a command still imports.
 
-A command whose kernels run in workers loads no driver itself: to load pyopencl takes as long as to load NumPy, and to
-start NVIDIA's driver as long again. And a driver may crash, hang or exit as it is asked: that is told, with its name.
+A command whose kernels run in workers loads no driver itself: loading pyopencl takes as long as loading NumPy, and
+starting NVIDIA's driver as long again. A driver may also crash, hang or exit when it is asked: this is reported, with
+its name.
 """
 
 from __future__ import annotations
@@ -31,23 +32,24 @@ if TYPE_CHECKING:
     from autotune.pool.process import Process, Start
 
 _WORRY_S, _PATIENCE_S = 10.0, 110.0
-"""After how long it is said that drivers do not answer, and how long they have then. Many GPUs take half a minute."""
+"""Seconds until a message says that drivers do not answer, and how much longer they get. Many GPUs take half a minute.
+"""
 
 _BEGIN_S = 30.0
-"""How long a process has to begin to ask them; one that does not is left, and no driver is at fault."""
+"""How long the process has to begin asking drivers; if it does not, it is given up, and no driver is at fault."""
 
 _KILL_S = 10.0
-"""How long one has to end that is killed."""
+"""How long a killed process has to end."""
 
 _LOOK_S = 0.001
-"""How often it is looked whether it has ended."""
+"""How often to check whether it has ended."""
 
 
 class Listing(threading.Thread):
-    """Has a process list the devices, which `start_process` starts as it starts a worker.
+    """Has a process list the devices; `start_process` starts it as it starts a worker.
 
-    It ends once it has answered, or where it `stays`, by `let_go`: while another process has NVIDIA's driver open, that
-    starts in 10 ms instead of 100.
+    The process ends once it has answered or, if it `stays`, at `let_go`: while a process has NVIDIA's driver open, the
+    driver starts in 10 ms instead of 100 in others.
     """
 
     def __init__(self, start_process: Start, *, stays: bool = False) -> None:
@@ -65,14 +67,14 @@ class Listing(threading.Thread):
             self._to_end.set()
 
     def begin(self) -> None:
-        """Start the process, by whichever thread. Raises OSError."""
+        """Start the process; any thread may call this. Raises OSError."""
         ours, theirs = socket.socketpair()
         self._connection = Connection(ours.detach())
         with theirs, Path(os.devnull).open("wb") as nowhere:
             self._process = self._start_process(LISTER, theirs.fileno(), nowhere.fileno(), {})
 
     def run(self) -> None:
-        """Hand on what the process answers, started here if not yet; whatever goes wrong, there is no answer."""
+        """Pass on the answer of the process, which is started here if it was not yet. If anything fails, it is None."""
         found, code = None, 0
         try:
             with suppress(OSError, EOFError):
@@ -81,7 +83,7 @@ class Listing(threading.Thread):
                 if self._connection is not None and self._process is not None:
                     found = self._hear(self._connection, self._process)
             if self._process is not None and found is None:
-                self._process.kill()  # where it ends by itself, it has begun to
+                self._process.kill()  # without effect if it is already ending
                 with suppress(subprocess.TimeoutExpired):  # what hangs in the system does not end
                     code = self._process.wait(_KILL_S)
             self._failed = self._failed or self._judged(code)
@@ -95,7 +97,7 @@ class Listing(threading.Thread):
             self._process.wait()
 
     def _hear(self, connection: Connection, process: Process) -> list[DeviceInfo] | None:
-        """Return what it answers; None where it does not begin, or, which is a driver's fault, does not answer."""
+        """Return its answer, or None if it does not begin, or does not answer (which is a driver's fault)."""
         if not connection.poll(_BEGIN_S) and not _wakes(process, connection, _BEGIN_S):
             return None
         connection.recv()
@@ -110,38 +112,38 @@ class Listing(threading.Thread):
         return found
 
     def _judged(self, code: int) -> str:
-        """Return what a driver has done, by the exit code of who asked it; empty: nothing that is known to be its."""
+        """Say what a driver has done, judged by the process's exit code. Empty if no driver is known to be at fault."""
         if -code not in FAULTS and not (self._silent and code >= 0):
             return ""
         return f"an OpenCL driver here ends the process that asks for devices ({ending(code)})"
 
     def answer(self) -> list[DeviceInfo] | None:
-        """Return the devices; None where the process could not tell. Raises SetupError where a driver is at fault."""
+        """Return the devices, or None if the process could not tell. Raises SetupError if a driver is at fault."""
         found = self._found.result()
         if self._failed:
             from autotune import devices
 
-            scarce = lacks_processes()  # for want of which a driver may abort: none of them is at fault
+            scarce = lacks_processes()  # then a driver may abort without being at fault
             hint = scarce or "; ".join(devices.faulty()) or "`clinfo` may tell which; reinstall or remove that driver"
             raise SetupError(self._failed, hint=hint)
         return found
 
 
 def _wakes(process: Process, connection: Connection, seconds: float) -> bool:
-    """Have a process go on where somebody has stopped it; say whether a message comes then."""
+    """Continue a process that somebody may have stopped; say whether a message comes within `seconds`."""
     process.send_signal(signal.SIGCONT)
     return connection.poll(seconds)
 
 
 class _Child:
-    """A fork of this process, as `subprocess.Popen` would show it."""
+    """A fork of this process, with the interface of `subprocess.Popen`."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self._code: int | None = None
 
     def send_signal(self, number: int) -> None:
-        """Send a signal, unless it has ended and was waited for."""
+        """Send a signal, unless the process has ended and was waited for."""
         if self._code is None:
             os.kill(self.pid, number)
 
@@ -172,26 +174,26 @@ def _forked(role: str, connection: int, log: int, environment: Mapping[str, str]
 
 
 def list_ahead(start_process: Start, *, at_once: bool = False, stays: bool = False) -> None:
-    """Begin to list the devices: `devices.list_devices` waits for that, and lists them itself where it fails.
+    """Begin to list the devices. `devices.list_devices` waits for the answer, and lists them itself if there is none.
 
-    `at_once`: the process is started by this thread, not by another. `stays`: see `Listing`.
+    `at_once`: this thread starts the process, not another thread. `stays`: see `Listing`.
     """
     listing = Listing(start_process, stays=stays)
     with suppress(OSError):  # no more processes may be started: no answer
         if at_once:
             listing.begin()
     listing.start()
-    from autotune import devices  # beside the process, where that is another
+    from autotune import devices  # imported while the process runs
 
     devices.list_by(listing.answer)
 
 
 _staying: list[threading.Event] = []
-"""What ends the processes that stay once they have listed the devices."""
+"""Events that end the processes that stay after they have listed the devices."""
 
 
 def let_go() -> None:
-    """End them: whoever is to open a device has."""
+    """End the processes that stay: all devices that are needed are open."""
     while _staying:
         _staying.pop().set()
 
@@ -203,9 +205,9 @@ def list_apart() -> None:
 
 
 def list_when_asked(*, at_once: bool = False) -> None:
-    """Have a process list the devices once they are asked for: no fork of this one, which may have threads by then.
+    """Let a new process list the devices once they are asked for, or `at_once`.
 
-    `at_once`: they will be.
+    It is not a fork of this process, which may have threads by then.
     """
     if at_once:
         _listed()
@@ -220,10 +222,10 @@ def _listed() -> Listing:
 
     listing = Listing(spawned)
     try:
-        listing.start()  # nobody waits for the process to end, once it has answered
+        listing.start()  # the caller need not wait for the process to end
     except RuntimeError:  # no more threads may be started
         listing.run()
     return listing
 
 
-os.register_at_fork(after_in_child=_listed.cache_clear)  # its thread is not there
+os.register_at_fork(after_in_child=_listed.cache_clear)  # the fork does not have its thread

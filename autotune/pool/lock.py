@@ -20,17 +20,18 @@ from autotune.pool.folder import temporary_folder
 from autotune.text import say
 
 _POLL_S = 0.1
-"""How often a search that waits for its turn looks whether it has come."""
+"""How often a search that waits for a device checks whether it is free."""
 
 
 class Stopped(Exception):
-    """Somebody wants the search to end; what was waited for has not come."""
+    """The search was asked to end while it waited."""
 
 
 class DeviceLock:
-    """Lets one search at a time use a device, whoever's it is: two at once would spoil each other's times.
+    """Lets one search at a time use a device, of whichever user: two at once would spoil each other's times.
 
-    Waits for it, unless `stop` is set: Stopped. `before_waiting` may raise what would make that vain.
+    The constructor waits for the device, and raises Stopped once `stop` is set. `before_waiting` may raise an error
+    that makes waiting useless.
     """
 
     def __init__(
@@ -55,8 +56,8 @@ class DeviceLock:
                 raise
             if _is_at(self._descriptor, path):
                 break
-            self.release()  # removed while this waited: the next would lock another file
-        with suppress(OSError):  # on a full disk, say: the lock holds without it
+            self.release()  # removed while this waited: the next search would lock another file
+        with suppress(OSError):  # on a full disk, for example: the lock holds anyway
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
 
@@ -64,11 +65,11 @@ class DeviceLock:
         while not try_lock(self._descriptor):
             if stop is not None and stop.is_set():
                 raise Stopped
-            time.sleep(_POLL_S)  # and no wait for the event: a signal handler of this thread may set it
+            time.sleep(_POLL_S)  # not `stop.wait`: a signal handler of this thread may set it
 
     def release(self) -> None:
         """Let the next search have the device."""
-        if self._descriptor in _held:  # else this is a fork of who locked it
+        if self._descriptor in _held:  # else this process is a fork of the one that locked it
             _held.remove(self._descriptor)
             os.close(self._descriptor)
 
@@ -78,7 +79,7 @@ _held: set[int] = set()
 
 
 def _let_go() -> None:
-    """Close what a fork of this process has of its locks: as long as it lived, nobody could use the device."""
+    """Close the locks in a fork of this process: otherwise devices would stay locked until the fork ends."""
     while _held:
         os.close(_held.pop())
 
@@ -91,7 +92,7 @@ def lock_devices(
     stop: threading.Event | None = None,
     before_waiting: Callable[[], object] | None = None,
 ) -> list[DeviceLock]:
-    """Lock each piece of hardware once, in the one order of all searches: so two never wait for each other."""
+    """Lock each piece of hardware once, in the same order in all searches, so that two never wait for each other."""
     by_key = {lock_key(device): device for device in devices}
     locks: list[DeviceLock] = []
     try:
@@ -105,9 +106,9 @@ def lock_devices(
 
 
 def find_holder(device: DeviceInfo) -> str | None:
-    """Return the number of the process that uses a device, `unknown` where it does not tell; None where none does.
+    """Return the number of the process that uses a device, `unknown` if that is not known, or None if none does.
 
-    Raises SetupError where the lock cannot be opened.
+    Raises SetupError if the lock cannot be opened.
     """
     path = _path(device)
     descriptor = _open_shared(path)
@@ -118,30 +119,30 @@ def find_holder(device: DeviceInfo) -> str | None:
 
 
 def lock_key(device: DeviceInfo) -> str:
-    """Return what names the hardware: all CPU devices are one, whatever driver shows them."""
+    """Return a key of the hardware. All CPU devices are one, whichever driver provides them."""
     if traits(device).shares_cores:
         return "cpu"
     return device.uuid or device.pci or f"{device.fingerprint}-{device.index}"
 
 
 LOCK_FOLDERS = (Path("/run/lock"), Path("/var/tmp"))
-"""Folders that every user of a machine can write to, the first that is there counts.
+"""Folders that every user of a machine can write to; the first that exists is used.
 
-Not /tmp, which `TMPDIR` and sandboxes move; nor /dev/shm, where logging out removes a user's files (RemoveIPC of
+Not /tmp, which `TMPDIR` and sandboxes replace; nor /dev/shm, where a user's files are removed at logout (RemoveIPC of
 systemd). Containers and services with a private /var/tmp have locks of their own.
 """
 
 
 def lock_folder() -> Path:
-    """Return where devices are locked: AUTOTUNE_LOCKS where it is set, else the machine's folder, else a temporary one.
+    """Return the folder of the locks: AUTOTUNE_LOCKS if set, else the machine's folder, else a temporary one.
 
-    Raises SetupError where AUTOTUNE_LOCKS is no folder.
+    Raises SetupError if AUTOTUNE_LOCKS is not a folder.
     """
     named = os.environ.get("AUTOTUNE_LOCKS")
     if named:
         if not os.path.isdir(named):
             hint = "name a folder" if os.path.lexists(named) else f"mkdir -p {shlex.quote(named)}"
-            raise SetupError("is no folder", where=f"AUTOTUNE_LOCKS={named}", hint=hint)
+            raise SetupError("is not a folder", where=f"AUTOTUNE_LOCKS={named}", hint=hint)
         return Path(named)
     shared = next((folder for folder in LOCK_FOLDERS if _is_shared(folder)), None)
     if shared is not None:
@@ -158,7 +159,7 @@ def _path(device: DeviceInfo) -> Path:
 
 
 def _is_shared(folder: Path) -> bool:
-    """True where everybody may make files, and nobody may remove another's."""
+    """Say whether everybody may create files there, and nobody may remove another user's."""
     try:
         mode = folder.lstat().st_mode
     except OSError:
@@ -168,10 +169,10 @@ def _is_shared(folder: Path) -> bool:
 
 
 def _open_shared(path: Path) -> int:
-    """Open a file that all users lock, made where it is not there. Raises SetupError where it is no such file.
+    """Open a file that all users lock; create it if it is missing. Raises SetupError if it is not such a file.
 
-    In a folder that all can write to, the kernel lets nobody open another's file with O_CREAT, and a link there may
-    have been laid by anybody.
+    In a folder that all can write to, the kernel refuses to open another user's file with O_CREAT, and anybody may have
+    put a link there.
     """
     where, hint = str(path), f"remove it: sudo rm {shlex.quote(str(path))}"
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
@@ -191,12 +192,12 @@ def _open_shared(path: Path) -> int:
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
         os.close(descriptor)
-        raise SetupError("is no lock file", where=where, hint=hint)
+        raise SetupError("is not a lock file", where=where, hint=hint)
     return descriptor
 
 
 def _try(descriptor: int, path: Path) -> bool:
-    """Do as `try_lock`. Raises SetupError where the file system has no locks."""
+    """Call `try_lock`. Raises SetupError if the file system has no locks."""
     try:
         return try_lock(descriptor)
     except OSError as error:
@@ -212,13 +213,13 @@ def _is_at(descriptor: int, path: Path) -> bool:
 
 
 def _holder(descriptor: int) -> str:
-    """Return the number of the process that the file names; anybody may have written anything into it."""
+    """Return the process number in the file, or `unknown`: anybody may have written anything into it."""
     text = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
     return text if text.isdecimal() else "unknown"
 
 
 def _named(holder: str) -> str:
-    """Return a holder for people: one that somebody has stopped, by Ctrl-Z as a rule, would be waited for in vain."""
+    """Return the holder in words, and say if it is stopped (usually by Ctrl-Z): waiting for it would be useless."""
     from autotune.pool.process import state_of
 
     stopped = holder.isdecimal() and state_of(holder) == "T"

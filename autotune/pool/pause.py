@@ -1,4 +1,4 @@
-"""Stopping the builders while a trial is on the clock, where they share the hardware: a CPU device."""
+"""Halts the builders while a trial is timed, on devices that share the hardware with them (CPUs)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol
 
 
 class Pausable(Protocol):
-    """A process that can be halted and goes on where it was."""
+    """A process that can be halted and continued."""
 
     def halt(self) -> None: ...
 
@@ -17,7 +17,7 @@ class Pausable(Protocol):
 
 
 class Pause:
-    """Halts its members for as long as anybody holds it; who joins meanwhile is halted too."""
+    """Halts its members as long as at least one thread holds it. A member that joins meanwhile is halted too."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -25,14 +25,14 @@ class Pause:
         self._holders = 0
 
     def join(self, member: Pausable) -> None:
-        """Take in a process."""
+        """Add a process."""
         with self._lock:
             self._members.add(member)
             if self._holders:
                 member.halt()
 
     def leave(self, member: Pausable) -> None:
-        """Forget a process that has ended."""
+        """Remove a process that has ended."""
         with self._lock:
             self._members.discard(member)
 

@@ -1,4 +1,4 @@
-"""The search's side of one worker process: start it, talk to it, and end it when it dies or overruns."""
+"""The search's side of one worker process: starts it, talks to it, and ends it when it dies or exceeds a limit."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ _RUNNING = ("launch", "run", "verify")
 """The phases in which a kernel runs."""
 
 _ASKING_S = 0.1
-"""How often it is asked whether to give up."""
+"""How often `gives_up` is called."""
 
 _BEAT_S = 1.0
-"""How often who waits looks at the clock: what took much longer than that stood still as a whole."""
+"""How often a waiting thread looks at the clock: if a wait took much longer, the whole container or machine paused."""
 
 _LAST_WORDS = 2**16
-"""Bytes of a log, at its end, in which a worker's last words are looked for: a kernel may print for hours."""
+"""Bytes at the end of a log in which a worker's last words are searched: a kernel may print for hours."""
 
 _KILL_S = 60.0
-"""How long a process that is killed is waited for: a driver may take a while to let go of a device, or never do."""
+"""How long to wait for a killed process: a driver may take a while to release a device, or never do so."""
 
 _CHILDREN_S = 0.5
-"""How long a halted builder's children are waited for at most."""
+"""How long to wait at most for the children of a halted builder."""
 
 
 class WorkerDied(WorkerError):
-    """The process is gone; `signal` is what killed it, 0 where it ended by itself.
+    """The process has ended; `signal` is what killed it, or 0 if it ended by itself.
 
-    `place` is that of the plan it worked on, where it times several; `hints` say what may be amiss with that.
+    `place` is the index of its current plan, if it times several; `hints` say what may be wrong with that plan.
     """
 
     outcome = Outcome.CRASH
@@ -65,7 +65,7 @@ class WorkerDied(WorkerError):
 
 
 class WorkerOverran(WorkerError):
-    """The worker did not finish a phase in time, or was given up before, and was killed. `hints` as of `WorkerDied`."""
+    """The worker did not finish a phase in time, or was given up earlier, and was killed. `hints`: see `WorkerDied`."""
 
     outcome = Outcome.TIMEOUT
 
@@ -76,17 +76,17 @@ class WorkerOverran(WorkerError):
         super().__init__("; ".join((said, *hints)))
 
 
-_OUTSIDE = "where it uses places outside its buffers, mend their shape, the data that says which places, or its launch"
+_OUTSIDE = "if it accesses memory outside its buffers, fix their shape, the data that holds places, or its launch"
 
 
 def not_started(role: str, error: WorkerDied | WorkerOverran) -> AutotuneError:
-    """What is said where a worker does not come to a trial: the only kernel that it runs before is the reference's."""
+    """Return the error of a worker that ends before its first trial: until then it runs only the reference's kernel."""
     if isinstance(error, WorkerOverran) and error.phase == "run":
         hint = "ask for a smaller --size, or give a run more time by --run-limit"
         return WorkerError(f"the reference does not come to an end: {error}", hint=hint)
     if isinstance(error, WorkerDied) and error.phase in _RUNNING and error.signal in FAULTS:
         return StudyError(f"its kernel ended the worker: {error}", where="reference", hint=_OUTSIDE)
-    hint = lacks_processes() or f"what is stored remains; {_again(error)}"
+    hint = lacks_processes() or f"stored trials are kept; {_again(error)}"
     return WorkerError(f"the {role} worker cannot start: {error}", hint=hint)
 
 
@@ -102,7 +102,7 @@ GivesUp = Callable[[str, float], bool]
 
 
 class Process(Protocol):
-    """A process that was started, as of `subprocess.Popen`."""
+    """A process that was started, with the interface of `subprocess.Popen`."""
 
     pid: int
 
@@ -114,9 +114,10 @@ class Process(Protocol):
 
 
 Start = Callable[[str, int, int, Mapping[str, str]], Process]
-"""Starts a worker of a role with a connection, a log (descriptors) and variables.
+"""Starts a worker of a role with descriptors of a connection and a log, and environment variables.
 
-Raises OSError where something ended what that takes; ChildProcessError, with its last words, where it ended itself."""
+Raises OSError if something ended a process that this needs; ChildProcessError, with its last words, if it ended by
+itself."""
 
 
 def spawned(role: str, connection: int, log: int, environment: Mapping[str, str]) -> Process:
@@ -133,10 +134,10 @@ def spawned(role: str, connection: int, log: int, environment: Mapping[str, str]
 
 
 class WorkerProcess:
-    """One worker, in a session of its own, which a Ctrl-C at the terminal does not reach."""
+    """One worker, in a process session of its own, so that a Ctrl-C at the terminal does not reach it."""
 
     def __init__(self, role: str, folder: Path, environment: Mapping[str, str], start: Start | None = None) -> None:
-        """Start it with a log in the folder and variables beside this process's. Raises WorkerDied, SetupError."""
+        """Start it with a log in `folder` and variables added to this process's. Raises WorkerDied, SetupError."""
         try:
             ours, theirs = socket.socketpair()
             self._log = folder / f"{role}-{theirs.fileno()}-{time.monotonic_ns()}.log"
@@ -156,12 +157,12 @@ class WorkerProcess:
         self.phase = "start"
         self._place = 0
         self._hints: tuple[str, ...] = ()
-        self._said = 0  # bytes of the log that belong to what is over
+        self._said = 0  # bytes of the log that belong to earlier messages
         self._halted_s = self._lapsed_s = 0.0
         self._halted_since: float | None = None
         self._woken = False  # since the last message to it
         self._asked: Any = None
-        self._may_ask = True  # for its turn: not where that was given
+        self._may_ask = True  # whether it may ask for its turn: not once it has it
 
     def send(self, message: Any) -> None:
         """Send one message. Raises WorkerDied."""
@@ -178,9 +179,9 @@ class WorkerProcess:
     def receive(self, limit_s: float, gives_up: GivesUp | None = None) -> Any:
         """Return the next answer; each Phase on the way sets a new limit. Raises WorkerDied, WorkerOverran.
 
-        The time for which the process was halted, or this one with all of a container, does not count. `gives_up` is
-        asked now and then, with the phase and how many seconds it has lasted, whether the worker is given up before its
-        limit. A process that somebody else has stopped goes on at its limit, and has it once more.
+        Time for which the worker was halted, or the whole container or machine was paused, does not count. `gives_up`
+        is called regularly with the phase and its seconds so far, and says whether to give the worker up before its
+        limit. A worker that somebody else has stopped is continued at its limit, and gets the limit once more.
         """
         since = self._clock()
         wait_s = _BEAT_S if gives_up is None else _ASKING_S
@@ -193,19 +194,19 @@ class WorkerProcess:
                             since = self._clock()
                             continue
                         self.kill()
-                        hints = self._hints if self.phase == "run" else ()  # no compiler is slow for these
+                        hints = self._hints if self.phase == "run" else ()  # they do not explain a slow compiler
                         raise WorkerOverran(self.phase, self._place, min(elapsed, limit_s), hints)
                 message = self._connection.recv()
             except WorkerOverran:
                 raise
-            except Exception:  # the end of the pipe, or whatever unpickling says to what a kernel wrote into it
+            except Exception:  # the pipe ended, or a kernel wrote into it what cannot be unpickled
                 raise self._died() from None
             log.debug("worker %d: %.300r", self.pid, message)
             if not is_answer(self._asked, message, may_ask=self._may_ask):
-                raise self._died("it says what makes no sense")
+                raise self._died("its messages make no sense")
             if not isinstance(message, Phase):
                 self.phase = "start" if message is None else IDLE
-                with suppress(FileNotFoundError):  # who is closing does not wait for each worker
+                with suppress(FileNotFoundError):  # when closing, the folder may be removed before
                     self._said = self._log.stat().st_size
                 return message
             self.phase, limit_s = message.name, message.limit_s
@@ -213,11 +214,11 @@ class WorkerProcess:
             since = self._clock()
 
     def _hears(self, seconds: float) -> bool:
-        """Say whether a message comes in so long. What takes a beat longer was paused: a container, a machine."""
+        """Say whether a message comes within `seconds`. If that took a beat longer, the container or machine paused."""
         before = time.monotonic()
         comes = self._connection.poll(seconds)
         lapse_s = time.monotonic() - before - seconds
-        if lapse_s > _BEAT_S and self._halted_since is None:  # else it does not count as it is
+        if lapse_s > _BEAT_S and self._halted_since is None:  # else halting already excludes this time
             self._lapsed_s += lapse_s
         return comes
 
@@ -225,7 +226,7 @@ class WorkerProcess:
         """Stop the process until `go_on`, and wait for the linker that it may have started."""
         self._process.send_signal(signal.SIGSTOP)
         self._halted_since = time.monotonic()
-        # Children are not stopped along: one that outlived a killed search would stay for ever.
+        # Children are not stopped: a stopped child that outlived a killed search would stay for ever.
         deadline = self._halted_since + _CHILDREN_S
         while _has_running_child(self.pid) and time.monotonic() < deadline:
             time.sleep(0.001)
@@ -238,7 +239,7 @@ class WorkerProcess:
         self._process.send_signal(signal.SIGCONT)
 
     def _wake(self) -> bool:
-        """Have the process go on where somebody else has stopped it, once for each message: a kernel may do that."""
+        """Continue the process if somebody else has stopped it, once for each message: a kernel may do that too."""
         if self._woken or self._halted_since is not None or state_of(self.pid) != "T":
             return False
         log.warning("worker %d was stopped (SIGSTOP); it goes on", self.pid)
@@ -247,11 +248,11 @@ class WorkerProcess:
         return True
 
     def stop(self) -> None:
-        """Kill the process and leave the rest to the thread that talks to it, which sees it die."""
+        """Kill the process. The thread that talks to it will notice, and do the rest."""
         self._process.kill()
 
     def kill(self) -> None:
-        """End the process, whatever it is doing, and wait until it is gone, but not for ever."""
+        """Kill the process, whatever it is doing, and wait until it has ended, but not for ever."""
         self._process.kill()
         try:
             self._process.wait(_KILL_S)
@@ -260,7 +261,7 @@ class WorkerProcess:
         self._connection.close()
 
     def _clock(self) -> float:
-        """Seconds that go by while neither process is halted."""
+        """Return a time in seconds that stands still while the worker is halted or this process is paused."""
         now = time.monotonic()
         halted_since = self._halted_since  # read once: another thread halts
         return now - self._lapsed_s - self._halted_s - (now - halted_since if halted_since is not None else 0.0)
@@ -268,7 +269,7 @@ class WorkerProcess:
     def _died(self, said: str = "") -> WorkerDied:
         try:
             code = self._process.wait(timeout=1.0)
-        except subprocess.TimeoutExpired:  # it closed the connection and lives: of no use either way
+        except subprocess.TimeoutExpired:  # it closed the connection but still runs: it is useless anyway
             code = 0
         self.kill()
         with suppress(FileNotFoundError), self._log.open("rb") as log:
@@ -278,16 +279,16 @@ class WorkerProcess:
 
 
 def last_words(log: str) -> str:
-    """Return the last line of a worker's log that says something of how it ended; empty: none.
+    """Return the last line of a worker's log that may say how it ended, or an empty string if there is none.
 
-    LLVM asks whoever it takes down for a bug report, whatever is at fault: Intel's driver for each kernel that crashes.
+    LLVM asks for a bug report at each crash, whatever is at fault: Intel's driver does for each kernel that crashes.
     """
     lines = (line.strip() for line in reversed(log.splitlines()))
     return next((line for line in lines if line and not line.startswith("PLEASE submit a bug report")), "")
 
 
 def _has_running_child(pid: int) -> bool:
-    """Say whether a process has a child that still runs; only Linux tells, and False stands for not knowing."""
+    """Say whether a process has a child that still runs. Only Linux tells; elsewhere this is False."""
     try:
         children = [path.read_text(encoding="utf-8").split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
     except OSError:  # it has ended meanwhile
@@ -296,7 +297,7 @@ def _has_running_child(pid: int) -> bool:
 
 
 def state_of(pid: int | str) -> str:
-    """Return the letter of a process's state; empty where it has ended, or nobody tells."""
+    """Return the letter of a process's state, or an empty string if it has ended or the system does not tell."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[0]
     except OSError:
@@ -304,15 +305,15 @@ def state_of(pid: int | str) -> str:
 
 
 def unready(role: str, answer: Report) -> AutotuneError:
-    """The error of a worker that answers its set-up with a report: where it ran the reference, that is the study's.
+    """Return the error of a worker that answers its set-up with a report: the study's fault if it ran the reference.
 
-    The device was sound before: a kernel known to be right has run there.
+    The device is not at fault: a kernel known to be right has run there before.
     """
     if not answer.phase:
         return WorkerError(f"the {role} worker cannot start: {answer.reason}", detail=answer.build_log)
     if answer.outcome is Outcome.CRASH:
         return StudyError(f"its kernel ended the worker: {answer.reason}", where="reference", hint=_OUTSIDE)
-    hint = 'mend its kernel or launch, or give another reference: numpy = { OUTPUT = "..." }'
+    hint = 'fix its kernel or launch, or give another reference: numpy = { OUTPUT = "..." }'
     if undeclared(answer.build_log):
         hint = "its kernel is built with the choices and those of [defines] that no parameter decides: name it there"
     return StudyError(answer.reason, where="reference", hint=hint, detail=answer.build_log)

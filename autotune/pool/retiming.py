@@ -1,4 +1,4 @@
-"""Finalists timed again by a device's worker: built by all who build before, and visited by them where that tells."""
+"""Finalists timed again by a device's worker. All builders build them first, and visit them if sessions may differ."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class Retiming:
-    """Answers for the finalists of one search. `limit_s` is that of a build."""
+    """Answers the requests for the finalists of one search. `limit_s` is the limit of a build."""
 
     def __init__(self, problem: Problem, setups: Setups, builders: Builders, pause: Pause, limit_s: float) -> None:
         self._problem = problem
@@ -32,11 +32,11 @@ class Retiming:
         self._built: set[Identity] = set()
 
     def note_built(self, configuration: Configuration) -> None:
-        """Note that a configuration was run, and so built, in this search: the driver has it in its cache."""
+        """Record that a configuration was run, and so built, in this search: the driver has it in its cache."""
         self._built.add(identity(configuration))
 
     def answer(self, request: Finalists, keeper: Keeper, device: DeviceInfo, best_ns: float | None) -> None:
-        """Have a device's worker time them. Raises what the keeper's `retime` does."""
+        """Let a device's worker time the finalists. Raises what `Keeper.retime` raises."""
         until = time.monotonic() + request.budget_s
         plans = [self._problem.plan(task.configuration) for task in request.tasks]
         pairs = zip(plans, request.tasks, strict=True)
@@ -45,7 +45,7 @@ class Retiming:
             self.note_built(task.configuration)
 
         def visit(asked: Retime, home: Onward) -> tuple[Visited, ...]:
-            from autotune.pool.visits import Tour, most_visitors  # not as a search starts
+            from autotune.pool.visits import Tour, most_visitors  # not imported when a search starts
 
             with self._builders.borrowed(device, most_visitors(asked.plans, device.memory)) as idle:
                 return Tour(asked, home, self._setups.known(), self._limit_s).visited(idle or [keeper])
@@ -56,13 +56,13 @@ class Retiming:
         request.finish(found, device)
 
     def _build(self, plans: Sequence[Plan], device: DeviceInfo) -> None:
-        """Build what an earlier search has built, several at once: the device's worker takes one after the other.
+        """Build several plans at once that this search has not built; the device's worker would build one by one.
 
-        That one says what becomes of them.
+        Failures are ignored here: the device's worker builds each plan again and reports its outcome.
         """
         if len(plans) < 2:
             return
-        from concurrent.futures import ThreadPoolExecutor  # not as a search starts
+        from concurrent.futures import ThreadPoolExecutor  # not imported when a search starts
 
         waiting = SimpleQueue[Plan]()
         for plan in plans:
@@ -79,5 +79,5 @@ class Retiming:
                 return
             with ThreadPoolExecutor(len(idle), "autotune-finalists") as threads:
                 lost = [done.exception() for done in [threads.submit(build, keeper) for keeper in idle]]
-        for error in filter(None, lost):  # closed, or no worker can be started
+        for error in filter(None, lost):  # closing, or no worker can be started
             log.info("a builder of finalists is lost: %s", error)

@@ -1,4 +1,4 @@
-"""What travels through the threads of a search: what waits, what a device is at, how much is to be, what it took."""
+"""Tasks of a search's threads: which wait, which a device works on, how many to have in flight, the time they took."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from autotune.pool.keeper import Keeper
 
 RECENT = 16
-"""Of so many builds and of so many trials the medians tell how long the next take."""
+"""The medians of this many builds and trials predict how long the next will take."""
 
 SPARE = 1.25
-"""So many times the builds that would do are under way: no two take as long."""
+"""Factor by which more builds are in flight than would be enough if all took equally long."""
 
 UNKNOWN = 2.0
-"""So many times as long as a trial a build is held to take before both are known: a search that learns comes sooner to
-5 % and 2 % of the best where builders wait for its first trial than where all of them are given work blindly.
+"""Assumed time of a build as a multiple of a trial's, before both are known. A search that learns comes within 5 % and
+2 % of the best sooner if builders wait for its first trial than if all of them get work blindly.
 """
 
 
@@ -37,9 +37,10 @@ UNKNOWN = 2.0
 class Task:
     """One configuration on its way through the pool; hashed by identity.
 
-    `submitted` is an instant of the monotonic clock. `built` is what its builder reported, `lost_s` the seconds of runs
-    that made way for others, `made` what the store keeps of the plan. `opens`: it is the first of all, which the
-    device's worker builds where that shares cores with the builders: handed over, a build is done twice in part.
+    `submitted` is a time of the monotonic clock. `built` is what its builder reported, `lost_s` the seconds of runs
+    that were interrupted for others (way.py), `made` what the store keeps of the plan. `opens`: it is the first task of
+    all, and the device's worker builds it by itself if it shares cores with the builders, since a part of a build that
+    is handed over is done twice.
     """
 
     configuration: Configuration
@@ -52,11 +53,11 @@ class Task:
     _plan: Plan | None = None
 
     def waited_for(self, waited_s: float) -> float:
-        """Return how much of a wait that has ended now was for this: it may have been submitted late."""
+        """Return how much of a wait that ends now was for this task, which may have been submitted late."""
         return min(waited_s, time.monotonic() - self.submitted)
 
     def plan(self, problem: Problem) -> Plan | Report:
-        """Return the plan, which the first to ask makes; a report where there is none."""
+        """Return the plan, which the first call makes, or a report if there can be none."""
         if self._plan is None:
             try:
                 self._plan = problem.plan(self.configuration)
@@ -67,19 +68,19 @@ class Task:
 
 
 class Waiting:
-    """The tasks that no device is at, oldest first, and which of them are ready to run. Threads share it."""
+    """The tasks that no device has begun, oldest first, and which of them are ready to run. Threads share it."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._ready: dict[Task, bool] = {}
 
     def add(self, task: Task, *, ready: bool) -> None:
-        """Take in a task, which may have to be built first."""
+        """Add a task; it is not `ready` if it must be built first."""
         with self._lock:
             self._ready[task] = ready
 
     def make_ready(self, task: Task) -> bool:
-        """Note that a task is built; say whether it still waits."""
+        """Record that a task is built; say whether it still waits."""
         with self._lock:
             waits = task in self._ready
             if waits:
@@ -90,12 +91,12 @@ class Waiting:
         return task in self._ready
 
     def unbuilt(self) -> int:
-        """Return how many are to be built first."""
+        """Return how many tasks must be built first."""
         with self._lock:
             return sum(not ready for ready in self._ready.values())
 
     def any_ready(self) -> bool:
-        """Say whether a device that is free could go on with one."""
+        """Say whether there is a task that a free device could run."""
         with self._lock:
             return any(self._ready.values())
 
@@ -105,14 +106,14 @@ class Waiting:
             return self._ready.pop(task, None) is not None
 
     def withdraw(self, leave: int) -> list[Configuration]:
-        """Take out all but the oldest; return their configurations."""
+        """Remove all tasks except the `leave` oldest; return their configurations."""
         with self._lock:
             count = max(0, len(self._ready) - leave)
             return [self._ready.popitem()[0].configuration for _ in range(count)]
 
 
 class AtWork:
-    """The tasks that devices' workers are at. Called by their threads and by whoever withdraws."""
+    """The current tasks of the devices' workers. The workers' threads call it, and a thread that withdraws tasks."""
 
     def __init__(self, devices: int, waiting: Waiting) -> None:
         self._lock = Lock()
@@ -121,7 +122,7 @@ class AtWork:
         self._sound = devices
 
     def begin(self, keeper: Keeper, task: Task) -> bool:
-        """Note that a device's worker turns to a task; False where that was withdrawn."""
+        """Record that a device's worker begins a task; False if the task was withdrawn."""
         with self._lock:
             if not self._waiting.claim(task):
                 return False
@@ -129,12 +130,12 @@ class AtWork:
             return True
 
     def stop(self, keeper: Keeper, task: Task) -> bool:
-        """Note that a device's worker is done with a task; False where that was withdrawn meanwhile."""
+        """Record that a device's worker has finished a task; False if the task was withdrawn meanwhile."""
         with self._lock:
             return self._tasks.pop(keeper, None) is task
 
     def withdraw_building(self) -> list[Configuration]:
-        """End the workers that have not come to run the kernel of their task; return what those were of."""
+        """End the workers that have not yet run the kernel of their task; return the configurations of these tasks."""
         with self._lock:
             early = [(keeper, task) for keeper, task in self._tasks.items() if keeper.building]
             for keeper, _ in early:
@@ -143,7 +144,7 @@ class AtWork:
             return [task.configuration for _, task in early]
 
     def lose(self) -> bool:
-        """Note that a device is lost, and say whether it was the last."""
+        """Record that a device is lost, and say whether it was the last."""
         with self._lock:
             self._sound -= 1
             return self._sound == 0
@@ -158,7 +159,7 @@ class Finalists:
     answer: Future[list[Measurement | Trial]] = field(default_factory=Future)
 
     def finish(self, found: Sequence[Measurement | Report], device: DeviceInfo) -> None:
-        """Answer with what a device's worker says of each."""
+        """Answer with what a device's worker found for each."""
         self.answer.set_result([
             make_trial(one, answer, device) if isinstance(answer, Report) else answer
             for one, answer in zip(self.tasks, found, strict=True)
@@ -166,7 +167,7 @@ class Finalists:
 
 
 def make_trial(task: Task, report: Report, device: DeviceInfo) -> Trial:
-    """Return the trial that a report, and that of the build before it, make of a task."""
+    """Return the trial of a task, from its report and the report of the build before it."""
     built = task.built if task.built is not None and task.built is not report else Report(Outcome.OK)
     return Trial(
         configuration=task.configuration,
@@ -189,7 +190,7 @@ def make_trial(task: Task, report: Report, device: DeviceInfo) -> Trial:
 
 
 class Usage:
-    """Adds up what the trials of one evaluator took."""
+    """Adds up the time that the trials of one evaluator took."""
 
     def __init__(self) -> None:
         self._spent_s = dict.fromkeys(("build", "verify", "time", "built_ahead", "device"), 0.0)
@@ -204,8 +205,9 @@ class Usage:
             self._spent_s["device"] += report.busy_s
 
     def told(self, lost_s: float, ready: Iterable[float | None]) -> Mapping[str, float]:
-        """Return the seconds of each step, and of none. `lost_s` went into runs that made way; `ready`: instants since
-        when the workers were there, None for one that is not.
+        """Return the seconds of each step, and those without any (`idle`).
+
+        `lost_s` are the seconds of interrupted runs; `ready` is when each worker became ready, None if it has not.
         """
         now = time.monotonic()
         verify_s = self._spent_s["verify"] + lost_s
@@ -215,18 +217,18 @@ class Usage:
 
 
 class Ahead:
-    """How many configurations are to be in flight: what keeps builders and devices at work, and no more.
+    """How many configurations should be in flight: enough to keep builders and devices busy, and no more.
 
-    Each one more is proposed without what those before it will tell: with sixteen in flight a search that learns needs
-    half as many evaluations again (docs/search.md). Where a trial takes as long as a build, four keep the device as
-    busy. Threads share it.
+    Each further one is proposed without the results of those before it: with sixteen in flight, a search that learns
+    needs one and a half times the evaluations (docs/search.md). If a trial takes as long as a build, four keep the
+    device as busy. Threads share it.
 
-    Where `in_turns`, builders halt while a trial runs: what is built between two of them all have a part in.
+    If `in_turns`, builders halt while a trial runs, so all of them are needed for the builds between two trials.
     """
 
     def __init__(self, builders: int, devices: int, *, in_turns: bool = False) -> None:
         self.most = builders + 2 * devices if builders else devices
-        """What is wanted at most."""
+        """How many are wanted at most."""
         self._builders = builders
         self._devices = devices
         self._in_turns = in_turns
@@ -235,23 +237,24 @@ class Ahead:
         self._lock = Lock()
 
     def built(self, seconds: float) -> None:
-        """Note that a build has ended after so long."""
+        """Record the time of a build that has ended."""
         with self._lock:
             self._built_s.append(seconds)
 
     def ran(self, seconds: float) -> None:
-        """Note that a device has put a configuration through a trial in so long."""
+        """Record the time that a device took for a trial."""
         with self._lock:
             self._ran_s.append(seconds)
 
     @property
     def has_run(self) -> bool:
-        """Say whether a trial has ended: what is waited for before the first, more builders would not do sooner."""
+        """Whether a trial has ended: before that, more builders would not shorten the device's wait."""
         return bool(self._ran_s)
 
     def wanted(self, begun: int) -> int:
-        """Return how many, where so many builders have begun: for each device one that runs and one that is ready, and
-        what is being built.
+        """Return how many are wanted if `begun` builders have begun.
+
+        These are, for each device, a task that runs and one that is ready, and the tasks that are being built.
         """
         if not self._builders:
             return self._devices

@@ -1,4 +1,4 @@
-"""How often Python's threads take turns while workers are looked after."""
+"""How often Python switches between threads while it manages workers."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ _TURN_S = 0.0005
 
 _lock = threading.Lock()
 _before: list[float] = []
-"""What was set before the first of those at work, for each: searches in threads do not end in the order they began."""
+"""The interval before the first of the current searches, once for each: they need not end in the order they began."""
 
 
 @contextmanager
 def quick_turns() -> Iterator[None]:
-    """Have threads that wait for Python get it within half a millisecond, as long as this lasts anywhere.
+    """Let threads that wait for Python's lock (GIL) have it within half a millisecond, while any such block lasts.
 
-    Those that look after workers need it for moments, several for each message. While another one imports or proposes
-    they would wait for 5 ms each time, and a device with them.
+    The threads that manage workers need the lock for moments, several times for each message. While another thread
+    imports or proposes, they would wait 5 ms each time, and a device with them.
     """
     with _lock:
         _before.append(_before[0] if _before else sys.getswitchinterval())

@@ -1,7 +1,7 @@
-"""Finalists of short launches timed by one process after another, each on a session on which nothing has run.
+"""Times finalists of short launches in one process after another, each on a session on which nothing has run.
 
-Those that build have such sessions, and nothing more to build by then. They prepare the finalists at once, and time
-them in turn: a context in the making, and what runs on it first, takes milliseconds of the device.
+The builders have such sessions, and nothing to build any more. They prepare the finalists at the same time and time
+them in turn, because creating a context and the first runs on it take milliseconds of the device.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ from autotune.study import Plan
 log = logging.getLogger(__name__)
 
 _SHARE = 4
-"""All that visit together take at most one in so many bytes of the device."""
+"""Visits at the same time may take one part in so many of the device's memory."""
 
 _FIRST = 2
-"""Finalists that show whether sessions differ. One alone would be timed for longer."""
+"""Finalists that show whether sessions differ. A single one would be timed for longer."""
 
 _NO_PLANS = ("start", IDLE)
-"""The phases of a worker in which no plan is at fault."""
+"""The phases of a worker in which a failure is no plan's fault."""
 
 
 class Turns:
-    """Lets those who visit together time one after another, when all of them are prepared or lost."""
+    """Lets visitors time one after another, once all of them are prepared or lost."""
 
     def __init__(self, count: int, until: float) -> None:
         self._changed = Condition()
@@ -58,12 +58,12 @@ class Turns:
 
     @contextmanager
     def visitor(self) -> Iterator[Callable[[], float]]:
-        """Be one of them. What this yields waits for the turn, and returns the seconds that there are, 0 if none."""
+        """Be one visitor. Yield a function that waits for its turn and returns the seconds left, or 0 if it is late."""
         has_turn = False
 
         def take() -> float:
             nonlocal has_turn
-            if not has_turn:  # it may be asked again where its worker was ended from outside
+            if not has_turn:  # it is called again if its worker was ended from outside
                 self._take()
                 has_turn = True
             return max(0.0, self._until - time.monotonic())
@@ -73,7 +73,7 @@ class Turns:
         finally:
             with self._changed:
                 self._preparing -= not has_turn
-                self._timing = False  # it was this one, if any: who is lost before its turn was waited for
+                self._timing = False  # if one is timing, it is this one: all wait until no other prepares
                 self._changed.notify_all()
 
     def _take(self) -> None:
@@ -86,10 +86,10 @@ class Turns:
 
 @dataclass
 class Tour:
-    """Has finalists visited until it is known what sessions differ by, or it is late.
+    """Has finalists visited until it is known how sessions differ, or time is up.
 
-    `home` is what the device's worker knows of those that it is `asked` for; `limit_s` holds for what a worker does
-    before it says something.
+    `asked` is the request, `home` what the device's worker knows of its plans. `limit_s` is how long a worker may take
+    before its first message.
     """
 
     asked: Retime
@@ -101,9 +101,10 @@ class Tour:
     _failed: dict[int, Report] = field(default_factory=dict)
 
     def visited(self, keepers: Sequence[Keeper]) -> tuple[Visited, ...]:
-        """Return what is known of each finalist when some workers have visited, in their order, again and again.
+        """Return what is known of each finalist after workers have visited, in turn, again and again.
 
-        Where it is doubted that sessions differ, the first finalists show it; if they do not, there are no visits.
+        If it is doubted that sessions differ, the first finalists are tried; if sessions do not differ, there are no
+        visits.
         """
         budget_s = self.asked.budget_s
         self._until = time.monotonic() + budget_s - min(VERIFIED_S, verifying_s(budget_s))
@@ -116,11 +117,11 @@ class Tour:
             queue = [*queue[len(some) :], *some]
             log.debug("%d of %d workers visit %d finalists", len(some), len(queue), len(self.home.visited))
             if not all(self._round(some)):
-                break  # for want of room, above all
+                break  # mostly because there is no room
         return self._told_all()
 
     def _are_apart(self, keepers: Sequence[Keeper]) -> bool:
-        """Have each time the first finalists, and say whether it takes unlike times, the device's worker among them."""
+        """Have each worker time the first finalists; say whether times differ, the device worker's included."""
         some = replace(self.home, visited=self.home.visited[:_FIRST])
         first = Tour(replace(self.asked, plans=self.asked.plans[:_FIRST]), some, self.setup, self.limit_s)
         first._until, first._failed = self._until, _failures(some.visited)
@@ -134,17 +135,17 @@ class Tour:
             return True
         if len(self.home.visited) == 1:
             return bool(self._met)
-        # Half as sure is enough where one takes seconds: few kernels with long launches notice where they are at all.
+        # Half the precision is enough for long launches, whose visits take seconds: few of them depend on the session.
         target = self.setup.rules.target
         return is_settled(self._sound(), target if self.home.doubted else target / 2)
 
     def _sound(self) -> list[list[Sequence[int]]]:
-        """The visits of those that have not failed."""
+        """Return the visits of the finalists that have not failed."""
         places = [place for place in range(len(self.home.visited)) if place not in self._failed]
         return [[met[place].visits[0] for met in self._met] for place in places]
 
     def _round(self, keepers: Sequence[Keeper]) -> list[bool]:
-        """Have each visit once, and say of which that is of use."""
+        """Have each worker visit once, and say for each whether its visit was useful."""
         turns = Turns(len(keepers), self._until)
         with ThreadPoolExecutor(len(keepers), "autotune-visit") as threads:
             found = list(threads.map(partial(self._visit, turns), keepers))
@@ -155,7 +156,7 @@ class Tour:
         return [self._count(visited) or fails for visited, fails in zip(found, new, strict=True)]
 
     def _count(self, visited: Sequence[Visited]) -> bool:
-        """Let a visit count that tells a time of each finalist that is sound."""
+        """Count a visit if it has a time for each finalist that has not failed; return whether it counts."""
         sound = [one for place, one in enumerate(visited) if place not in self._failed]
         counts = bool(sound) and all(one.visits for one in sound)
         if counts:
@@ -176,7 +177,7 @@ class Tour:
                     return ()
                 known[end.place] = replace(known[end.place], failure=Report(end.outcome, str(end), phase=end.phase))
                 return known
-            except AutotuneError as error:  # no worker can be started, say: the device's may be sound
+            except AutotuneError as error:  # no worker can be started, for example: the device's may still be fine
                 log.info("a finalists' visitor is lost: %s", error)
                 return ()
         return answer.visited if isinstance(answer, Onward) else ()
@@ -185,7 +186,7 @@ class Tour:
         return tuple(self._told(place, one) for place, one in enumerate(self.home.visited))
 
     def _told(self, place: int, home: Visited) -> Visited:
-        """Return what is known of a finalist. The worker's own session counts only where few others were visited."""
+        """Return what is known of a finalist. The worker's own session counts only if there were few visits."""
         if place in self._failed:
             return replace(home, failure=self._failed[place])
         met = [one[place] for one in self._met]
@@ -203,6 +204,6 @@ def _failures(visited: Sequence[Visited]) -> dict[int, Report]:
 
 
 def most_visitors(plans: Sequence[Plan], memory: int) -> int:
-    """Return how many may visit together on a device of so many bytes: one at least."""
+    """Return how many workers, one at least, may visit at the same time on a device with `memory` bytes."""
     buffers = {buffer for plan in plans for buffer in plan.buffers}
     return max(1, memory // _SHARE // max(1, sum(buffer.nbytes for buffer in buffers)))

@@ -1,4 +1,4 @@
-"""Long runs make way for what is ready, while no best is known that would bound them."""
+"""Long runs make way for tasks that are ready (they are interrupted), while no best is known that would bound them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from autotune.pool.tasks import Task, Waiting
 
 
 class MakingWay:
-    """Decides which runs make way for others, and whether what made way is to run again. Threads share it.
+    """Decides which runs make way for others, and whether an interrupted task runs again. Threads share it.
 
-    A run makes way for what is ready after a patience, and each that did so doubles that: a kernel that never ends
-    would hold the others up for a minute, and what is merely slow gets its time. `lost_s` sums what such runs took.
+    A run makes way for a ready task after `_patience_s`, which each interrupted run doubles. Otherwise a kernel that
+    never ends would hold the others up for a minute; a kernel that is only slow gets its time later. `lost_s` is the
+    total time of interrupted runs.
     """
 
     def __init__(self, waiting: Waiting, limits: Limits) -> None:
@@ -22,12 +23,12 @@ class MakingWay:
         self._waiting = waiting
         self._limits = limits
         self._patience_s = limits.floor_s
-        self._giving_up: dict[Task, float] = {}  # after so many seconds
+        self._giving_up: dict[Task, float] = {}  # and after how many seconds
         self._past: dict[Task, tuple[float, Report]] = {}
         self._lock = Lock()
 
     def of(self, task: Task) -> GivesUp:
-        """Return what decides, asked with phase and seconds now and then, whether a run of the task makes way."""
+        """Return the function that decides, given phase and seconds so far, whether a run of the task makes way."""
 
         def gives_up(phase: str, ran_s: float) -> bool:
             makes_way = phase == "run" and ran_s >= self._patience_s and self._waiting.any_ready()
@@ -38,7 +39,7 @@ class MakingWay:
         return gives_up
 
     def made(self, task: Task, report: Report) -> bool:
-        """Take the report of a run that has ended; say whether it made way, and the task is to wait again."""
+        """Take the report of a run that has ended; say whether it made way, so that the task must wait again."""
         ran_s = self._giving_up.pop(task, 0.0)
         if not ran_s:
             return False
@@ -50,6 +51,6 @@ class MakingWay:
         return True
 
     def verdict(self, task: Task, best_ns: float | None) -> Report | None:
-        """Return the report of a task that made way after as long as a run may take by now; None: let it run."""
+        """Return the report of a task that made way after it had run as long as a run may take now, or None."""
         ran_s, report = self._past.get(task, (0.0, None))
         return report if ran_s >= self._limits.run_s(best_ns) else None

@@ -1,8 +1,8 @@
-"""Entry point of worker processes: `python -m autotune.pool.worker ROLE FD PARENT`, as `command_of` says it.
+"""Entry point of worker processes: `python -m autotune.pool.worker ROLE FD PARENT`, as `command_of` writes it.
 
-A worker ignores what asks to end, which is the search's to handle, and dies with its parent whatever it is doing: a
-hung launch never sees a closed pipe, so the operating system is asked to kill it (PR_SET_PDEATHSIG). That comes
-before the heavy imports.
+A worker ignores signals that ask it to end, which the search handles, and dies with its parent whatever it is doing. A
+hung launch never notices a closed pipe, so the operating system is asked to kill the worker (PR_SET_PDEATHSIG), before
+the heavy imports.
 """
 
 import atexit
@@ -18,33 +18,33 @@ from typing import NoReturn
 _PR_SET_PDEATHSIG = 1
 
 FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT)
-"""What a kernel dies of by itself, and a driver ends its process with: whatever else did may not be their fault."""
+"""Signals by which a kernel or a driver ends its process. Other signals need not be their fault."""
 
 LISTER = "lister"
-"""The role of a process that says which devices there are, and ends once nobody listens."""
+"""The role of a process that lists the devices, and ends once its connection is closed."""
 
 
 def die_with(parent: int, by: int = signal.SIGKILL) -> None:
-    """Ignore Ctrl-C, which is the parent's to handle, and have the system send a signal when the parent ends."""
+    """Ignore Ctrl-C, which the parent handles, and let the system send the signal `by` when the parent ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, by)
-    if os.getppid() != parent:  # it died before it could take us along
+    if os.getppid() != parent:  # it died before the call above
         os._exit(1)
 
 
 def leave_ending() -> None:
-    """Ignore what a service manager or a batch system sends to all processes of a job: a trial would end as a crash."""
+    """Ignore signals that a service manager or batch system sends to all processes of a job: a trial would crash."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
 
 
 def command_of(module: str, *words: str) -> list[str]:
-    """Return the command by which another process runs a module of this package, with these words.
+    """Return the command by which another process runs a module of this package with the arguments `words`.
 
-    It imports from the folders that this one does, whoever named them: a program may have, or `pip install --target`
-    was given another than Python's own. The first of them it leaves out where that is the folder here, or the
-    program's: a file there may be named like a module of Python.
+    It imports from the same folders as this process, even if a program added them, or `pip install --target` uses
+    another folder than Python's own. The first folder is left out if it is the current one or the program's: a file
+    there may have the name of a module of Python.
     """
     root = str(Path(__file__).parent.parent.parent)
     program = getattr(sys.modules.get("__main__"), "__file__", None)
@@ -65,16 +65,17 @@ def main(role: str, descriptor: int, parent: int) -> None:
     from multiprocessing.connection import Connection
 
     connection = Connection(descriptor)
-    connection.send(None)  # it no longer outlives its parent: from here on it may be halted
+    connection.send(None)  # from here on it dies with its parent, so it may be halted
     if role == LISTER:
         found = None
         try:
             from autotune.devices import list_bundled
 
             found = list_bundled()
-            # A fork runs none by itself, and who has the answer may end, and this with it: a driver's folder has to go.
+            # A fork does not run exit functions by itself, and once the answer is sent, the parent may end, and this
+            # process with it: a driver's temporary folder must be removed before.
             atexit._run_exitfuncs()
-        finally:  # who says nothing at all was ended by a driver
+        finally:  # a process that sends nothing was ended by a driver
             connection.send(found)
         with suppress(EOFError, OSError):
             connection.recv()
@@ -88,13 +89,13 @@ def main(role: str, descriptor: int, parent: int) -> None:
 
 
 def be_named(role: str) -> None:
-    """Tell who lists processes; the system cuts it to 15 characters."""
+    """Set the name that lists of processes show; the system cuts it to 15 characters."""
     with suppress(OSError):
         Path("/proc/self/comm").write_text(f"autotune-{role}", encoding="utf-8")
 
 
 def become_worker(role: str, environment: Mapping[str, str], connection: int, log: int, server: int) -> NoReturn:
-    """Be what `python -m autotune.pool.worker` is."""
+    """Do what `python -m autotune.pool.worker` does, in a fork."""
     code = 1
     try:
         os.setsid()

@@ -1,13 +1,13 @@
-"""What is told of results, one file each, used as modules: `from autotune.reports import charts`.
+"""Reports on results, one file each, used as modules: `from autotune.reports import charts`.
 
     compare.py, sides.py   values and devices side by side;  charts.py, drawing.py: as charts
     baselines.py           what NumPy needs for the same
     cover.py               few configurations for many sizes
-    verify.py              is the stored best still what it was
+    verify.py              whether the stored best is still what it was
     course.py, learned.py  how a search went, and what it taught
-    told.py                what was found and what is stored, as programs read it
-    fresh.py               a worker with empty build caches: one use end to end, a build kept, texts inspected
-    single.py, page.py     a report in one file, and what pages of a server share with it
+    told.py                results and stored trials, as programs read them
+    fresh.py               a worker with empty build caches: one use end to end, a saved build, inspected texts
+    single.py, page.py     a report in one file, and what it shares with the pages of a server
 
 The functions below are imported when first used.
 """

@@ -27,8 +27,8 @@ _EXACT = 2**53  # integers up to here are exact in float64
 def blas(a: Array, b: Array) -> Array:
     """Return `a @ b` for `(m, k)` and `(k, n)`.
 
-    BLAS knows no integers and NumPy's own integer loop is some hundred times slower, so integers are
-    multiplied in float64 where every partial sum is exact there, and by NumPy's loop otherwise.
+    BLAS has no integers, and NumPy's own integer loop is some hundred times slower. So integers are multiplied in
+    float64 if every partial sum is exact there, and by NumPy's loop otherwise.
     """
     if a.dtype.kind in "iu" and _bound(a, b) < _EXACT:
         return _wrap(a.astype(np.float64) @ b.astype(np.float64), a.dtype)
@@ -99,7 +99,7 @@ def _bound(a: Array, b: Array) -> int:
 
 
 def _wrap(exact: Array, dtype: np.dtype[Any]) -> Array:
-    """Exact integers in float64 as `dtype`, wrapped around as integer arithmetic does."""
+    """Convert exact integers in float64 to `dtype`, wrapped around as integer arithmetic does."""
     wrapped: Array = exact.astype(np.int64).astype(dtype)
     return wrapped
 
@@ -123,21 +123,23 @@ def time_host(
 
 
 def require_product(study: Study) -> None:
-    """Raise UsageError where a study is no matrix product by its sizes."""
+    """Raise UsageError if a study, by its sizes, is not a matrix product."""
     if not set(EXTENTS) <= set(study.sizes):
         raise UsageError(
-            f"{study.name} is no matrix product (sizes M, N and K)", where="--baselines", hint="leave --baselines out"
+            f"{study.name} is not a matrix product (sizes M, N and K)",
+            where="--baselines",
+            hint="leave --baselines out",
         )
 
 
 def host_times(problem: Problem, *, budget_s: float = 1.0) -> dict[str, float]:
-    """Multiply on the host at a problem's size, in the type of its `T` choice where it has one, else float32.
+    """Multiply on the host at a problem's size, in the type of its `T` choice if it has one, else float32.
 
     Return the median nanoseconds of each way.
     """
     m, n, k = (problem.size[name] for name in EXTENTS)
     dtype, _ = numpy_type(str(problem.choices.get("T", "float")))
-    if dtype == np.float16:  # no BLAS has it
+    if dtype == np.float16:  # BLAS does not support it
         dtype = np.dtype(np.float32)
     rng = np.random.default_rng(1)
     if dtype.kind == "f":

@@ -18,7 +18,7 @@ Scale = Callable[[Cell, float], float | None]
 
 @dataclass(frozen=True)
 class Extra:
-    """A time that is no cell: a host baseline, or the device end to end. `time_ns` for one size."""
+    """A time that is not a cell: a host baseline, or the device end to end. `time_ns` for one size."""
 
     label: str
     size: Size
@@ -26,7 +26,7 @@ class Extra:
 
 
 def check_path(path: Path) -> Path:
-    """Return `path` where a chart can be written there; UsageError where not, before any time is spent."""
+    """Return `path` if a chart can be written there, else raise UsageError, before any time is spent."""
     if path.suffix.lower() not in (".png", ".svg"):
         raise UsageError(f"cannot draw {path.name!r}", where="--chart", hint="name a .png or .svg file")
     if not os.path.isdir(folder := str(path.parent)):
@@ -35,7 +35,7 @@ def check_path(path: Path) -> Path:
 
 
 def draw(path: Path, cells: Sequence[Cell], extras: Sequence[Extra], *, by: str, title: str, subtitle: str) -> None:
-    """Draw GFLOPS where the study tells its operations, else GB/s, else milliseconds."""
+    """Draw GFLOPS if the study gives its operations, else GB/s if it gives its bytes, else milliseconds."""
     axis, scale = _metric(cells)
     if by == BY_SIZE and all(len(set(cell.size.values())) == 1 for cell in cells):
         _lines(path, cells, extras, axis, scale, title, subtitle)
@@ -47,7 +47,7 @@ def draw(path: Path, cells: Sequence[Cell], extras: Sequence[Extra], *, by: str,
 
 
 def _metric(cells: Sequence[Cell]) -> tuple[str, Scale]:
-    """The axis label, and the value of a time in nanoseconds in a cell's problem."""
+    """The axis label, and the function from a cell and a time in nanoseconds to the value on that axis."""
     measured = [cell for cell in cells if cell.problem is not None and cell.best is not None]
     for kind, unit in (("flops", "GFLOPS"), ("bytes", "GB/s")):
         if measured and all(_work(cell, kind) for cell in measured):

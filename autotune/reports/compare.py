@@ -1,4 +1,4 @@
-"""The best per value of one parameter, per size or per device: what is stored, plus equal trials where it lacks."""
+"""The best per value of one parameter, per size or per device: from stored trials, with new ones if too few."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from autotune.tuner import fastest, ours, recall
 BY_DEVICE, BY_SIZE = "device", "size"
 
 Search = Callable[[Problem, int], None]
-"""Spends that many new trials on a problem and stores them."""
+"""Runs that many new trials of a problem and stores them."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One value at one size on one device. `best` is None where there is none, and `reason` says why.
+    """One value at one size on one device. If `best` is None, `reason` says why.
 
-    By size or device `value` is its name. `trials` counts the configurations tried, `valid` those that could be.
+    By size or device, `value` is its name. `trials` counts the configurations tried, `valid` those that are possible.
     """
 
     value: Value
@@ -38,7 +38,7 @@ class Cell:
 
 
 def require_subject(study: Study, by: str) -> None:
-    """Raise UsageError where `by` is neither `device` nor `size` nor a parameter of the study."""
+    """Raise UsageError unless `by` is `device`, `size` or a parameter of the study."""
     known = [*study.parameters, BY_DEVICE, BY_SIZE]
     if by not in known:
         raise UsageError(
@@ -60,17 +60,18 @@ def compare(
 ) -> list[Cell]:
     """Return a cell per value, size and device, in this order: sizes, then devices, then values.
 
-    Where fewer than `trials` configurations of a cell are stored, `search` tries the missing ones; None forbids
-    it. `fix` keeps only the given values of other parameters. By device, devices that are not here but have
-    stored results of the same study stand at the end.
-    Raises UsageError for a `by` that is nothing to compare by.
+    If fewer than `trials` configurations of a cell are stored, `search` tries the missing ones, unless it is None.
+    `fix` keeps only the given values of other parameters. By device, devices that are not here but have stored results
+    of the same study come at the end.
+    Raises UsageError for a `by` that nothing can be compared by.
     """
     require_subject(study, by)
     cells: list[Cell] = []
     for size in sizes:
         for device in devices:
+            stored = _Stored(store)
             for value, one in _values(study, by, size, device):
-                cells.append(_cell(study, value, size, choices, device, {**(fix or {}), **one}, store, trials, search))
+                cells.append(_cell(study, value, size, choices, device, {**(fix or {}), **one}, stored, trials, search))
         if by == BY_DEVICE:
             cells += _elsewhere(study, size, choices, devices, store)
     return cells
@@ -88,6 +89,25 @@ def _values(
             yield value, {by: [value]}
 
 
+@dataclass
+class _Stored:
+    """What is stored of a problem, whatever its parameters may be: read once, until a search adds to it."""
+
+    store: Store
+    answering: list[Trial] | None = None
+
+    def read(self, problem: Problem) -> list[Trial]:
+        if self.answering is None:
+            self.answering = self.store.answering(problem.key, problem.device.driver)
+        return self.answering
+
+
+def _drivers(problem: Problem, trials: Sequence[Trial]) -> set[str]:
+    """The drivers of the trials that are of a problem's space."""
+    rows = problem.space.rows_of([trial.configuration for trial in trials])
+    return {trial.driver for trial, row in zip(trials, rows, strict=True) if row >= 0}
+
+
 def _cell(
     study: Study,
     value: Value,
@@ -95,7 +115,7 @@ def _cell(
     choices: Choices,
     device: DeviceInfo,
     fix: Mapping[str, Sequence[Value]],
-    store: Store,
+    stored: _Stored,
     trials: int,
     search: Search | None,
 ) -> Cell:
@@ -106,21 +126,19 @@ def _cell(
         why = error.what.removeprefix("no configuration is valid: ")
         return Cell(value, size, device.fingerprint, None, None, 0, 0, f"not possible: {why}")
     if search is not None:
-        missing = min(trials, valid) - len(recall(problem, store.trials(problem.key)))
+        missing = min(trials, valid) - len(recall(problem, ours(problem, stored.store.trials(problem.key))))
         if missing > 0:
+            stored.answering = None
             search(problem, missing)
-    stored = store.answering(problem.key, device.driver)
-    own = ours(problem, stored)
-    best = fastest(own, problem.device.driver)
-    drivers = {trial.driver for trial in stored if trial.configuration in problem.space}
-    reason = "" if best is not None else _why_none(own, drivers)
-    return Cell(value, size, device.fingerprint, problem, best, _count(own), valid, reason)
+    own = ours(problem, stored.read(problem))
+    reason = "" if own.best is not None else _why_none(own.trials, _drivers(problem, stored.read(problem)))
+    return Cell(value, size, device.fingerprint, problem, own.best, _count(own.trials), valid, reason)
 
 
 def _elsewhere(
     study: Study, size: Size, choices: Choices, devices: Sequence[DeviceInfo], store: Store
 ) -> Iterator[Cell]:
-    """Cells of devices that are not here, from what is stored of exactly this study and size."""
+    """Cells of devices that are not here, from stored trials of exactly this study and size."""
     problem = Problem(study, size, choices)
     here = {device.fingerprint for device in devices}
     for _, key in reversed(listing.problems(store, study=study.name)):
@@ -141,7 +159,7 @@ def _count(trials: Iterable[Trial]) -> int:
 
 
 def _why_none(trials: Iterable[Trial], drivers: Iterable[str] = ()) -> str:
-    """What happened to the trials of a cell in which nothing passed; `drivers` are those that any are stored of."""
+    """Why nothing passed in a cell; `drivers` are the drivers with stored trials."""
     latest = list({identity(trial.configuration): trial for trial in trials}.values())
     if not latest:
         others = ", ".join(sorted(drivers))

@@ -1,7 +1,7 @@
 """How a search went: best so far, every trial by its outcome, failures with reasons, rate, where the time went.
 
-Plain data that JSON holds. Times of kernels in nanoseconds, of the search in seconds. Where there are more trials than
-a chart can show, every n-th stands for the rest, and `stride` says so; counts and best so far are exact all the same.
+Plain data for JSON. Times of kernels are in nanoseconds, those of the search in seconds. If there are more trials than
+a chart can show, it has every n-th one, and `stride` says so; counts and the best so far are exact nevertheless.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from autotune.model import Outcome
 from autotune.store import Store, listing, survey
 
 MOST_DOTS = 1000
-"""Trials that a chart shows."""
+"""How many trials a chart shows."""
 
 _LISTED = 200
-"""Failures of each outcome that are grouped by their reasons: the latest."""
+"""How many failures of each outcome, the latest, are grouped by their reasons."""
 
 _FEW = 50
-"""As many where there are more trials than a chart can show."""
+"""How many if there are more trials than a chart can show."""
 
 _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?")
 
@@ -31,13 +31,13 @@ _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?")
 def course(store: Store, searches: Sequence[listing.Search], *, most: int = MOST_DOTS) -> dict[str, Any]:
     """Return how some searches of one problem went, one after another, as if they had been one.
 
-    `outcomes` counts all trials, `running` those that have begun and not ended. `dots` holds lists of one length:
+    `outcomes` counts all trials, `running` those that have begun and not ended. `dots` holds lists of equal length:
     `trial` (its number in the database), `number` (from 1, in the order of beginning), `seconds` (since the beginning,
-    pauses between searches left out), `outcome`, `time_ns` (None where there is none) and `configuration` (values of
-    its `parameters`, in their order). `best` holds such lists of the trials that were the fastest so far, by their
-    first median. `rate` is finished trials per second. `spent` sums the seconds of the trials on building, verifying
-    and timing; builds overlap, so that they may add up to more than `elapsed_s`. With `stride` above 1, `spent` and the
-    places in between are estimated from every n-th trial.
+    without pauses between searches), `outcome`, `time_ns` (None if there is none) and `configuration` (values of its
+    `parameters`, in their order). `best` holds such lists of the trials that were the fastest so far, by their first
+    median. `rate` is finished trials per second. `spent` sums the seconds of the trials on building, verifying and
+    timing; builds overlap, so they may add up to more than `elapsed_s`. With `stride` above 1, `spent` and the places
+    in between are estimated from every n-th trial.
     """
     numbers = [search.number for search in searches]
     tally = survey.tally(store, numbers)
@@ -69,7 +69,7 @@ def course(store: Store, searches: Sequence[listing.Search], *, most: int = MOST
 class _Clock:
     """Seconds of searching at an instant: searches of one problem one after another, without the pauses between.
 
-    `elapsed_s` is what they took, up to now where one is at work.
+    `elapsed_s` is their total duration, up to now if one is still running.
     """
 
     def __init__(self, searches: Sequence[listing.Search]) -> None:
@@ -84,14 +84,14 @@ class _Clock:
             self.elapsed_s += max(0.0, (ended - (begun or ended)).total_seconds())
 
     def at(self, row: survey.Row) -> float:
-        """Return the seconds after which a trial ended."""
+        """Return after how many seconds a trial ended."""
         begun = self._begun[row.search]
         ended = moment(row.finished) or moment(row.started) or begun
         return self._before[row.search] + max(0.0, (ended - begun).total_seconds())
 
 
 def moment(text: str) -> datetime | None:
-    """Return the instant that a stored text tells; None where it tells none."""
+    """Return the instant in a stored text, or None if it is not one."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
@@ -152,10 +152,10 @@ def improvements(rows: Iterable[survey.Row]) -> list[survey.Row]:
 
 
 def failures(rows: Iterable[survey.Row], counts: Mapping[Outcome, int]) -> list[dict[str, Any]]:
-    """Return failures by outcome and by what they say, numbers in it apart; most of all first, latest example.
+    """Return failures by outcome and message (its numbers ignored), the most frequent first, with the latest example.
 
-    `count` is how many of the listed ones say so, `of` how many failures of the outcome were listed, `all` how many
-    there are.
+    `count` is how many of the listed failures have the message, `of` how many failures of the outcome are listed, `all`
+    how many there are.
     """
     groups: dict[tuple[Outcome, str], list[survey.Row]] = {}
     for row in rows:

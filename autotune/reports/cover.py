@@ -17,26 +17,26 @@ from autotune.model import Configuration, Identity, Size, Trial, identity
 from autotune.store import Store
 from autotune.study import Problem
 from autotune.text import pairs
-from autotune.tuner import Request, measure, ours, ranked
+from autotune.tuner import Request, measure, ours
 
 PER_SIZE = 2
-"""The fastest so many of each size are candidates, and the default."""
+"""How many of the fastest at each size are candidates, besides the default."""
 
 ENOUGH = 0.05
-"""Where nobody says how many, so few are chosen that no size loses more than this share."""
+"""If no number is given, the fewest configurations are chosen with which no size loses more than this share."""
 
 MOST_SETS = 50_000
-"""So many choices are looked at one by one; beyond, one is improved by exchanges."""
+"""Up to this many sets are compared one by one; beyond, one set is improved by exchanges."""
 
 Losses = NDArray[np.float64]
-"""By candidate and size: the share by which a candidate is slower than the fastest; infinite where not known."""
+"""By candidate and size: the share by which a candidate is slower than the fastest; infinite if not known."""
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """So many configurations: their places among the candidates, the place each size takes, and what that loses.
+    """A set of configurations: their places among the candidates, the place that each size takes, and the loss there.
 
-    Shares of the time of each size's fastest: 0.02 is 2 % slower. `mean` is over the sizes.
+    Losses are shares of the time of each size's fastest: 0.02 is 2 % slower. `mean` is over the sizes.
     """
 
     places: tuple[int, ...]
@@ -54,11 +54,10 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Rule:
-    """Which configuration a size takes: by the nearest of the listed sizes, and by bounds of one number where that says
-    the same.
+    """Which configuration a size takes: that of the nearest listed size, and bounds of one number if they say the same.
 
-    `by` names the number: a size, or the product of all (`M*N*K`); up to `bounds[0]` the first of `order` is taken,
-    then the next. Empty where no single number tells the sizes apart.
+    `by` names the number: a size, or the product of all (`M*N*K`). Up to `bounds[0]` the first of `order` is taken,
+    then the next. Empty if no single number tells the sizes apart.
     """
 
     by: str = ""
@@ -68,7 +67,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Cover:
-    """The candidates, what each takes at each size in nanoseconds (NaN: not known), and the choices by their number."""
+    """The candidates, their times at each size in nanoseconds (NaN: not known), and the choices by their number."""
 
     problems: Sequence[Problem]
     candidates: Sequence[Configuration]
@@ -93,13 +92,13 @@ def cover(
     stop: threading.Event | None = None,
     on_size: Callable[[int, int], None] | None = None,
 ) -> Cover:
-    """Choose the configurations that lose least over the sizes of some requests: `most` of them, or as few as do.
+    """Choose the configurations that lose least over the sizes of some requests: `most` of them, or as few as enough.
 
-    Where a candidate has not been measured at a size, it is, and all candidates in turns, unless `search` is False:
-    then what is stored counts as far as it compares.
-    `on_size` is told a size's place and how many configurations are measured there. `searching` gives the command that
-    searches one of the problems as the user asked for it, for hints. Raises AutotuneError where a size has no best, or
-    none that is known can serve it; Stopped.
+    If a candidate has not been measured at a size, all candidates are measured there in turns, unless `search` is
+    False: then stored times count as far as they can be compared.
+    `on_size` is called with a size's place and how many configurations are measured there. `searching` gives the
+    command that searches one of the problems as the user asked for it, for hints. Raises AutotuneError if a size has no
+    best, or if none of the chosen is known to serve it; Stopped.
     """
     problems = [request.problem for request in requests]
     with Store.to_read(requests[0].database) as store:
@@ -111,7 +110,7 @@ def cover(
     candidates = _candidates(problems, stored)
     times = []
     for place, request in enumerate(requests):
-        # What is faster than the best was timed once, at another moment, and ranks behind what was timed in turns.
+        # A trial faster than the best was timed once, at another moment: it ranks behind those timed in turns.
         known = [trial for trial in stored[place] if trial.time_ns >= stored[place][0].time_ns]
         there = {identity(trial.configuration): trial for trial in known}
         if search:
@@ -126,7 +125,7 @@ def cover(
 def chosen_of(
     problems: Sequence[Problem], candidates: Sequence[Configuration], times_ns: Losses, most: int | None
 ) -> Cover:
-    """Return the choice among candidates whose times (by candidate and size) are known as far as they are."""
+    """Return the choice among candidates by their times (by candidate and size), of which some may be unknown."""
     losses = np.nan_to_num(times_ns / np.nanmin(times_ns, axis=0) - 1, nan=math.inf)
     limit = min(len(problems) if most is None else most, len(candidates))
     by_number = {len(one.places): one for one in (choose(losses, count) for count in range(1, limit + 1))}
@@ -141,10 +140,10 @@ def chosen_of(
 
 
 def choose(losses: Losses, count: int) -> Chosen:
-    """Return the set of so many candidates with the least mean loss, of equal ones that with the least worst.
+    """Return the set of `count` candidates with the least mean loss; of equal sets, the one with the least worst loss.
 
-    Where not every size can be served, it is one of those that serve most.
-    Each size takes the one of the set that loses least there. Exact where there are few sets, else the best of a
+    If not every size can be served, it is one of the sets that serve the most sizes.
+    Each size takes the candidate of the set that loses least there. Exact if there are few sets, else the best of a
     greedy choice improved by single exchanges (k-medoids: Kaufman and Rousseeuw 1990, PAM).
     """
     total, cost = len(losses), partial(_cost, losses)
@@ -161,9 +160,9 @@ def choose(losses: Losses, count: int) -> Chosen:
 
 
 def rule(sizes: Sequence[Size], takes: Sequence[int]) -> Rule:
-    """Return the bounds of one number that give each size what it takes; none where no number does in as many parts.
+    """Return the bounds of one number that give each size what it takes; an empty rule if no number does so.
 
-    A bound is the geometric mean of the two sizes that it parts.
+    There must be only one range for each configuration. A bound is the geometric mean of the sizes on both sides of it.
     """
     names = list(sizes[0])
     features = [(name, [size[name] for size in sizes]) for name in names]
@@ -180,7 +179,7 @@ def rule(sizes: Sequence[Size], takes: Sequence[int]) -> Rule:
 
 
 def _cost(losses: Losses, places: Sequence[int]) -> tuple[int, float, float]:
-    """Return how many sizes a set is not known to serve, then what it loses at the others: in the mean, at worst."""
+    """Return how many sizes a set is not known to serve, then its mean and worst loss at the others."""
     least = losses[list(places)].min(axis=0)
     served = least[np.isfinite(least)]
     return len(least) - len(served), float(served.sum()) / max(1, len(served)), float(served.max(initial=0.0))
@@ -200,9 +199,9 @@ def _exchanges(places: tuple[int, ...], total: int) -> Iterator[tuple[int, ...]]
                 yield (*places[:at], one, *places[at + 1 :])
 
 
-def _passed(store: Store, problem: Problem) -> list[Trial]:
+def _passed(store: Store, problem: Problem) -> Sequence[Trial]:
     """The verified trials of a problem on this device and driver, best first."""
-    return ranked(ours(problem, store.answering(problem.key, problem.device.driver)), problem.device.driver)
+    return ours(problem, store.answering(problem.key, problem.device.driver)).passed
 
 
 def _candidates(problems: Sequence[Problem], stored: Sequence[Sequence[Trial]]) -> list[Configuration]:

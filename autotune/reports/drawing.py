@@ -1,6 +1,6 @@
 """Bars and lines, drawn into a file. The only file that imports matplotlib, and only to draw.
 
-Labels come from databases and study files: each is made safe where it enters a picture.
+Labels come from databases and study files: each is made safe before it is drawn.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from autotune.errors import UsageError
 from autotune.text import line as safe
 from autotune.text import number
 
-# Okabe and Ito's palette: told apart with every kind of colour blindness, and in print.
+# Okabe and Ito's palette: distinguishable with every kind of colour blindness, and in print.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#555555")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _PALE = "#9DC3DE"  # of the first colour: bars that are not the best
-_COLUMNS, _CROWDED = 3, 75  # panels, and letters of tick labels, that stand beside each other
+_COLUMNS, _CROWDED = 3, 75  # panels, and letters of tick labels, beside each other
 _INK, _QUIET, _GRID = "#222222", "#6b6b6b", "#e3e3e3"
 _STYLE: dict[Any, Any] = {
     "font.size": 10,
@@ -40,7 +40,7 @@ _STYLE: dict[Any, Any] = {
     "xtick.color": _QUIET,
     "ytick.color": _INK,
     "grid.color": _GRID,
-    "text.parse_math": False,  # what others named is text, whatever dollars it holds
+    "text.parse_math": False,  # names of others may contain dollar signs
     "svg.fonttype": "none",
     "svg.hashsalt": "autotune",  # same data, same file
     "figure.dpi": 100,
@@ -50,7 +50,7 @@ _STYLE: dict[Any, Any] = {
 
 @dataclass(frozen=True)
 class Bar:
-    """One labelled value; where it is None, `note` says why."""
+    """One labelled value; if it is None, `note` says why."""
 
     label: str
     value: float | None
@@ -59,7 +59,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Panel:
-    """Bars that share a scale: one problem size, say."""
+    """Bars that share a scale, for example of one problem size."""
 
     title: str
     bars: tuple[Bar, ...]
@@ -76,9 +76,9 @@ class Line:
 def bar_chart(
     path: Path, panels: Sequence[Panel], *, title: str, subtitle: str, axis: str, least: bool = False
 ) -> None:
-    """Draw horizontal bars in panels, every bar with its value or the reason it has none.
+    """Draw horizontal bars in panels, every bar with its value or the reason why it has none.
 
-    The best bar of a panel stands out: the longest, or with `least` the shortest.
+    The best bar of a panel is emphasised: the longest, or with `least` the shortest.
     """
     with _figure() as plt:
         labels = [safe(bar.label) for bar in panels[0].bars]
@@ -90,7 +90,7 @@ def bar_chart(
         )
         figure.get_layout_engine().set(w_pad=0.12, h_pad=0.08, wspace=0.04)
         tops = [max((bar.value or 0.0) for bar in panel.bars) for panel in panels]
-        shared = max(tops) < 8 * min(tops)  # one scale for all panels where the smallest stays readable
+        shared = max(tops) < 8 * min(tops)  # one scale for all panels if the smallest stays readable
         for place, axes in enumerate(grid.flat):
             if place >= len(panels):
                 axes.set_visible(False)
@@ -129,7 +129,7 @@ def _bars(axes: Any, panel: Panel, top: float, least: bool) -> None:
 def line_chart(path: Path, lines: Sequence[Line], *, title: str, subtitle: str, x_axis: str, y_axis: str) -> None:
     """Draw one line per series, labelled at its end, over a logarithmic x axis with the sizes as its ticks.
 
-    The y axis turns logarithmic where the values span more than a factor of 30.
+    The y axis is logarithmic if the values span more than a factor of 30.
     """
     with _figure() as plt:
         figure, axes = plt.subplots(figsize=(8.4, 4.8), layout="constrained")
@@ -141,7 +141,7 @@ def line_chart(path: Path, lines: Sequence[Line], *, title: str, subtitle: str, 
                 color=_COLOURS[place % len(_COLOURS)],
                 marker=_MARKERS[place % len(_MARKERS)],
                 markersize=5,
-                linewidth=1.5 + 0.5 * (len(drawn) - place - 1),  # what a later line covers still shows
+                linewidth=1.5 + 0.5 * (len(drawn) - place - 1),  # a line below another stays visible
             )
         ticks = sorted({x for line in drawn for x, _ in line.points})
         axes.set_xscale("log", base=2)
@@ -163,12 +163,12 @@ def line_chart(path: Path, lines: Sequence[Line], *, title: str, subtitle: str, 
 
 
 def _positional(value: float) -> str:
-    """`value` as it is, without an exponent: `1048576`, `0.00001`."""
+    """Return `value` without an exponent: `1048576`, `0.00001`."""
     return np.format_float_positional(value, trim="-")
 
 
 def _label_ends(figure: Any, axes: Any, lines: Sequence[Line]) -> None:
-    """Write each line's name to the right of its last point, pushed apart where two would overlap."""
+    """Write each line's name to the right of its last point, moved apart where two would overlap."""
     if not lines:
         return
     figure.canvas.draw()
@@ -189,7 +189,7 @@ def _label_ends(figure: Any, axes: Any, lines: Sequence[Line]) -> None:
 
 
 def spread(places: Sequence[float], apart: float) -> list[float]:
-    """Move ascending `places` as little upwards as keeps them `apart` from one another."""
+    """Move ascending `places` upwards, as little as possible, so that they are `apart` from one another."""
     moved: list[float] = []
     for place in places:
         moved.append(max(place, moved[-1] + apart) if moved else place)
@@ -204,14 +204,14 @@ def _titles(figure: Any, title: str, subtitle: str) -> None:
 
 @contextmanager
 def _figure() -> Iterator[Any]:
-    """Matplotlib without a display, in this file's style; figures are closed however the drawing ends."""
+    """Matplotlib without a display, in this file's style; figures are closed even after an error."""
     import matplotlib as mpl
 
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
     with mpl.rc_context(_STYLE), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # a box stands for it
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # a box is drawn instead
         try:
             yield plt
         finally:

@@ -1,6 +1,6 @@
-"""A fresh worker process with empty build caches: a use from nothing to the result, a build kept, texts inspected.
+"""A fresh worker process with empty build caches: one use end to end, a saved build, inspected texts.
 
-As in the first call of a program; and a compiler that crashes takes nothing else down.
+It is like the first call of a program. A compiler that crashes takes only this process down.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from autotune.pool import Forkserver, Start, WorkerProcess, can_hold
 from autotune.study import Plan
 
 LIMIT_S = 300.0
-"""For each message, and for the process to start."""
+"""Seconds for each message, and for the process to start."""
 
 _SOURCE, _OPTIONS, _LOG = "kernel.cl", "options.txt", "build.log"
 BUILD_FILES = (_SOURCE, _OPTIONS, _LOG, "kernel.ptx", "kernel.bin")
-"""What `save_build` may write."""
+"""The files that `save_build` may write."""
 
 
 def end_to_end(plan: Plan, device: DeviceInfo) -> EndToEnd:
-    """Use a verified plan from nothing. Raises WorkerError where the process fails or overruns."""
+    """Use a verified plan from nothing to the result. Raises WorkerError if the process fails or overruns."""
     answer = _ask(Use(plan), device, "end to end")
     assert isinstance(answer, EndToEnd)
     return answer
 
 
 def save_build(plan: Plan, device: DeviceInfo, folder: Path) -> list[Path]:
-    """Write `kernel.cl`, `options.txt`, `build.log` and the binary into a folder; return what was written.
+    """Write `kernel.cl`, `options.txt`, `build.log` and the binary into a folder; return the written files.
 
-    A plan that does not build leaves no binary, which is PTX on NVIDIA. Raises UsageError where the folder cannot be
-    written, WorkerError where the build process dies or overruns.
+    A plan that does not build leaves no binary, which is PTX on NVIDIA. Raises UsageError if the folder cannot be
+    written, WorkerError if the build process dies or overruns.
     """
     _write(folder, {_SOURCE: plan.source.encode(), _OPTIONS: ("\n".join(plan.options) + "\n").encode()})
     kept = _ask(Keep(plan), device, "--save-build")
@@ -50,11 +50,11 @@ def save_build(plan: Plan, device: DeviceInfo, folder: Path) -> list[Path]:
 
 
 class Inspector:
-    """Has a device's compiler tell of one text after another, each compiled in a context of its own.
+    """Inspects one text after another with a device's compiler, each in a context of its own.
 
-    One process answers them, as long as it does well: a driver takes longer to start than a kernel to compile. Where it
-    dies, overruns or fails otherwise than by refusing a text, the next is another's; and where it had answered before,
-    this text is asked about again, so that no answer is the doing of an earlier text.
+    One process answers them as long as it works, because a driver takes longer to start than a kernel to compile. If it
+    dies, overruns or fails in another way than by refusing a text, the next text gets a new process. If it had answered
+    before, this text is tried again too, so that no answer is the effect of an earlier text.
     """
 
     def __init__(self, device: DeviceInfo) -> None:
@@ -72,9 +72,9 @@ class Inspector:
             self._forks.close()
 
     def inspect(self, source: str, options: Sequence[str], names: Sequence[str]) -> Inspected:
-        """Return what the compiler tells of a kernel's text: arguments by entry, and what `names` stand for.
+        """Return what the compiler finds in a kernel's text: arguments by entry, and what `names` stand for.
 
-        Raises WorkerError, with the log, where it does not build.
+        Raises WorkerError, with the log, if it does not build.
         """
         message = Inspect(source, tuple(options), tuple(names))
         answer = self._asked_again(message) if self._worker is not None else None
@@ -85,7 +85,7 @@ class Inspector:
         return answer
 
     def _asked_again(self, message: Inspect) -> Inspected | Report | None:
-        """Ask one that has answered before; None where it fails."""
+        """Ask a process that has answered before; None if it fails."""
         try:
             answer = self._asked(message)
         except WorkerError:

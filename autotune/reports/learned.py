@@ -1,7 +1,7 @@
 """What a problem's trials teach: which parameters matter, the best per value, the finalists, default against best.
 
-Plain data that JSON holds; times in nanoseconds. One rule says which times count (`ranking.rank`). Beyond `MOST` trials
-the fastest and every n-th of the rest stand for all, and `sampled` says so.
+Plain data for JSON; times in nanoseconds. One rule says which times count (`ranking.rank`). Beyond `MOST` trials, only
+the fastest and every n-th of the rest are used, and `sampled` says so.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from autotune.store import Store, listing, survey
 from autotune.text import giga_rate
 
 MOST = 1200
-"""Trials that are looked at."""
+"""How many trials are used."""
 
 _JUDGED = 300
-"""Configurations from which the importance of parameters is estimated."""
+"""How many configurations are used to estimate the importance of parameters."""
 
 _FINALISTS = 8
 
@@ -41,15 +41,16 @@ class Measured(NamedTuple):
 
     @property
     def time_ns(self) -> float:
-        """Nanoseconds."""
+        """The time in nanoseconds."""
         return self.standing.event.time_ns
 
 
 class Sample(NamedTuple):
     """What is known of a problem: verified configurations, fastest first, and those without a time.
 
-    `ranked` are the first of the ranking, whole or not; `others` are configurations without a time, with their outcome.
-    `trials` counts the finished ones from the generation that answers on; `stride` above 1: not all were looked at.
+    `ranked` are the first trials of the ranking, or all; `others` are configurations without a time, with their
+    outcome. `trials` counts the finished trials from the answering generation on; with `stride` above 1 not all were
+    used.
     """
 
     measured: list[Measured]
@@ -61,19 +62,19 @@ class Sample(NamedTuple):
 
     @property
     def best(self) -> int | None:
-        """The number of the best trial by the ranking; None where nothing passed."""
+        """The number of the best trial by the ranking, or None if nothing passed."""
         return self.ranked[0] if self.ranked else None
 
     @property
     def best_ns(self) -> float:
-        """The time of the best; NaN where there is none."""
+        """The time of the best, or NaN if there is none."""
         return ordered([one.standing for one in self.measured])[0].time_ns if self.measured else math.nan
 
 
 def sample(store: Store, problem: int, *, most: int = MOST) -> Sample:
-    """Return what there is to learn from of a problem, under the driver of its latest trial.
+    """Return what there is to learn from a problem, under the driver of its latest trial.
 
-    Raises StoreError for a database that holds what none can.
+    Raises StoreError for a database that holds impossible values.
     """
     with listing.sound(store):
         return _sample(store, problem, most)
@@ -92,11 +93,11 @@ def _sample(store: Store, problem: int, most: int) -> Sample:
     if not times.keys() <= rows.keys() or not all(_is_time(entry.time_ns) for entry in times.values()):
         raise ValueError("a time is of no trial, or none")
     passed = [row for row in found.rows if row.outcome is Outcome.OK and row.driver == driver]
-    if found.stride > 1:  # the ranking knows the fastest alone: of the rest, the latest measurement of each counts
+    if found.stride > 1:  # the ranking has only the fastest: of each other one, the latest measurement counts
         known = {rows[number].name for number in times}
         latest = {row.name: row for row in passed if row.name not in known and _is_time(row.time_ns)}
         times |= {row.number: _event(row, ranking.generation) for row in latest.values()}
-    firsts = {row.name: row.time_ns for row in passed if _is_time(row.time_ns)}  # of each the latest
+    firsts = {row.name: row.time_ns for row in passed if _is_time(row.time_ns)}  # the latest of each
     measured = [_measured(entry, rows[number], firsts) for number, entry in times.items()]
     named = {rows[number].name for number in times}
     untimed = {row.name: row for row in found.rows if row.outcome.failed or row.outcome is Outcome.STOPPED}
@@ -111,8 +112,8 @@ def _event(row: survey.Row, generation: int) -> Event:
 
 
 def _measured(entry: Event, row: survey.Row, firsts: Mapping[str, float]) -> Measured:
-    """Return what a ranked time says of its trial; `firsts` has what configurations took before they were timed again,
-    else that is the trial's own time.
+    """Return a trial with its ranked time; `firsts` has the times of configurations before they were timed again.
+    Without one, the trial's own time is used.
     """
     first = firsts.get(row.name, row.time_ns if _is_time(row.time_ns) else entry.time_ns)
     return Measured(row.configuration, Standing(entry, first, row.number))
@@ -146,7 +147,7 @@ def learned(store: Store, problem: int, known: Sample, default: Configuration | 
 
 
 def parameters_of(known: Sample) -> dict[str, list[Value]]:
-    """Return each parameter with the values that were tried: numbers in their order, else as text by the alphabet."""
+    """Return each parameter with the values that were tried: numbers in their order, texts in alphabetical order."""
     found: dict[str, dict[Value, None]] = {}
     for configuration in (*(one.configuration for one in known.measured), *(row.configuration for row in known.others)):
         for name, value in configuration.items():
@@ -156,9 +157,9 @@ def parameters_of(known: Sample) -> dict[str, list[Value]]:
 
 
 def importance(known: Sample) -> list[dict[str, Any]]:
-    """Return `parameter` and `share` of what makes a configuration one of the fastest tenth, most important first.
+    """Return `parameter` and its `share` in what makes a configuration one of the fastest tenth, most important first.
 
-    Estimated by PED-ANOVA from at most 300 configurations, every n-th by rank; empty where too few are known.
+    Estimated by PED-ANOVA from at most 300 configurations, every n-th by rank; empty if too few are known.
     """
     whole = [one for one in known.measured if one.configuration.keys() == known.measured[0].configuration.keys()]
     step = max(1, math.ceil(len(whole) / _JUDGED))
@@ -168,7 +169,7 @@ def importance(known: Sample) -> list[dict[str, Any]]:
 
 
 def per_value(known: Sample, parameters: Mapping[str, Sequence[Value]]) -> dict[str, list[dict[str, Any]]]:
-    """Return for each parameter its values: the best time with it, its share, its trial; how many were tried."""
+    """Return, for each parameter, its values: the best time with it, its share, its trial; how many were tried."""
     best_ns = known.best_ns
     found: dict[str, list[dict[str, Any]]] = {}
     for name, values in parameters.items():
@@ -184,7 +185,7 @@ def per_value(known: Sample, parameters: Mapping[str, Sequence[Value]]) -> dict[
 
 
 def heat_maps(known: Sample, importance: Sequence[Mapping[str, Any]], most: int) -> list[dict[str, Any]]:
-    """Return a heat map of every pair of the parameters that vary, the `most` important of them; those two first."""
+    """Return a heat map of every pair of the `most` important parameters that vary; the two most important first."""
     varying = varying_of(known, importance)[:most]
     return [heat_map(known, across, down) for down, across in combinations(varying, 2)]
 
@@ -195,25 +196,25 @@ def varying_of(known: Sample, importance: Sequence[Mapping[str, Any]]) -> list[s
 
 
 def by_importance(names: Iterable[str], importance: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return parameters, most important first; those of which that is not known at the end."""
+    """Return parameters, most important first; those of unknown importance at the end."""
     places = {one["parameter"]: place for place, one in enumerate(importance)}
     return sorted(names, key=lambda name: places.get(name, len(places)))
 
 
 class _Group(NamedTuple):
-    """Configurations that have a value, or two, in common: those with a time, and how the others ended."""
+    """Configurations that share a value, or two: those with a time, and the outcomes of the others."""
 
     passed: list[Standing]
     missed: list[Outcome]
 
     def told(self, best_ns: float) -> dict[str, Any]:
-        """Return its best by the one rule, and counts: what neither passed nor failed was stopped early."""
+        """Return its best by the one rule, and counts: a trial that neither passed nor failed was stopped early."""
         best = ordered(self.passed)[0] if self.passed else None
         counts = {"tried": len(self.passed) + len(self.missed), "verified": len(self.passed)}
         counts["failed"] = sum(outcome.failed for outcome in self.missed)
         if best is None:
             return {"time_ns": None, "trial": None, "share": None, **counts}
-        # One that was timed once may tell less than the best of those that were timed again.
+        # A configuration that was timed once may have less than the best of those that were timed again.
         return {"time_ns": best.time_ns, "trial": best.order[0], "share": min(1.0, best_ns / best.time_ns), **counts}
 
 
@@ -221,7 +222,7 @@ def heat_map(known: Sample, across: str, down: str) -> dict[str, Any]:
     """Return the best time of each pair of values of two parameters.
 
     `cells` has a row per value of `down` and a column per value of `across`: `time_ns`, `trial` and `share` of the
-    best, None where nothing passed; `tried` counts all, `verified` and `failed` some: others were stopped early.
+    best, None if nothing passed; `tried` counts all, `verified` and `failed` some: the others were stopped early.
     """
     parameters = parameters_of(known)
     columns, rows = parameters.get(across, []), parameters.get(down, [])
@@ -244,7 +245,7 @@ def heat_map(known: Sample, across: str, down: str) -> dict[str, Any]:
 def summary(store: Store, trial: int | None) -> dict[str, Any] | None:
     """Return what is stored of a verified trial: configuration, time, 95 % interval, rates, build options.
 
-    None where there is no such trial. Rates and options are None and empty where none are stored.
+    None if there is no such trial. Rates are None and options are empty if they are not stored.
     """
     told = None if trial is None else survey.stored_trial(store, trial)
     if told is None or not told["samples_ns"]:
@@ -272,7 +273,7 @@ def summary(store: Store, trial: int | None) -> dict[str, Any] | None:
 
 
 def finalists(store: Store, problem: int, known: Sample) -> list[dict[str, Any]]:
-    """Return the configurations that were timed again last, in turns, best first, each with `spread`."""
+    """Return the configurations of the last finale, timed in turns, best first, each with `spread`."""
     recent = set(survey.retimed(store, problem, 4 * _FINALISTS))
     chosen = [number for number in known.ranked if number in recent][:_FINALISTS]
     again, rows = survey.retimings(store, chosen), survey.trials_of(store, chosen)
@@ -285,7 +286,7 @@ def finalists(store: Store, problem: int, known: Sample) -> list[dict[str, Any]]
 
 
 def spread(samples: Sequence[int]) -> dict[str, Any]:
-    """Return samples with their median, its 95 % interval, quartiles and the ends of an axis that they lie on."""
+    """Return samples with their median, its 95 % interval, quartiles and the ends of an axis for them."""
     ordered = sorted(samples)
     half = len(ordered) // 2
     low, high = ordered[0], ordered[-1]
@@ -300,16 +301,16 @@ def spread(samples: Sequence[int]) -> dict[str, Any]:
 
 
 def gain(store: Store, known: Sample, default: Configuration | str) -> dict[str, Any]:
-    """Return how the best compares with the study's default configuration; `why` says what is missing, where it is.
+    """Return how the best compares with the study's default configuration; `why` says what is missing, if anything.
 
-    `default` is a text where it is not known, and says why. `speedup` with its `interval` comes of times taken in
-    turns; without those it stays None.
+    `default` may be a text that says why it is not known. `speedup` and its `interval` need times taken in turns;
+    without them they are None.
     """
     if not known.measured:
         return {"why": "no configuration has passed"}
     if isinstance(default, str):
         return {"why": default}
-    # By the ranking, whose first has not the lowest time where finalists were timed again.
+    # By the ranking, whose first may not have the lowest time if finalists were timed again.
     best = next((one for one in known.measured if one.trial == known.best), known.measured[0])
     named = canonical(default)
     own = next((one for one in known.measured if canonical(one.configuration) == named), None)

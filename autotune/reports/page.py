@@ -1,7 +1,7 @@
 """Templates and their filters, for reports in one file and for the pages of the service.
 
-All that is printed is escaped, and made visible first (`text.lines`): it may come from a study, a driver or another
-user. Needs Jinja2, which the extra `[serve]` brings.
+All output is escaped, and made visible first (`text.lines`): it may come from a study, a driver or another user. Needs
+Jinja2, which the extra `[serve]` brings.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ FOLDER = Path(__file__).parent
 STATIC = FOLDER / "static"
 
 _NEAR = 1.5
-"""How many times as long as the best a finalist may take to be drawn on its axis."""
+"""A finalist is drawn on the axis of the best if it takes at most this many times as long."""
 
 _STEPS = (("build", "building"), ("verify", "verifying"), ("time", "timing"))
 
 
 def environment(*folders: Path) -> Environment:
-    """Return Jinja2 over these folders of templates and, behind them, this room's. Raises SetupError without Jinja2."""
+    """Return Jinja2 over these folders of templates, and then this room's. Raises SetupError without Jinja2."""
     try:
         from jinja2 import Environment, FileSystemLoader, StrictUndefined
         from markupsafe import Markup
@@ -66,7 +66,7 @@ def static_text(name: str) -> str:
 
 
 def script_json(value: Any) -> str:
-    """Return JSON that may stand in a `<script>`: it holds no tag, no comment, and of text visible characters only."""
+    """Return JSON for a `<script>`: it contains no tag and no comment, and in text only visible characters."""
     written = json.dumps(text.plain(value, nulls=True), separators=(",", ":"), allow_nan=False)
     return written.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
@@ -94,7 +94,7 @@ def _instant(told: str | datetime | None) -> str:
         return "–"
     try:
         then = in_utc(told if isinstance(told, datetime) else datetime.fromisoformat(told))
-    except (ValueError, OverflowError):  # no instant, or one that is in no year
+    except (ValueError, OverflowError):  # not an instant, or one outside of all years
         return str(told)
     return f"{then:%Y-%m-%d %H:%M} UTC"
 
@@ -122,7 +122,7 @@ def _first_line(told: str) -> str:
 
 
 def _parts(spent: Mapping[str, float]) -> list[dict[str, Any]]:
-    """Return the parts of a whole, one behind another."""
+    """Return the parts of a whole, one after another."""
     whole, before, found = sum(spent.values()), 0.0, []
     for kind, name in _STEPS:
         share = spent[kind] / whole if whole else 0.0
@@ -132,7 +132,7 @@ def _parts(spent: Mapping[str, float]) -> list[dict[str, Any]]:
 
 
 def _extent(finalists: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
-    """Return the ends of an axis on which the finalists can be told apart: what is far slower is beyond it."""
+    """Return the ends of an axis on which the finalists can be told apart; much slower samples lie outside."""
     best = min(one["median_ns"] for one in finalists)
     near = [one for one in finalists if one["median_ns"] <= _NEAR * best]
     low = min(min(one["samples_ns"]) for one in near)
@@ -143,7 +143,7 @@ def _extent(finalists: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
 
 
 def source_hash(source: str) -> str:
-    """Return what a content security policy calls an inline script or style."""
+    """Return the name of an inline script or style in a content security policy."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()}'"
 
 

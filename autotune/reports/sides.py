@@ -1,6 +1,6 @@
-"""Comparisons of what is stored, by size, device or a parameter's values. Nothing is evaluated, built or searched.
+"""Comparisons of stored results, by size, device or a parameter's values. Nothing is evaluated, built or searched.
 
-`compare.py` is the one that knows which values are possible and searches where trials are missing.
+`compare.py`, in contrast, knows which values are possible and searches where trials are missing.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from autotune.reports.compare import BY_DEVICE, BY_SIZE
 from autotune.store import Store, listing, survey
 
 MOST = 1000
-"""Trials of a problem that a comparison of values looks at, the fastest among them."""
+"""How many trials of a problem a comparison of values uses, the fastest among them."""
 
 _SIZES, _PANELS = 64, 3
-"""Sizes of a comparison by size, and of others: the largest, where nobody says which."""
+"""How many sizes a comparison by size shows, and any other: the largest, if no sizes are given."""
 
 
 def sides(
@@ -34,12 +34,12 @@ def sides(
     device: str = "",
     order: Sequence[str] = (),
 ) -> tuple[list[dict[str, Any]], int]:
-    """Return a cell per value, and how many stored sizes smaller than theirs are left out.
+    """Return a cell per value, and how many smaller stored sizes are left out.
 
     A cell has `value` (by size or device its name), `size`, `device`, `problem` (its number), `trials`, `reason` and
-    `best`, which has what `learned.summary` tells, None where `reason` says why. By default the sizes that are
-    stored, the largest of them; the choices of what was stored last; the device that was searched last.
-    `order` has the names of a size as the study orders them, where it is known.
+    `best`, in the form of `learned.summary`; if `best` is None, `reason` says why. By default: the largest of the
+    stored sizes; the choices that were stored last; the device that was searched last.
+    `order` has the names of a size in the study's order, if that is known.
     """
     stored = [
         problem._replace(key=problem.key._replace(size=in_order(problem.key.size, order)))
@@ -125,7 +125,7 @@ def _cell(
 
 
 def _why_none(told: Counter[Outcome]) -> str:
-    """Return what became of trials among which none is the best."""
+    """Return the outcomes of trials of which none is the best."""
     if not told.total():
         return "no trial stored"
     failed = ", ".join(f"{count:,} {outcome.value}" for outcome, count in told.most_common() if outcome.failed)

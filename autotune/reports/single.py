@@ -1,4 +1,4 @@
-"""`autotune report`: how one problem was searched and what that taught, as one HTML file that needs no other."""
+"""`autotune report`: how one problem was searched and what that taught, as one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from autotune.study import Problem, Study, StudyText, default_size, find_study, 
 from autotune.text import parse_choices, parse_size
 
 _MAPPED = 12
-"""Parameters of which every pair has a heat map: the most important."""
+"""How many parameters, the most important, have heat maps of all their pairs."""
 
 
 class Written(NamedTuple):
@@ -28,10 +28,10 @@ class Written(NamedTuple):
 
 
 def written(store: Store, asked: Asked) -> Written:
-    """Return the report of the problem that fits and was searched last; `asked.device` is a fingerprint.
+    """Return the report of the fitting problem that was searched last; `asked.device` is a fingerprint.
 
-    The study's file may be gone: what is stored of it is told all the same, without its default configuration. Raises
-    UsageError where nothing stored fits, StudyError where there is neither such a study nor anything stored of it.
+    The study's file may be missing: then the report has no default configuration. Raises UsageError if nothing stored
+    fits, StudyError if there is neither such a study nor anything stored of it.
     """
     page.environment()  # before any work: Jinja2 may be missing
     try:
@@ -84,17 +84,17 @@ def _fits(problem: listing.Problem, asked: Asked, text_of: StudyText | None) -> 
 
 
 NO_STUDY = "the study is not here, so that its default configuration is not known"
-"""Why a default is not known, where nobody could know it."""
+"""Why a default is not known if the study is missing."""
 
 
 def default_of(store: Store, problem: listing.Problem, text_of: StudyText | None) -> Configuration | str:
-    """Return the study's default configuration for a problem, moved where it is not valid there; else why not."""
+    """Return the study's default configuration for a problem, moved if it is not valid there, or the reason why not."""
     if text_of is None:
         return NO_STUDY
     device = listing.device(store, problem.key.device)
     try:
         return Problem(Study.from_text(text_of), problem.key.size, problem.key.choices, device).default
-    except UsageError as error:  # the study is another one today
+    except UsageError as error:  # the study is a different one now
         return not_known(error)
 
 
@@ -104,7 +104,7 @@ def not_known(error: AutotuneError) -> str:
 
 
 def report(store: Store, problem: listing.Problem, default: Configuration | str, notes: Sequence[str] = ()) -> str:
-    """Return the file. `default` is the study's default configuration, or why it is not known; `notes` are its top."""
+    """Return the file. `default` is the study's default configuration, or why it is not known; `notes` come first."""
     searches = listing.answering(store, problem.number)
     known = learned.sample(store, problem.number)
     told = learned.learned(store, problem.number, known, default)

@@ -1,4 +1,4 @@
-"""What was found and what is stored, as programs read it: the same from the command line and from a server."""
+"""Results and stored trials, as programs read them: the same from the command line and from a server."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def result_json(result: Result) -> dict[str, Any]:
     """The result as one JSON object; times in nanoseconds, spent time in seconds.
 
     `speedup` is how many times as fast as the default the best is, with its interval and the per cent of cases in which
-    that holds the truth; null where they were not timed in turns. `against_default` says it for people, `noise` is the
-    width of the best's interval as a share of its median. `default_moved` tells, by parameter, the study's own
-    value and the one that stands in where the former is not valid. An example of failures is `unsteady` where it was
-    right at another time. `wrong_with` are the values, by parameter, with which results were wrong, all and only so.
+    that holds the truth; null if they were not timed in turns. `against_default` says the same for people, `noise` is
+    the width of the best's interval as a share of its median. `default_moved` has, by parameter, the study's own value
+    and its replacement if the former is not valid. An example of failures is `unsteady` if it was right at another
+    time. `wrong_with` are the values, by parameter, with which all results were wrong, and no others.
     """
     problem, gain = result.problem, result.gain
     return {
@@ -55,7 +55,7 @@ def result_json(result: Result) -> dict[str, Any]:
 
 
 def problem_json(problem: Problem) -> dict[str, Any]:
-    """What a search is of."""
+    """The problem of a search."""
     return {
         "study": problem.study.name,
         "device": problem.device.fingerprint,
@@ -73,7 +73,7 @@ def _example(trial: Trial | None) -> dict[str, Any] | None:
 def trial_json(problem: Problem, trial: Trial | None) -> dict[str, Any] | None:
     """A trial with its time, the interval that holds it in `confidence` per cent of cases, and its rates.
 
-    `enqueue_run_ns` is what the host took to enqueue a run, in Python; null where that is not known.
+    `enqueue_run_ns` is the time that the host needed to enqueue a run, in Python; null if that is not known.
     """
     if trial is None:
         return None
@@ -98,7 +98,7 @@ def trial_json(problem: Problem, trial: Trial | None) -> dict[str, Any] | None:
 
 def _enqueue_run_ns(problem: Problem, trial: Trial) -> float | None:
     of_one = trial.environment.get(ENQUEUE)
-    if not isinstance(of_one, int | float) or not 0 < of_one < math.inf:  # as somebody may have stored it
+    if not isinstance(of_one, int | float) or not 0 < of_one < math.inf:  # an imported trial may have any value
         return None
     return of_one * len(problem.plan(trial.configuration).sequence)
 

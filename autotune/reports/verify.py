@@ -1,4 +1,4 @@
-"""A looked-up best measured here and now, beside the study's default: what came of it, and what it is worth."""
+"""A looked-up best, measured here and now beside the study's default: the outcome, and how the two compare."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from autotune.tuner import Request, confidence_of, imported_best, measure
 
 @dataclass(frozen=True)
 class Verified:
-    """What verifying a best gave. `configuration` was verified: that of `best`, as it was looked up before, or what
-    another tool found for this very problem, `imported`.
+    """The result of verifying a best.
 
-    `slowdown` is the share by which it is slower than the default (below 0: faster) and `interval` what that lies in,
-    from pairs of samples taken within the same moments; None where one of the two did not pass.
+    `configuration` was verified: that of `best`, which was looked up before, or the one of `imported`, which another
+    tool found for exactly this problem. `slowdown` is the share by which it is slower than the default (below 0:
+    faster) and `interval` its interval, from pairs of samples taken at the same moments; None if one of the two did not
+    pass.
     """
 
     problem: Problem
@@ -40,21 +41,21 @@ class Verified:
 
     @property
     def confidence(self) -> int:
-        """The per cent of cases in which an interval like this one holds the truth: few samples tell less."""
+        """The per cent of cases in which such an interval holds the truth: with few samples it is lower."""
         return confidence_of(self.trial, self.default)
 
     def exceeds(self, most: float) -> bool:
-        """Say whether it is slower than the default by more than a share, beyond what the interval allows."""
+        """Return whether it is slower than the default by more than a share, even at the lower end of the interval."""
         return self.interval is not None and self.interval[0] > most
 
 
 def verify(request: Request, stop: threading.Event | None, *, searching: str) -> Verified:
-    """Look a problem's best up, put it and the default through a new trial each, and time them in turns.
+    """Look up a problem's best, run a new trial of it and of the default, and time them in turns.
 
-    Where nothing is stored of this very problem but what was imported, that is verified: the fastest by what the
-    other tool tells. All is stored: a best that gives a wrong result here is not named again. `searching` is the
-    command that searches the problem as the user asked for it. Raises AutotuneError where nothing but the default is
-    known, and Stopped.
+    If only imported trials are stored of exactly this problem, the fastest of these, by the other tool's times, is
+    verified. Everything is stored: a best that gives a wrong result here is not named again. `searching` is the command
+    that searches the problem as the user asked for it. Raises AutotuneError if nothing but the default is known, and
+    Stopped.
     """
     problem = request.problem
     best = lookup.best(
@@ -79,7 +80,7 @@ def verify(request: Request, stop: threading.Event | None, *, searching: str) ->
 
 
 def _imported(request: Request) -> Trial | None:
-    """Return the fastest that another tool found for a problem and that is valid here."""
+    """Return the fastest trial of another tool for a problem that is valid here."""
     with Store.to_read(request.database) as store:
         trials = store.imported(request.problem.key)
     first = next(iter(imported_best(request.problem, trials)), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 from abc import abstractmethod
@@ -9,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import optuna
@@ -23,9 +24,6 @@ from threadpoolctl import ThreadpoolController
 from autotune.errors import SpaceError
 from autotune.samplers.registry import Donors
 from autotune.space import Space
-
-_KNOWN = 4096
-"""The number of parameter sets whose rows are cached."""
 
 MASKED_ROWS = 20_000_000
 """Up to this size of a space, a mask with one byte per row marks the tried rows; beyond it, they are looked up."""
@@ -50,14 +48,15 @@ class Codec:
             name: IntDistribution(0, len(listed) - 1) if ordered else CategoricalDistribution(listed)
             for name, listed in values.items()
         }
-        self._known: dict[tuple[Any, ...], int] = {}
+        # Of a space of one Optuna asks for no parameters.
+        self._rows: dict[tuple[Any, ...], int] = {} if self.columns else {(): 0}
 
     def params(self, row: int) -> dict[str, Any]:
-        """Return the Optuna parameters of one valid configuration."""
+        """Return the Optuna parameters of one valid configuration; from here on, `row_of` knows their row."""
         names, values = self.space.names, self.space.values
         chosen = self.space.indices(np.array([row], dtype=np.int64))[0].tolist()
         found = {names[at]: chosen[at] if self.ordered else values[at][chosen[at]] for at in self.columns}
-        self._note(found, row)
+        self._rows[tuple(found.values())] = row
         return found
 
     def indices(self, params: Mapping[str, Any]) -> NDArray[np.int16]:
@@ -69,20 +68,8 @@ class Codec:
         return found
 
     def row_of(self, params: Mapping[str, Any]) -> int:
-        """Return the row of a set of Optuna parameters; -1 if one is missing, or they are not valid."""
-        if any(name not in params for name in self.distributions):
-            return -1
-        found = self._known.get(tuple(params[name] for name in self.distributions))
-        if found is None:
-            found = int(self.space.rows(self.indices(params)[None, :])[0])
-            self._note(params, found)
-        return found
-
-    def _note(self, params: Mapping[str, Any], row: int) -> None:
-        """Cache the row of a parameter set: it is needed several times for each proposal."""
-        if len(self._known) >= _KNOWN:
-            self._known.clear()
-        self._known[tuple(params[name] for name in self.distributions)] = row
+        """Return the row for which `params` gave these Optuna parameters; -1 if one is missing."""
+        return self._rows.get(tuple(params.get(name) for name in self.distributions), -1)
 
     def _position(self, name: str, value: Any) -> int:
         return self.space.values[self.space.names.index(name)].index(value)
@@ -95,6 +82,14 @@ class State(IntEnum):
     TIMED = 1
     BOUNDED = 2
     FAILED = 3
+
+
+class Told(NamedTuple):
+    """A row that was tried before, with its result: a time in nanoseconds, its lower bound, or NaN."""
+
+    row: int
+    state: State
+    time_ns: float
 
 
 class History:
@@ -139,19 +134,27 @@ class History:
         self._seen = len(trials)
         self._append(new)
 
+    def add(self, told: Sequence[Told]) -> None:
+        """Take in rows that no study has, of which none is known yet, behind those that are."""
+        self._tried.update(one.row for one in told)
+        self._extend(*(list(column) for column in zip(*told, strict=True)))
+
     def _append(self, new: Sequence[tuple[int, FrozenTrial]]) -> None:
-        rows, before = np.array([row for row, _ in new], np.int64), len(self.rows)
-        if self._mask is not None:
-            self._mask[rows] = True
-        self.rows = np.append(self.rows, rows)
-        self._sorted = np.sort(self.rows) if self._mask is None else self._sorted
-        self.states = np.append(self.states, np.full(len(new), State.RUNNING, np.int64))
-        self.times = np.append(self.times, np.full(len(new), np.nan))
+        before = len(self.rows)
+        self._extend([row for row, _ in new], [State.RUNNING] * len(new), [math.nan] * len(new))
         for position, (_, trial) in enumerate(new, before):
             if trial.state.is_finished():
                 self._close(position, trial)
             else:
                 self._open[trial.number] = position
+
+    def _extend(self, rows: list[int], states: list[State], times: list[float]) -> None:
+        if self._mask is not None:
+            self._mask[rows] = True
+        self.rows = np.append(self.rows, np.array(rows, np.int64))
+        self._sorted = np.sort(self.rows) if self._mask is None else self._sorted
+        self.states = np.append(self.states, np.array(states, np.int64))
+        self.times = np.append(self.times, np.array(times, np.float64))
 
     def _close(self, position: int, trial: FrozenTrial) -> None:
         if trial.state == TrialState.COMPLETE:
@@ -188,10 +191,18 @@ class RowSampler(BaseSampler):
         self.space = space
         self.seed = seed
         self.history = History(self.codec)
+        self._told = 0  # trials that the study has not
 
     @abstractmethod
     def choose(self, study: Study, trial: FrozenTrial) -> int:
         """Pick an untried row."""
+
+    def know(self, study: Study, told: Sequence[Told]) -> None:
+        """Go by these trials as if the study had them: there each would cost several times what a database asks."""
+        if told:
+            self.history.update(study)
+            self.history.add(told)
+            self._told += len(told)
 
     def prepare(self, trials: float) -> None:
         """Load the modules that so many proposals will need."""
@@ -202,7 +213,7 @@ class RowSampler(BaseSampler):
 
     def random(self, trial: FrozenTrial) -> np.random.Generator:
         """Return the random generator of one proposal."""
-        return np.random.default_rng([self.seed, trial.number])
+        return np.random.default_rng([self.seed, trial.number + self._told])
 
     def candidates(self, rng: np.random.Generator) -> NDArray[np.int64]:
         """Return all rows that may be proposed, or a random sample in a large space; never empty."""

@@ -202,25 +202,25 @@ class Posterior:
     def __init__(self, candidates: Floats, points: Floats, hyper: Hyper) -> None:
         self._candidates = candidates
         self._hyper = hyper
-        self._scaled, known = hyper.scale(candidates), hyper.scale(points)
+        self._scaled = hyper.scale(candidates)
+        self._solve(points)
+
+    def _solve(self, points: Floats) -> None:
+        """Begin with these points, and room for half as many again."""
+        hyper, known = self._hyper, self._hyper.scale(points)
         count = len(points)
         capacity = count + count // 2 + 16
         covariance = covariances(known, known, hyper) + hyper.noise * np.eye(count)
-        self.points = np.zeros((capacity, candidates.shape[1]))
+        self.points = np.zeros((capacity, points.shape[1]))
         self.points[:count] = points
         self._lower = np.zeros((capacity, capacity))
         self._lower[:count, :count] = cholesky(covariance, lower=True)
         # Single precision: a proposal takes most time to read this, and the noise is far above its rounding errors.
-        self._solved = np.zeros((capacity, len(candidates)), dtype=np.float32)
+        self._solved = np.zeros((capacity, len(self._candidates)), dtype=np.float32)
         solved = solve_triangular(self._lower[:count, :count], covariances(known, self._scaled, hyper), lower=True)
         self._solved[:count] = solved
         self._variance = variance(self._scaled, hyper) - np.square(solved).sum(axis=0)
         self.count = count
-
-    @property
-    def full(self) -> bool:
-        """Whether no more points fit; the result of `moved` has room again."""
-        return self.count == len(self.points)
 
     def moved(self, candidates: Floats) -> Posterior:
         """Return a Posterior with the same points and other candidates (m, size)."""
@@ -228,6 +228,8 @@ class Posterior:
 
     def add(self, point: Floats) -> None:
         """Add a point of shape (size,)."""
+        if self.count == len(self.points):
+            self._solve(self.points)
         n = self.count
         scaled = self._hyper.scale(point[None, :])
         here = covariances(scaled, self._scaled, self._hyper)[0]

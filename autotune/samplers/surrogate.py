@@ -152,8 +152,6 @@ class Surrogate:
         failed = history.states == State.FAILED
         for position in range(self._considered, len(history.rows)):
             if position not in self._held and not (self._by_lot and failed[position]):
-                if self._posterior.full:
-                    self._posterior = self._posterior.moved(self._candidates)
                 self._posterior.add(self._points[position])
                 self._positions.append(position)
         self._considered = len(history.rows)

@@ -2,20 +2,20 @@
 
     config.py    Config, and what a server refuses to start as
     app.py       create_app: everything below, put together
-    guard.py     what each request passes first: names, sizes, callers, headers
+    guard.py     checks of every request: names, sizes, callers, headers
     callers.py   who asks: tokens, cookies, roles
-    routes.py    the API below /v1;  shapes.py: what may be asked;  answers.py, refused.py: errors as answers
-    document.py  the API's document;  answered/: what is answered, as that shows it
-    depends.py   what routes and pages take of a request
+    routes.py    the API below /v1;  shapes.py: the requests;  answers.py, refused.py: errors as answers
+    document.py  the API's document;  answered/: the answers as that document shows them
+    depends.py   what routes and pages take from a request
     views/       what is shown, as plain data: the same for JSON and for pages
     lookups.py   GET /v1/best, a plain route
-    submit.py    what is wanted searched: checked, bounded, queued;  uploads.py: studies that come along
+    submit.py    requested searches: checked, bounded, queued;  uploads.py: studies that are sent along
     takein.py    exported lines that are sent
     runner.py    the queues, a process.py per search (child.py, search.py, asked.py);  feeds.py: their events
-    studies.py, machine.py, state.py   what a server knows and has open
-    serving.py   serve: on its socket;  connections.py: for how long one may keep the server waiting
+    studies.py, machine.py, state.py   what a server knows and keeps open
+    serving.py   serve: on its socket;  connections.py: limits how long a connection keeps the server waiting
     pages/       for browsers: `pages.router`
-    client.py    the other end: `connect`, with transport.py, sending.py, kept.py and trust.py
+    client.py    the client: `connect`, with transport.py, sending.py, kept.py and trust.py
 
 The names below are imported when first used: a client needs the standard library only.
 """

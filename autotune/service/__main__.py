@@ -1,4 +1,4 @@
-"""The entry of child.py: tied to the server before anything else is imported, which takes a while."""
+"""The entry of child.py: ties the process to the server before the other imports, which take a while."""
 
 import sys
 

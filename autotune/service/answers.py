@@ -1,4 +1,4 @@
-"""What goes wrong, as answers: one shape for all, `{"error": ..., "where": ..., "hint": ..., "detail": ...}`."""
+"""Errors as answers: one shape for all, `{"error": ..., "where": ..., "hint": ..., "detail": ...}`."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from autotune.service.refused import Refused as Refused
 from autotune.text import in_quotes, line, lines
 
 LABEL = "the server's database"
-"""What answers call the database: its path is nobody else's business."""
+"""What answers call the database: clients must not learn its path."""
 
 
 class Visible(JSONResponse):
-    """JSON in which what is not visible is spelt out: who asks by hand sees what is stored as it is."""
+    """JSON in which invisible characters are escaped: a person who asks by hand sees exactly what is stored."""
 
     def render(self, content: Any) -> bytes:
         """Return the document."""
@@ -43,7 +43,7 @@ class Problem(BaseModel):
 
 
 class NothingNew(Exception):
-    """The answer is 204: whoever asked has seen all there is, and need not ask again."""
+    """The answer is 204: the client has seen everything, and need not ask again."""
 
 
 _FULL = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the disk quota is spent", errno.EFBIG: "a file may not grow"}
@@ -55,7 +55,7 @@ _HINT = "GET /v1/openapi.json tells what may stand there"
 _AS_JSON = "send it with Content-Type: application/json"
 
 _HINTS = {400: _HINT, 404: _HINT, 405: _HINT, 408: "send it again, without pauses; an import may go in parts"}
-"""What to do where FastAPI, or what reads a body for it, refuses a request."""
+"""What to do if FastAPI, or what reads a body for it, refuses a request."""
 
 _MEANINGS = {
     400: "The request cannot be read",
@@ -77,7 +77,7 @@ log = logging.getLogger(__name__)
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return the entry of a route's `responses` for these statuses, besides those that every route may give."""
+    """Return the entry of a route's `responses` for these statuses and those that every route may give."""
     return {
         status: {"model": Problem, "description": _MEANINGS[status]}
         for status in sorted({400, 401, 403, 408, 421, 422, 500, 503, *statuses})
@@ -85,21 +85,21 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def status_of(error: AutotuneError) -> int:
-    """Return the status that an error goes out as."""
+    """Return the HTTP status of an error."""
     if isinstance(error, Refused):
         return error.status
     return 503 if isinstance(error, StoreError | SetupError) else 422
 
 
 def problem_of(error: AutotuneError) -> dict[str, str]:
-    """Return an error as JSON has it, as others are told it, of visible characters only."""
+    """Return an error as JSON for clients, with visible characters only."""
     error = for_others(error)
     where, what, hint = map(line, error.parts())
     return {"error": what, "where": where, "hint": hint, "detail": lines(error.detail)}
 
 
 def in_words(text: str) -> str:
-    """Return what is said of options of the command line in words of a request; a command is typed as it is."""
+    """Return a text about command-line options in the words of a request; a whole command stays as it is."""
     if "autotune " in text:
         return text
     text = re.sub(r"(?<!\S)--(size|choice|device|fix)\b", r"\1", text)
@@ -108,9 +108,9 @@ def in_words(text: str) -> str:
 
 
 def for_others(error: AutotuneError) -> AutotuneError:
-    """Return an error as others are told it; one of the database is said whole to who runs the server.
+    """Return an error as clients may see it; an error of the database is logged in full for whoever runs the server.
 
-    Where the database is, and what its driver says of the way there, is this machine's business.
+    Clients must not learn where the database is, nor what its driver says about the connection.
     """
     if not isinstance(error, StoreError) or error.where == LABEL:
         return AutotuneError(error.what, where=in_words(error.where), hint=in_words(error.hint), detail=error.detail)
@@ -120,7 +120,7 @@ def for_others(error: AutotuneError) -> AutotuneError:
 
 
 def unknown_of(error: RequestValidationError) -> Refused | None:
-    """Return the answer to an address that no name or number of ours fits; None where something else is wrong."""
+    """Return the answer to an address with an unknown name or number in its path; None if something else is wrong."""
     first = error.errors()[0]
     if first["loc"][0] != "path":
         return None
@@ -128,14 +128,14 @@ def unknown_of(error: RequestValidationError) -> Refused | None:
 
 
 def answer(error: AutotuneError) -> JSONResponse:
-    """Return the answer that an error is."""
+    """Return the answer for an error."""
     status = status_of(error)
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {"Retry-After": "5"} if status in (429, 503) else {}
     return JSONResponse(problem_of(error), status, headers | {"Cache-Control": "no-store"})
 
 
 def headers_of(request: Request, error: HTTPException) -> dict[str, str]:
-    """Return the headers of an answer that FastAPI refuses a request with; its own `Allow` is that of one route."""
+    """Return the headers of a refusal by FastAPI, whose own `Allow` covers only one route."""
     headers = dict(error.headers or {})
     if error.status_code == 405:
         takes = [method for method in ("GET", "POST", "DELETE") if _takes(request, method)]
@@ -149,7 +149,7 @@ def _takes(request: Request, method: str) -> bool:
 
 
 def install(app: FastAPI) -> None:
-    """Have every error answered in the one shape."""
+    """Have every error answered in this shape."""
 
     async def ours(_request: Request, error: Exception) -> Response:
         assert isinstance(error, AutotuneError)
@@ -181,7 +181,7 @@ def install(app: FastAPI) -> None:
         hint = "make room there, or start it with TMPDIR set to a folder that has more"
         told = SetupError(what, where="the server's folder for temporary files", hint=hint)
         handler: Any = app.exception_handlers[AutotuneError]
-        found: Response = await handler(request, told)  # a page, where one is asked for
+        found: Response = await handler(request, told)  # a page, if one is asked for
         return found
 
     async def broken(_request: Request, _error: Exception) -> Response:
@@ -191,7 +191,7 @@ def install(app: FastAPI) -> None:
         return Response(status_code=204)
 
     async def gone(_request: Request, _error: Exception) -> Response:
-        return answer(Refused(400, "the request broke off"))  # which nobody reads
+        return answer(Refused(400, "the request broke off"))  # nobody reads it
 
     app.add_exception_handler(NothingNew, nothing)
     app.add_exception_handler(ClientDisconnect, gone)

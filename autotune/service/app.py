@@ -25,8 +25,8 @@ from autotune.service.state import Service
 def create_app(config: Config, failed: Callable[[AutotuneError], None] | None = None) -> FastAPI:
     """Return the application of a server; it opens the database when it starts and ends what runs when it closes.
 
-    `failed` is told what keeps it from starting; where there is none, that is raised.
-    The API lies below /v1, its document at /v1/openapi.json, the pages (`pages.router`) at /.
+    `failed` is called with the error that keeps it from starting; without it, the error is raised.
+    The API is below /v1, its document at /v1/openapi.json, the pages (`pages.router`) at /.
     """
 
     @asynccontextmanager
@@ -62,7 +62,7 @@ def create_app(config: Config, failed: Callable[[AutotuneError], None] | None = 
         lifespan=lifespan,
         middleware=[Middleware(Guard, config=config, callers=callers)],
     )
-    # Before FastAPI's own route of that path, which only documents it.
+    # Added before FastAPI's own route of that path, which only documents it.
     app.router.routes.append(Route("/v1/best", best, methods=["GET"]))
     app.include_router(routes.router)
     document = cache(lambda: document_of(app, config.root))

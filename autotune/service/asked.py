@@ -1,4 +1,4 @@
-"""What a child process is asked for: the study, at a size; its outline; the check of one; its default configuration."""
+"""The work of child processes on a study: the study at a size, its outline, its check, its default configuration."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from autotune.study import Problem, Study, check_entries, check_inputs, check_re
 
 
 def check(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a study is at the size and on the device asked for. Raises AutotuneError for what is wrong."""
+    """Return what a study is at the size and on the device asked for. Raises AutotuneError if something is wrong."""
     with study_of(asked) as study:
         outline_of(study, asked)
         facts = asked.get("facts")
         problem = problem_of(study, asked, None if facts is None else device_of(facts))
         valid = bounded(problem, asked)
         plan = problem.plan(problem.default)
-        if asked.get("on") is not None:  # what memory the machines of a cluster have, they say when it is searched
+        if asked.get("on") is not None:  # a cluster's machines say how much memory they have when it is searched
             require_device_room(plan, problem.device, hint=problem.smaller)
         elif facts is not None:
             require_room(plan, problem.device, on_host=problem.reference_plan() is None, hint=problem.smaller)
@@ -38,7 +38,7 @@ def check(asked: Mapping[str, Any]) -> dict[str, Any]:
             "valid_configurations": valid,
             "default": problem.default,
             "notes": [
-                *(f"nothing asks which value the parameter {name} has" for name in study.unused),
+                *(f"nothing uses the parameter {name}" for name in study.unused),
                 *effects(problem),
                 *(f"the default {name}={a} is not valid here: {b} stands in" for name, (a, b) in problem.moved.items()),
             ],
@@ -46,7 +46,7 @@ def check(asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def outline(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the outline of a study. Raises AutotuneError for what is wrong with it, or with what is asked of it."""
+    """Return the outline of a study. Raises AutotuneError if the study, or what is asked of it, is wrong."""
     with study_of(asked) as study:
         return outline_of(study, asked)
 
@@ -54,7 +54,7 @@ def outline(asked: Mapping[str, Any]) -> dict[str, Any]:
 def outline_of(study: Study, asked: Mapping[str, Any]) -> dict[str, Any]:
     """Return the name of a study and the sizes that it states itself.
 
-    Raises UsageError where it has not the sizes, choices, parameters or values that are asked for.
+    Raises UsageError if it does not have the sizes, choices, parameters or values that are asked for.
     """
     for what, known in (("size", study.sizes), ("choices", study.choices)):
         for name in asked.get(what) or ():
@@ -92,7 +92,7 @@ def _require_values(study: Study, name: str, values: Sequence[Any], where: str) 
 def default(asked: Mapping[str, Any]) -> dict[str, Any]:
     """Return the default configuration of a study at the size and on the device asked for. Raises AutotuneError.
 
-    Nothing runs here: what the study would take of this machine is not looked at.
+    Nothing runs here, so memory and other needs of the study are not checked.
     """
     with study_of(asked) as study:
         problem = problem_of(study, asked, device_of(asked["facts"]))
@@ -101,7 +101,7 @@ def default(asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def bounded(problem: Problem, asked: Mapping[str, Any]) -> int:
-    """Return the number of valid configurations. Raises UsageError for more than an uploaded study may have."""
+    """Return the number of valid configurations. Raises UsageError if an uploaded study has more than it may have."""
     valid = len(problem.space)
     if asked.get("upload") is not None and valid > asked["space"]:
         raise UsageError(f"{valid:,} configurations are valid, {asked['space']:,} may be", where="parameters")
@@ -110,7 +110,7 @@ def bounded(problem: Problem, asked: Mapping[str, Any]) -> int:
 
 @contextmanager
 def study_of(asked: Mapping[str, Any]) -> Iterator[Study]:
-    """Yield the study that was asked for; within, an uploaded one sees its own files only."""
+    """Yield the study that was asked for; within the context, an uploaded study sees only its own files."""
     if asked.get("upload") is None:
         yield Study.load(asked["study"])
         return

@@ -1,9 +1,9 @@
-"""Who asks, and what they may: tokens as `Authorization: Bearer`, or in the cookie of the pages.
+"""Who asks, and what they may do: tokens as `Authorization: Bearer`, or in the cookie of the pages.
 
     read < write (import) < run (have kernels run) < admin (see to tokens, stop the searches of others)
 
-On loopback whoever asks without a token may read. A cookie alone changes nothing: what it allows beyond reading needs
-the header `X-CSRF-Token` (or the form's field `csrf`), which only who has the token can know, or a page made for them.
+On loopback, a caller without a token may read. A cookie alone allows only reading. Everything else also needs the
+header `X-CSRF-Token` (or the form's field `csrf`), which only a holder of the token, or a page made for one, knows.
 
 For routes: `caller: Caller = Depends(allowed("run"))`. For pages: `csrf_token(request)` gives what a form must carry.
 """
@@ -32,14 +32,14 @@ CSRF_HEADER = "x-csrf-token"
 CSRF_FIELD = "csrf"
 
 _KNOWN_S = 1.0
-"""Seconds for which a token is known without asking the database: so a revoked one is good for a second more."""
+"""Seconds for which a token is known without asking the database, so a revoked token still works for a second."""
 
 _KNOWN = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks. `role` is None for whom nothing is open; `by_cookie` where a browser sends it by itself."""
+    """Who asks. `role` is None if nothing is open to them; `by_cookie` if the browser sends the token by itself."""
 
     name: str
     role: str | None
@@ -47,16 +47,16 @@ class Caller:
     token: str = ""
 
     def may(self, role: str) -> bool:
-        """Whether this one may do what takes that role."""
+        """Whether this caller may do what takes that role."""
         return self.role is not None and ROLES.index(self.role) >= ROLES.index(role)
 
     def may_stop(self, asked_by: str | None) -> bool:
-        """Whether this one may stop a search that somebody asked for: their own, or as who sees to the server."""
+        """Whether this caller may stop a search that somebody asked for: their own, or any as an admin."""
         return self.may("admin") or (self.may("run") and asked_by == self.name)
 
 
 class Callers:
-    """Tells who a request is from. `console` is a token of this process alone: who started it may be told."""
+    """Finds out who a request is from. `console` is a token of this process alone, for the person who started it."""
 
     def __init__(self, store: ServerStore, config: Config) -> None:
         self.console = new_token()
@@ -66,7 +66,7 @@ class Callers:
         self._known: OrderedDict[str, tuple[float, Caller | None]] = OrderedDict()
 
     def known(self, token: str | None) -> Caller | None:
-        """Return the caller with this token where that is known without asking; see `look_up` otherwise."""
+        """Return the caller with this token if known without asking the database; otherwise use `look_up`."""
         if token is None:
             return self._anonymous
         if hmac.compare_digest(token.encode("utf-8", "replace"), self.console.encode()):
@@ -75,7 +75,7 @@ class Callers:
         return caller if time.monotonic() < until else None
 
     def look_up(self, token: str) -> Caller | None:
-        """Return the caller with this token as the database knows it; None where it is not good. Takes a moment."""
+        """Return the caller with this token from the database, or None if the token is not valid. Takes a moment."""
         found = self._store.token_of(token)
         if found is None:
             return None
@@ -87,12 +87,12 @@ class Callers:
         return caller
 
     async def may_still_read(self, caller: Caller) -> bool:
-        """Whether who asked a while ago may still read; as it was, while the database is away."""
+        """Whether a caller of a while ago may still read; unchanged while the database is away."""
         if not caller.token:
             return caller.may("read")
         try:
             now = self.known(caller.token) or await asyncio.to_thread(self.look_up, caller.token)
-        except StoreError:  # nothing can be revoked there either
+        except StoreError:  # while it is away, nothing can be revoked either
             return True
         return now is not None and now.may("read")
 
@@ -101,7 +101,7 @@ class Callers:
         self._known.clear()
 
     def csrf_token(self, token: str) -> str:
-        """Return what proves that a form was made for the holder of a token: also by this server before a restart."""
+        """Return what proves that a form was made for the holder of a token. It stays the same after a restart."""
         return hmac.new(token.encode("utf-8", "replace"), b"csrf", hashlib.sha256).hexdigest()
 
 
@@ -124,7 +124,7 @@ def caller_of(request: Request) -> Caller:
 
 
 def require_role(caller: Caller, role: str) -> None:
-    """Raise Refused, 401 or 403, where a caller may not do what takes a role."""
+    """Raise Refused, 401 or 403, if a caller may not do what takes a role."""
     if not caller.may(role):
         if caller.role is None or not caller.token:
             raise Refused(401, f"this takes a token of the role {role}", hint="send Authorization: Bearer TOKEN")
@@ -158,20 +158,20 @@ async def _require_csrf(request: Request, caller: Caller) -> None:
 
 
 def csrf_token(request: Request) -> str:
-    """Return what a form of a page must carry in its field `csrf`; "" where nobody is logged in."""
+    """Return what a form of a page must carry in its field `csrf`, or "" if nobody is logged in."""
     caller = caller_of(request)
     callers: Callers = request.app.state.service.callers
     return callers.csrf_token(caller.token) if caller.token else ""
 
 
 def signed_in(request: Request, token: str) -> Caller | None:
-    """Return who the holder of a token is, for a page that asks for one; None where it is not good. Takes a moment."""
+    """Return the holder of a token, for a page that asks for one, or None if it is not valid. Takes a moment."""
     callers: Callers = request.app.state.service.callers
     return callers.known(token) or callers.look_up(token)
 
 
 def remember(request: Request, response: Response, token: str) -> None:
-    """Have the browser send a token from now on, out of reach of scripts and of other sites."""
+    """Have the browser send a token from now on; scripts and other sites cannot read it."""
     config: Config = request.app.state.service.config
     response.set_cookie(
         COOKIE, token, max_age=30 * 86400, httponly=True, samesite="strict", secure=config.is_secure, path="/"

@@ -1,14 +1,14 @@
 """One piece of work in a process of its own, as `python -m autotune.service WORK PARENT`.
 
-    search    runs the search of a submission, telling its progress
-    outline   says what an uploaded study is called and states, or what is wrong with it
-    check     says what one is at a size, or what is wrong with it
-    default   says what the default configuration of one is
-    devices   lists what this machine has, or a cluster
+    search    runs the search of a submission and reports its progress
+    outline   gives the name and the stated sizes of an uploaded study, or what is wrong with it
+    check     says what a study is at a size, or what is wrong with it
+    default   gives the default configuration of a study
+    devices   lists the devices of this machine, or of a cluster
 
-What is asked comes as JSON on stdin; answers go out as lines of JSON on stdout: `{"progress": ...}` any number of
-times, then `{"result": ...}` or `{"error": ...}`. SIGTERM ends a search in order; the end of the server ends this
-process at once, and what it had not stored is tried again.
+The request comes as JSON on stdin. The answers are lines of JSON on stdout: `{"progress": ...}` any number of times,
+then `{"result": ...}` or `{"error": ...}`. SIGTERM ends a search in order. The end of the server ends this process at
+once; what it had not stored is tried again.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ Tell = Callable[[Mapping[str, Any]], None]
 def main(work: str) -> None:
     """Do a piece of work."""
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what drivers and kernels print is no answer
+    os.dup2(2, 1)  # so that output of drivers and kernels is no answer
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     asked = json.loads(sys.stdin.read())
 
     def tell(told: Mapping[str, Any]) -> None:
-        with suppress(BrokenPipeError):  # the server has gone, and takes this process along
+        with suppress(BrokenPipeError):  # the server has gone, and this process ends with it
             out.write(ordered(plain(told, nulls=True)) + "\n")
             out.flush()
 
@@ -58,7 +58,7 @@ def _search(asked: Mapping[str, Any], tell: Tell, stop: threading.Event) -> Mapp
 
 
 def _list_apart(asked: Mapping[str, Any]) -> None:
-    """Have a fork of this process, which has loaded nothing, ask for devices: a driver at fault is told by its name."""
+    """Have a fork of this process ask for devices, while nothing is loaded yet: a driver that fails is then named."""
     from autotune import pool
 
     if asked["on"] is None:
@@ -66,7 +66,7 @@ def _list_apart(asked: Mapping[str, Any]) -> None:
 
 
 def _examine(work: str) -> Callable[..., Mapping[str, Any]]:
-    """Return the piece of work of that name in asked.py, bounded."""
+    """Return the piece of work of that name in asked.py, with limits."""
 
     def examine(given: Mapping[str, Any], _tell: Tell, _stop: threading.Event) -> Mapping[str, Any]:
         from autotune.service import asked
@@ -79,7 +79,7 @@ def _examine(work: str) -> Callable[..., Mapping[str, Any]]:
 
 
 def _bound(asked: Mapping[str, Any]) -> None:
-    """Have this process end where it takes more time or memory than it may."""
+    """Limit the time and memory of this process; beyond them it ends."""
     seconds, most = int(asked["seconds"]), int(asked["bytes"])
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
     with suppress(ValueError, OSError):

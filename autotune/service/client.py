@@ -1,11 +1,11 @@
-"""The other end: asks a server what the command line and the Python API ask here. Standard library only.
+"""The client: asks a server what the command line and the Python API ask here. Standard library only.
 
     server = autotune.connect("https://tune.example.org", token="at_...")
     server.best("sgemm", size={"M": 4096, "N": 4096, "K": 4096}).configuration
     server.search("./blur.toml", trials=100)
 
-What a server says is checked before it is believed. Answers for the best are kept in the user's cache: as long as their
-`max-age` says they are not asked for again, and where the server is away the last good one stands in.
+What a server says is checked before it is used. Answers for the best are kept in the user's cache. They are not asked
+for again during their `max-age`, and while the server is away, the last good answer is used.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from autotune.service.transport import ServerRefuses as ServerRefuses
 from autotune.service.trust import believed, best_from, failure_of, line_of, search_id
 
 PATIENCE_S = 600.0
-"""Seconds for which a watched search waits for a server that went away."""
+"""Seconds for which a watched search waits for a server that is away."""
 
 MOST_TRIALS = 1000
-"""Trials of a history that a server tells in one answer."""
+"""The most trials of a history in one answer of a server."""
 
 _PAUSE_S = 1.0
 
@@ -43,12 +43,12 @@ Progress = Mapping[str, Any]
 def connect(url: str, token: str | None = None, *, cache: bool = True) -> Server:
     """Return the server at a URL. `token`: by default that of AUTOTUNE_TOKEN. Nothing is asked yet.
 
-    Raises UsageError for what is no URL of a server, or where the token would travel in clear text.
+    Raises UsageError if it is not a URL of a server, or if the token would be sent in clear text.
     """
     for name, given in (("url", url), ("token", "" if token is None else token)):
         if not isinstance(given, str):
             hint = 'write autotune.connect("https://HOST")'
-            raise UsageError(f"{type(given).__name__} is no text", where=name, hint=hint)
+            raise UsageError(f"{type(given).__name__} is not text", where=name, hint=hint)
     try:
         return Server(url, token, cache=cache)
     except UsageError as error:
@@ -66,7 +66,7 @@ class Server:
         self._kept = KeptAnswers(f"{self.url}\0{self._http.token or ''}") if cache else None
 
     def __repr__(self) -> str:
-        """Return what a notebook shows: no token."""
+        """Return what a notebook shows, without the token."""
         return f"<server {self.url}>"
 
     # Results ----------------------------------------------------------------------------------------------
@@ -81,7 +81,7 @@ class Server:
     ) -> Best:
         """Return the best that the server knows for a study, a device and a size, as `autotune.best` does here.
 
-        A path asks for the study of exactly that text. A server that is away is answered for by its last good answer.
+        A path asks for the study with exactly that text. While the server is away, its last good answer is returned.
         """
         return self.best_and_notes(study, device=device, size=size, choices=choices)[0]
 
@@ -106,11 +106,11 @@ class Server:
     def history(
         self, study: str | None = None, *, limit: int = 30, failed: bool = False, device: str | None = None
     ) -> list[dict[str, Any]]:
-        """Return the newest trials, 1,000 at most, as `autotune history --json` does. A path asks by its name."""
+        """Return the newest trials, 1,000 at most, as `autotune history --json`. A path asks by its study's name."""
         try:
             newest = min(operator.index(limit), MOST_TRIALS)
         except TypeError:
-            what = f"{type(limit).__name__} is no whole number"
+            what = f"{type(limit).__name__} is not a whole number"
             raise UsageError(what, where="limit", hint="write limit=30") from None
         asked = [("limit", str(newest)), ("failed", str(failed).lower())]
         asked += question_of(study)[:1] if study else []
@@ -118,7 +118,7 @@ class Server:
         return self._http.rows(f"/v1/history?{question(asked)}")
 
     def home(self) -> dict[str, Any]:
-        """Return the server's devices, what is `running`, what is `queued` in which order, and the `latest` bests."""
+        """Return the server's devices, the searches `running` and `queued` (in order), and the `latest` bests."""
         return self._http.json("GET", "/v1/home")
 
     def devices(self) -> dict[str, Any]:
@@ -130,7 +130,7 @@ class Server:
         return self._http.rows("/v1/studies")
 
     def sizes(self, study: str) -> dict[str, int]:
-        """Return the sizes of a study with their defaults: of a file here, or of a name there."""
+        """Return the sizes of a study with their defaults: of a local file, or of a name on the server."""
         if is_path(study):
             from autotune.study import default_size, find_study
 
@@ -142,18 +142,18 @@ class Server:
     # Searches ---------------------------------------------------------------------------------------------
 
     def submit(self, study: str | Path = DEFAULT_STUDY, *, once: str | None = None, **asked: Any) -> dict[str, Any]:
-        """Have a search queued and return it, with its `id`; what may be asked stands in the server's document.
+        """Have a search queued and return it, with its `id`; the server's document says what may be asked.
 
-        A path takes the study along with its files. `once`, an idempotency key, makes sending it again harmless.
+        A path sends the study with its files. With `once`, an idempotency key, sending it again is harmless.
         """
         body = {name: value for name, value in asked.items() if value is not None and not _is_empty(value)}
         body |= upload_of(Path(study)) if is_path(study) else {"study": str(study)}
         if once is not None and not (isinstance(once, str) and once.isascii() and once.isprintable()):
-            raise UsageError("is no key of plain characters", where="once", hint="leave it out for a new one")
+            raise UsageError("is not a key of plain characters", where="once", hint="leave it out for a new one")
         headers = {"Idempotency-Key": once or uuid.uuid4().hex}
         try:
             return self._http.json("POST", "/v1/searches", body, headers)
-        except ServerAway:  # it may have come all the same
+        except ServerAway:  # it may have arrived nevertheless
             time.sleep(_PAUSE_S)
             return self._http.json("POST", "/v1/searches", body, headers)
 
@@ -171,13 +171,13 @@ class Server:
     ) -> dict[str, Any]:
         """Have a study searched and return the search when it has ended: `state`, `reason`, `result` and the rest.
 
-        `on_progress` is told of each trial. Raises AutotuneError where it failed, of the kind that `autotune.search`
-        would. Ctrl-C here leaves it running there.
+        `on_progress` is called with each trial. If the search failed, raises AutotuneError of the kind that
+        `autotune.search` would raise. Ctrl-C ends only the waiting here; the search goes on.
         """
         for name, given in (("size", size), ("choices", choices), ("budget", more.get("budget"))):
             _require(name, given, Mapping)
         if on_progress is not None and not callable(on_progress):
-            raise UsageError(f"{type(on_progress).__name__} is no function", where="on_progress", hint="write print")
+            raise UsageError(f"{type(on_progress).__name__} is not a function", where="on_progress", hint="write print")
         budget = {name: value for name, value in (("trials", trials), ("seconds", seconds)) if value is not None}
         budget |= more.pop("budget", None) or {}
         asked = {"device": device, "size": dict(size or {}), "choices": dict(choices or {}), "budget": budget, **more}
@@ -193,11 +193,11 @@ class Server:
         return self._http.json("GET", f"/v1/searches/{segment(search)}")
 
     def stop(self, search: str) -> dict[str, Any]:
-        """Have a search stopped, in order; it goes on for a moment."""
+        """Have a search stopped, in order; it continues for a moment."""
         return self._http.json("DELETE", f"/v1/searches/{segment(search)}")
 
     def wait(self, search: str, on_progress: Callable[[Progress], None] | None = None) -> dict[str, Any]:
-        """Return a search when it has ended; meanwhile tell of each trial. Outlasts a restart of the server."""
+        """Return a search when it has ended; meanwhile call `on_progress` with each trial. Survives a restart there."""
         for kind, told in self.events(search):
             if kind == "progress" and on_progress is not None:
                 on_progress(told)
@@ -206,9 +206,9 @@ class Server:
         raise ServerAway("its events ended without an end", where=self.url)
 
     def events(self, search: str) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield the events of a search, each once: (`snapshot`, `state`, `progress` or `end`, what it tells).
+        """Yield the events of a search, each once: (`snapshot`, `state`, `progress` or `end`, its data).
 
-        Where the server goes away, waits for it as long as ten minutes.
+        If the server goes away, waits for it up to ten minutes.
         """
         last, since, said = "", time.monotonic(), False
         while True:
@@ -230,7 +230,7 @@ class Server:
             time.sleep(_PAUSE_S)
 
     def _remembered(self, path: str) -> Reply:
-        """Answer a question from what is kept while that is fresh, and where the server is away."""
+        """Answer a question from the cache while the kept answer is fresh, or while the server is away."""
         kept = self._kept.find(path) if self._kept is not None else None
         if kept is not None and kept.is_fresh:
             return Reply(200, kept.headers, kept.body)
@@ -245,7 +245,7 @@ class Server:
         if reply.status == 304 and kept is not None:
             reply = Reply(200, {**kept.headers, **reply.headers}, kept.body)
         self._http.require(reply)
-        best_from(reply.body, reply.headers, self.url)  # nothing is kept that cannot be believed
+        best_from(reply.body, reply.headers, self.url)  # raises for an answer that must not be kept
         if self._kept is not None:
             self._kept.keep(path, Kept.of(reply.headers, reply.body))
         return reply
@@ -256,9 +256,9 @@ def _is_empty(value: object) -> bool:
 
 
 def _require(name: str, given: object, kind: Any) -> None:
-    """Raise UsageError for what names no values."""
+    """Raise UsageError for a value that gives no names and values."""
     if given is not None and (isinstance(given, str) or not isinstance(given, kind)):
-        what = f"{type(given).__name__} is no mapping of names to values"
+        what = f"{type(given).__name__} is not a mapping of names to values"
         raise UsageError(what, where=name, hint=f'write {name}={{"NAME": VALUE}}')
 
 

@@ -1,4 +1,4 @@
-"""How a server is started, and what it refuses to start as."""
+"""How a server is started, and which configurations it refuses."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from autotune.text import to_open
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one request, one search and one user may take.
+    """The limits of one request, one search and one user.
 
     Bytes and files of an upload; seconds and trials of a search; valid configurations of an uploaded study's space;
-    searches of one user that wait or run; bytes of an import; seconds and bytes of memory of a check.
+    waiting and running searches of one user; bytes of an import; seconds and bytes of memory of a check.
     """
 
     upload_bytes: int = 2**20
@@ -35,14 +35,14 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """A server. `name` is what its queue is stored under: several servers may share a database.
+    """A server. Its queue is stored under `name`: several servers may share a database.
 
     `database` is a path or a URL, `host` and `port` where it listens, `certificate` and `key` the PEM files of its TLS.
     `behind_proxy`: a reverse proxy encrypts, and says who asks. `root` is the path below which browsers find the
-    server, such as `/tune`, where a proxy takes that off. `names` are the host names by which it may be called,
-    besides those of loopback. `allow_python` runs references in Python of whoever may have searches run. `read_only`
-    serves what is stored and takes nothing. `limits` bound what is asked. `on` is the scheduler of the cluster that its
-    searches run on; None: this machine. `best_age_s` is for how long a look-up may be answered as before.
+    server, such as `/tune`, if a proxy removes it. `names` are the host names by which it may be called, besides those
+    of loopback. `allow_python` runs references in Python of anyone who may have searches run. `read_only` serves what
+    is stored and accepts nothing. `limits` bound the requests. `on` is the scheduler of the cluster that its searches
+    run on; None: this machine. `best_age_s` is how long the answer to a look-up may be used again.
     """
 
     database: str | None = None
@@ -72,14 +72,14 @@ class Config:
 
 
 def require_safe(config: Config, has_tokens: bool) -> None:
-    """Raise UsageError for a server that others could reach without saying who they are, or in clear text."""
+    """Raise UsageError for a server that others could reach without identifying themselves, or in clear text."""
     if config.root and not _ROOT.fullmatch(config.root):
         hint = "write it as in an address, from its first slash: /tune"
-        raise UsageError(f"{config.root!r:.60} is no path", where="--root-path", hint=hint)
+        raise UsageError(f"{config.root!r:.60} is not a path", where="--root-path", hint=hint)
     for name in config.names:
         if not _NAME.fullmatch(name):
             hint = "write what stands between :// and the port: tune.example.org"
-            raise UsageError(f"{name!r:.60} is no name of a machine", where="--host-name", hint=hint)
+            raise UsageError(f"{name!r:.60} is not a host name", where="--host-name", hint=hint)
     if (config.certificate is None) != (config.key is None):
         raise UsageError("a certificate and its key go together", where="--tls-cert, --tls-key", hint="give both")
     if config.certificate is not None and config.key is not None:
@@ -95,7 +95,7 @@ def require_safe(config: Config, has_tokens: bool) -> None:
 
 
 def _require_pair(certificate: Path, key: Path) -> None:
-    """Raise UsageError where a certificate and its key are not to be served with."""
+    """Raise UsageError if a certificate and its key cannot be used."""
     for option, path in (("--tls-cert", certificate), ("--tls-key", key)):
         try:
             path.open("rb").close()
@@ -109,7 +109,7 @@ def _require_pair(certificate: Path, key: Path) -> None:
 
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, phrase)
-    except OSError as error:  # of SSL among them
+    except OSError as error:  # errors of SSL are among them
         hint = "give a certificate and its own key, both as PEM"
         where = f"--tls-cert {certificate} --tls-key {key}"
         raise UsageError(f"cannot be used together: {error.strerror}", where=where, hint=hint) from None

@@ -1,4 +1,4 @@
-"""What routes and pages take of a request, as FastAPI gives it: the open server, who asks, numbers and names."""
+"""What routes and pages take from a request, as FastAPI gives it: the open server, the caller, numbers and names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SearchId = Annotated[str, Path(pattern="^[0-9a-f]{32}$")]
 
 
 def require_asked(request: Request) -> None:
-    """Raise UsageError where a query names what its route does not take: the answer would be to another question."""
+    """Raise UsageError if a query names what its route does not take: the answer would be to another question."""
     takes = [field.alias for field in request.scope["route"].dependant.query_params]
     hint = "" if takes else "this takes none; leave it out"
     require_known("question", (name[:60] for name in request.query_params), takes, hint=hint)

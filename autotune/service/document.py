@@ -1,4 +1,4 @@
-"""The API's document: FastAPI's, as OpenAPI 3.1 has it, with what FastAPI does not know of the answers."""
+"""The API's document: FastAPI's, in OpenAPI 3.1, completed with what FastAPI does not know of the answers."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _HEADERS: dict[str, dict[str, Any]] = {
     "429": {"Retry-After": {"schema": {"type": "integer"}, "description": "seconds"}},
     "503": {"Retry-After": {"schema": {"type": "integer"}, "description": "seconds"}},
 }
-"""Headers of a status, on whichever route."""
+"""Headers of each status, on any route."""
 
 
 def document_of(app: FastAPI, root: str) -> dict[str, Any]:
-    """Return the document of an application that is called below the path `root` of its site."""
+    """Return the document of an application that is served below the path `root` of its site."""
     told = FastAPI.openapi(app) | ({"servers": [{"url": root}]} if root else {})
     told["components"]["schemas"] |= answered.schemas()
     told["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
@@ -35,10 +35,11 @@ def document_of(app: FastAPI, root: str) -> dict[str, Any]:
 
 
 def _plainly(part: Any) -> None:
-    """Say the same so that generators of clients take it, in the whole document.
+    """Rewrite the whole document, with the same meaning, so that generators of clients accept it.
 
-    Numbers have a width: memory in bytes fits no int32, nor a time a float32, which they would take. A mapping is told
-    by `additionalProperties`, with the pattern of its names beside it: of `patternProperties` they make nothing.
+    Numbers get a width: without one, generators take int32 and float32, too small for memory in bytes and for times. A
+    mapping uses `additionalProperties`, with the pattern of its names beside it: they do not understand
+    `patternProperties`.
     """
     if isinstance(part, dict):
         kind = part.get("type")
@@ -52,7 +53,7 @@ def _plainly(part: Any) -> None:
 
 
 def _complete(status: str, answer: dict[str, Any]) -> None:
-    """Have an answer tell its kind and headers, errors in JSON on all routes; a stream as text: items are of 3.2."""
+    """Complete an answer: its headers, errors as JSON on all routes, a stream as text (items need OpenAPI 3.2)."""
     if status in _HEADERS:
         answer["headers"] = {**answer.get("headers", {}), **_HEADERS[status]}
     content = answer.get("content", {})

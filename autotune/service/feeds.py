@@ -1,8 +1,8 @@
-"""What happens to each search, told to whoever watches; who comes back goes on where they left.
+"""What happens to each search, sent to everyone who watches; a client that reconnects continues where it left off.
 
-An event has a number and belongs to a feed, `EPOCH:NUMBER`. Who names one that is still kept gets what came after it,
-each once; anybody else, as after a restart of the server, first gets a `snapshot`, which stands for all that was
-before. The last event of a search is `end`. The feeds that were told of last are kept, and those that are followed.
+An event has a number and belongs to a feed, `EPOCH:NUMBER`. A client that names an event that is still kept gets the
+events after it, each once. Any other client, for example after a restart of the server, first gets a `snapshot`, which
+replaces all events before. The last event of a search is `end`. Followed feeds are kept, and those with recent events.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from autotune.errors import StoreError
 
 KEPT = 4096
-"""Events of a search that are kept for who comes back."""
+"""How many events of a search are kept for clients that reconnect."""
 
 _SEARCHES = 256
 _BEAT_S = 15.0
@@ -27,7 +27,7 @@ SNAPSHOT, STATE, PROGRESS, END, BEAT = "snapshot", "state", "progress", "end", "
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened. A `beat` says that nothing has, and has no name."""
+    """Something that happened. A `beat` says that nothing has happened, and has no name."""
 
     name: str
     kind: str
@@ -46,7 +46,7 @@ class Feed:
         self._news = asyncio.Event()
 
     def tell(self, kind: str, data: Mapping[str, Any]) -> None:
-        """Tell everybody who watches."""
+        """Send an event to everybody who watches."""
         self.count += 1
         if kind == PROGRESS:
             self.latest = data
@@ -55,7 +55,7 @@ class Feed:
         self._news = asyncio.Event()
 
     def after(self, name: str | None) -> list[Event] | None:
-        """Return what came after an event; None where that cannot be told."""
+        """Return the events after the named one, or None if they are not known."""
         epoch, _, number = (name or "").partition(":")
         if epoch != self.epoch or not number.isdecimal() or len(number) > 15:
             return None
@@ -65,7 +65,7 @@ class Feed:
         return list(self._kept)[len(self._kept) - missed :]
 
     async def wait(self, seconds: float) -> None:
-        """Return when something has happened, or after that time."""
+        """Return when something has happened, or after that many seconds."""
         try:
             await asyncio.wait_for(self._news.wait(), seconds)
         except TimeoutError:
@@ -91,7 +91,7 @@ class Feeds:
         return feed
 
     def has_seen(self, search: str, last: str | None) -> bool:
-        """Whether an event is the latest there was of a search."""
+        """Whether an event is the latest event of a search."""
         return search in self._feeds and self._feeds[search].after(last) == []
 
     def close(self) -> None:
@@ -103,16 +103,16 @@ class Feeds:
     async def follow(
         self, search: str, last: str | None, snapshot: Callable[[], Any], has_ended: Callable[[Any], bool]
     ) -> AsyncIterator[Event]:
-        """Yield the events of a search after the one named `last`, until it ends, the server does or a snapshot fails.
+        """Yield the events of a search after the one named `last`, until it or the server ends or a snapshot fails.
 
-        `snapshot` tells what the search is now, `has_ended` whether that is final.
+        `snapshot` returns what the search is now, `has_ended` whether that is final.
         """
         feed = self.of(search)
         feed.followers += 1
         try:
             async for event in self._followed(feed, last, snapshot, has_ended):
                 yield event
-        except StoreError:  # no snapshot can be told: who comes back is answered why
+        except StoreError:  # there is no snapshot: a client that reconnects is told why
             return
         finally:
             feed.followers -= 1
@@ -120,11 +120,11 @@ class Feeds:
     async def _followed(
         self, feed: Feed, last: str | None, snapshot: Callable[[], Any], has_ended: Callable[[Any], bool]
     ) -> AsyncIterator[Event]:
-        if feed.after(last) == []:  # who was cut off, as by a proxy that waits for less than a beat, is heard again
+        if feed.after(last) == []:  # tells a client that was cut off, as by an impatient proxy, that it is connected
             yield Event("", BEAT, {})
         while not self._closed:
             news = feed.after(last)
-            if news is None:  # who comes anew, or is too slow: more has come than is kept
+            if news is None:  # a new client, or one so slow that it missed more than is kept
                 at = feed.count
                 now = await asyncio.to_thread(snapshot)
                 last = f"{feed.epoch}:{at}"
@@ -145,8 +145,8 @@ class Feeds:
                 yield Event("", BEAT, {})
                 try:
                     now = await asyncio.to_thread(snapshot)
-                except StoreError:  # away for a while: at one of the next beats
+                except StoreError:  # away for a while: it is tried again at the next beat
                     continue
-                if has_ended(now):  # a search of another process: nobody tells of its end
+                if has_ended(now):  # a search of another process, which sends no events here
                     yield Event(last or "", END, now)
                     return

@@ -1,8 +1,8 @@
-"""What every request passes first: whose it is, by which name it came, how large and slow it is; headers of safety.
+"""The checks that every request passes first: its caller, its host name, its size and speed; and headers of safety.
 
 A page of another site can make a browser call 127.0.0.1 under a name of its own (DNS rebinding), so a server on
-loopback answers to loopback's names only. A reverse proxy that was not announced would open loopback's free reading
-to everybody: what one has touched is refused.
+loopback answers only to loopback's names. A reverse proxy that was not announced would give everybody the free reading
+of loopback, so a request that came through a proxy is refused.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import replace
 from typing import Any
+from urllib.parse import unquote
 
 from anyio import to_thread
 from fastapi import HTTPException
@@ -45,18 +46,21 @@ _PROXY_MARK = re.compile(
     rb"(x-)?forwarded|x-forwarded-.*|x-original-.*|x-envoy-.*|x-amzn-.*|cf-.*|fly-.*|fastly-.*|cdn-loop|via|"
     rb"x-real-ip|x-client-ip|x-cluster-client-ip|true-client-ip|proxy-connection|x-proxy.*"
 )
-"""Headers that proxies add and no client of this machine has. HTTP/1.0 is what nginx speaks where it is not told."""
+"""Headers that proxies add and clients on this machine do not send. By default nginx uses HTTP/1.0."""
+
+_WHOLE = re.compile(rb"https?://([^/]*)", re.IGNORECASE)
 
 BODY_S = 20.0
 LEAST_RATE = 4096
-"""Seconds that a request's body may take, and bytes that buy it another one."""
+"""Seconds that a request's body may take, and the number of bytes that add one more second."""
 
 _ESCAPED = 6
-"""Bytes of JSON that a byte of text may become: \\u00e9 is two bytes' worth of text, \\u0041 is one's."""
+"""The most bytes of JSON for one byte of text: \\u00e9 stands for two bytes of text, \\u0041 for one."""
 
 _MOST_OF_READERS = 2**16
-"""Bytes of a request by whom nothing is stored or run for: a form to sign in. More would be read, and taken apart as
-JSON, before a route says no."""
+"""The most bytes of a request from a caller for whom nothing is stored or run, such as a form to sign in. Without this
+limit, more would be read and parsed as JSON before a route refuses.
+"""
 
 _LOCAL = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
@@ -80,8 +84,9 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        scope = _by_path(scope)
         headers, begun = dict(scope["headers"]), False
-        # A stream of events has no end that would end its answer.
+        # The answer to HEAD would never end for a stream of events.
         bare = scope["method"] == "HEAD" and not scope["path"].endswith("/events")
         if bare:
             scope = {**scope, "method": "GET"}
@@ -105,19 +110,19 @@ class Guard:
             return
         try:
             await self._app(scope, receive, safely)
-        except asyncio.CancelledError:  # the server stops: who still reads is left in the middle
+        except asyncio.CancelledError:  # the server stops: clients that still read get a part
             if not begun:
                 await answer(_cut_off(scope["method"]))(scope, receive, safely)
-        except RuntimeError as error:  # the answer has begun, and is ended in the middle: nobody takes it for whole
+        except RuntimeError as error:  # the answer has begun, and breaks off: no client takes it for complete
             if not isinstance(error.__cause__, AutotuneError):
                 raise
             log.warning("an answer to %s breaks off: %s", scope["path"], error.__cause__)
 
     def _placed(self, header: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
-        """Have a browser look, and send what it keeps, below the path that a proxy has taken off."""
+        """Add the path that a proxy has taken off to a redirect, and to the path of a cookie."""
         name, value = header
         root = self._config.root.encode()
-        if name == b"location":  # which is whole where a slash too many is taken off: of the host that a proxy calls
+        if name == b"location":  # a redirect that removes a slash too many names the host that the proxy calls
             return name, root + b"/" + re.sub(rb"^https?://[^/]*", b"", value).lstrip(b"/")
         return name, value.replace(b"Path=/", b"Path=" + root) if root and name == b"set-cookie" else value
 
@@ -140,19 +145,19 @@ class Guard:
             if not by_cookie:
                 hint = "who runs the server makes another: autotune token add NAME"
                 raise Refused(401, "the token is not known, has expired or was revoked", hint=hint)
-            caller = callers.known(None)  # a cookie of yesterday: as without one
+            caller = callers.known(None)  # an old cookie: as without one
             assert caller is not None
             return caller
         return replace(caller, by_cookie=True) if by_cookie else caller
 
     def _bounded(self, scope: Scope, headers: dict[bytes, bytes], receive: Receive) -> Receive:
-        """Return what receives at most as much as a route takes, and waits for it no longer than BODY_S allows."""
+        """Return a `receive` that takes at most as much as a route allows, and waits no longer than BODY_S allows."""
         limits, caller = self._config.limits, scope["autotune.caller"]
         brings = scope["path"] == "/v1/import"
         most = limits.import_bytes if brings else _ESCAPED * (limits.upload_bytes + 2**16)
         most = most if caller.may("write") else min(most, _MOST_OF_READERS)
         packed = headers.get(b"content-encoding", b"").decode("latin-1").strip().lower()
-        if packed not in ("", "identity"):  # which would be read as it is, and told as bad JSON
+        if packed not in ("", "identity"):  # otherwise it would be read as it is, and reported as bad JSON
             hint = "send it as it is, and without that header"
             raise Refused(415, f"a body that is packed ({packed:.40}) is not read", where="Content-Encoding", hint=hint)
         length = headers.get(b"content-length", b"0")
@@ -164,7 +169,7 @@ class Guard:
 
         async def bounded() -> Message:
             nonlocal taken, waited, has_come
-            if has_come:  # who waits now waits for the connection to end
+            if has_come:  # from now on this waits for the connection to end
                 return await receive()
             begun = time.monotonic()
             try:
@@ -182,18 +187,29 @@ class Guard:
         return bounded
 
 
+def _by_path(scope: Scope) -> Scope:
+    """Return a request as by its path, where its target is a whole address, whose host counts (RFC 9112, 3.2.2)."""
+    asked: bytes = scope.get("raw_path") or b""
+    whole = _WHOLE.match(asked)
+    if whole is None:
+        return scope
+    path = asked[whole.end() :] or b"/"
+    headers = [(name, value) for name, value in scope["headers"] if name != b"host"] + [(b"host", whole[1])]
+    return {**scope, "raw_path": path, "path": unquote(path.decode("ascii")), "headers": headers}
+
+
 def _require_text(scope: Scope) -> None:
-    """Raise Refused for an address with a NUL: nothing is called so, and PostgreSQL fails at asking for it."""
+    """Raise Refused for an address with a NUL: nothing has this name, and PostgreSQL fails at asking for it."""
     if "\0" in scope["path"] or b"%00" in scope["query_string"]:
         raise Refused(400, "the address holds a NUL character", hint="leave %00 out")
 
 
 def _cut_off(method: str) -> Refused:
-    """Return what is answered to a request that was at work when the server would wait no longer."""
+    """Return the answer to a request that was still being worked on when the server stopped waiting."""
     undone = "" if method == "GET" else ", and what was asked may be done or not"
     return Refused(503, f"the server is ending{undone}", hint="ask again once it is back")
 
 
 def _unfinished(status: int, what: str) -> HTTPException:
-    """Return the refusal of a body that is still coming: FastAPI passes on this kind alone while it reads one."""
+    """Return the refusal of a body that is still arriving: while FastAPI reads a body, it passes on only this class."""
     return HTTPException(status, what, {"Connection": "close"})

@@ -21,7 +21,7 @@ _MOST = 2**20
 
 
 class Kept(NamedTuple):
-    """An answer, when it was taken (seconds since 1970), and until when it need not be asked for again."""
+    """An answer, when it was received (seconds since 1970), and until when it need not be asked for again."""
 
     headers: Mapping[str, str]
     body: bytes
@@ -30,7 +30,7 @@ class Kept(NamedTuple):
 
     @classmethod
     def of(cls, headers: Mapping[str, str], body: bytes) -> Kept:
-        """Return an answer as it is kept from now on."""
+        """Return an answer as it will be kept, received now."""
         age = re.search(r"max-age=(\d{1,9})", headers.get("cache-control", ""))
         now = time.time()
         kept = {name: headers[name] for name in _HEADERS if name in headers}
@@ -38,17 +38,17 @@ class Kept(NamedTuple):
 
     @property
     def is_fresh(self) -> bool:
-        """Whether it is as good as asking. A clock that went back makes nothing fresh."""
+        """Whether it can be used without asking. A clock that was set back makes no answer fresh."""
         return self.at <= time.time() < self.until
 
     @property
     def taken(self) -> str:
-        """When it was taken, for people."""
+        """When it was received, for people."""
         return f"{datetime.fromtimestamp(self.at, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 class KeptAnswers:
-    """The answers of one server to one user, a file each. What cannot be kept is asked again."""
+    """The answers of one server to one user, a file each. An answer that cannot be kept is asked for again."""
 
     def __init__(self, server: str) -> None:
         self._folder = _cache() / hashlib.sha256(server.encode("utf-8", "replace")).hexdigest()[:24]
@@ -67,7 +67,7 @@ class KeptAnswers:
         return kept if whole else None
 
     def keep(self, question: str, answer: Kept) -> None:
-        """Keep an answer in place of the one before."""
+        """Keep an answer in place of the previous one."""
         told = {
             "question": question,
             "headers": dict(answer.headers),
@@ -94,5 +94,5 @@ def _cache() -> Path:
         return Path(own) / "servers"
     base = Path(os.environ.get("XDG_CACHE_HOME", ""))
     if not base.is_absolute():
-        base = Path(os.path.expanduser("~/.cache"))  # noqa: PTH111  stays as it is where there is no home
+        base = Path(os.path.expanduser("~/.cache"))  # noqa: PTH111  stays as it is if there is no home
     return base / "autotune" / "servers"

@@ -1,7 +1,7 @@
 """Look-ups over HTTP: `GET /v1/best`, a plain route, since FastAPI would cost more than the answer.
 
-An answer stands for `best_age_s` (a second), and for half a minute while nobody writes to an SQLite database: whoever
-asks the same meanwhile is given the same bytes. A client that has them already, by their ETag, is told so with 304.
+An answer is used again for `best_age_s` (a second), and for half a minute while nobody writes to an SQLite database:
+the same question then gets the same bytes. A client that already has them, by their ETag, gets a 304.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from autotune.study import StudyText
 from autotune.text import require_known
 
 _MAX_AGE_S = 60
-"""How long whoever asked may keep an exact answer."""
+"""How long a client may keep an exact answer."""
 
 _KEPT = 4096
 _UNCHANGED_S = 30.0
-"""How long an answer stands at most while database and study are as they were: drivers may be others by then."""
+"""The longest time that an answer is used while database and study do not change: the drivers may have changed."""
 
 _TICK_NS = 20_000_000
-"""What was written this long ago may be written again without another time of writing."""
+"""A file that was written less than this ago may be written again with the same time of writing."""
 _KEYS = ("study", "device", "size", "choice", "format", "kernel_hash", "study_hash")
 _MOST_QUERY = 4096
 
@@ -52,9 +52,9 @@ class Answer(NamedTuple):
     headers: dict[str, str]
     asked: float
     stamps: tuple[tuple[int, int] | None, ...]
-    """Of the database's files when it was asked; none where they tell nothing."""
+    """Those of the database's files when it was asked; empty if they are not reliable."""
     study: tuple[str, StudyText | None]
-    """Its name, and what the server's own study of that name was."""
+    """The study's name, and the server's own study of that name at that time."""
 
 
 class Lookups:
@@ -70,7 +70,7 @@ class Lookups:
         self._files = (Path(path), Path(log_of(path))) if path else ()
 
     async def best(self, request: Request) -> Response:
-        """Answer `GET /v1/best`; what it takes and gives stands in routes.py."""
+        """Answer `GET /v1/best`; routes.py says what it takes and gives."""
         try:
             require_role(caller_of(request), "read")
             found = await self._answer(request.scope["query_string"].decode("latin-1"))
@@ -141,7 +141,7 @@ class Lookups:
         best, said = best_of(asked, text, self._machine.find, LABEL)
         if uploaded is not None and kernel_hash is None and study_hash is None:
             whose = sent_text(uploaded.asked_by, uploaded.created, uploaded.search)
-            said.insert(0, f"note: {study} is no study of the server; this is for {whose}")
+            said.insert(0, f"note: {study} is not a study of the server; this is for {whose}")
         return best, said
 
 
@@ -162,7 +162,7 @@ def _parsed(query: str) -> Mapping[str, list[str]]:
 
 
 def _has(given: str | None, tag: str) -> bool:
-    """Whether a client has the answer of that tag, by its If-None-Match."""
+    """Whether a client has the answer with that tag, by its If-None-Match."""
     if given is None:
         return False
     return given.strip() == "*" or tag in (one.strip().removeprefix("W/") for one in given.split(","))

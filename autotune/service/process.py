@@ -1,4 +1,4 @@
-"""The processes that do a server's work: started, asked, listened to, and seen out."""
+"""The processes that do a server's work: how they are started, asked, listened to and ended."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ STOP_S = 30.0
 """Seconds that a search has to end in order, before its process is killed."""
 
 LAST_S = 5.0
-"""Seconds for the last words of a process that has ended: what it has started and left may hold its stderr for good."""
+"""Seconds to wait for the last output of an ended process: processes that it started and left may keep stderr open."""
 
 _LOOK_S = 0.02
 
 SAID = 40
-"""Lines of what a process says on stderr that are kept."""
+"""How many lines of a process's stderr are kept."""
 
 _LINE = 2**22
 
@@ -30,7 +30,7 @@ _LINE = 2**22
 async def work(name: str, asked: Mapping[str, Any], seconds: float) -> Mapping[str, Any]:
     """Have a short piece of work done in a process of its own and return its result.
 
-    Raises Refused with what it says is wrong, or where it takes longer or dies.
+    Raises Refused with the error that it reports, or if it takes too long or dies.
     """
     process = await started(name)
     said: deque[str] = deque(maxlen=SAID)
@@ -57,7 +57,7 @@ async def work(name: str, asked: Mapping[str, Any], seconds: float) -> Mapping[s
 
 
 async def started(name: str) -> asyncio.subprocess.Process:
-    """Start a process that does a piece of work, as child.py names it, when it is asked to."""
+    """Start a process for a piece of work (a name of child.py), which begins when it is asked."""
     pipe = asyncio.subprocess.PIPE
     words = command_of("autotune.service", name, str(os.getpid()))
     return await asyncio.create_subprocess_exec(*words, stdin=pipe, stdout=pipe, stderr=pipe, limit=_LINE)
@@ -66,14 +66,14 @@ async def started(name: str) -> asyncio.subprocess.Process:
 async def ask(process: asyncio.subprocess.Process, asked: Mapping[str, Any]) -> None:
     """Tell a process what to do."""
     assert process.stdin is not None
-    with suppress(BrokenPipeError, ConnectionResetError):  # it has died: its code tells
+    with suppress(BrokenPipeError, ConnectionResetError):  # it has died: its exit code says why
         process.stdin.write(json.dumps(asked).encode())
         await process.stdin.drain()
         process.stdin.close()
 
 
 async def lines(process: asyncio.subprocess.Process) -> AsyncIterator[bytes]:
-    """Yield what a process tells. Raises Refused for a line that is longer than any should be."""
+    """Yield the lines that a process writes. Raises Refused for a line that is longer than any should be."""
     assert process.stdout is not None
     try:
         async for line in process.stdout:
@@ -83,28 +83,28 @@ async def lines(process: asyncio.subprocess.Process) -> AsyncIterator[bytes]:
 
 
 async def listen(process: asyncio.subprocess.Process, said: deque[str]) -> None:
-    """Keep the last of what a process says on stderr, whatever it is."""
+    """Keep the last lines that a process writes to stderr, whatever they are."""
     assert process.stderr is not None
     while data := await process.stderr.read(2**16):
         said.extend(line for line in data.decode(errors="replace").splitlines() if line.strip())
 
 
 def signal(process: asyncio.subprocess.Process) -> None:
-    """Ask a process to end in order, and see to it that it does."""
+    """Ask a process to end in order, and kill it if it does not."""
     with suppress(ProcessLookupError):
         process.terminate()
     asyncio.get_running_loop().call_later(STOP_S, kill, process)
 
 
 def kill(process: asyncio.subprocess.Process) -> None:
-    """End a process that has not ended."""
+    """Kill a process that has not ended."""
     if process.returncode is None:
         with suppress(ProcessLookupError):
             process.kill()
 
 
 async def ended(process: asyncio.subprocess.Process, listening: asyncio.Task[None]) -> int:
-    """Return the code of a process, once it has ended and its last words are heard."""
+    """Return the exit code of a process once it has ended and its last output is read."""
     code = await _code(process)
     if (await asyncio.wait({listening}, timeout=LAST_S))[1]:
         listening.cancel()
@@ -113,14 +113,14 @@ async def ended(process: asyncio.subprocess.Process, listening: asyncio.Task[Non
 
 
 async def _code(process: asyncio.subprocess.Process) -> int:
-    """Return the code of a process once it has ended: `wait` would wait for its pipes as well."""
+    """Return the exit code of a process once it has ended; `wait` would also wait for its pipes."""
     while process.returncode is None:
         await asyncio.sleep(_LOOK_S)
     return process.returncode
 
 
 async def gone(process: asyncio.subprocess.Process | None) -> None:
-    """See a process out: one that still runs, since nobody listens any more, is killed."""
+    """Kill a process that still runs, since nothing listens to it any more, and wait for its end."""
     if process is not None and process.returncode is None:
         kill(process)
         assert process.stdout is not None

@@ -1,4 +1,4 @@
-"""A refusal with its status, for who must not load what answers take: a process that looks at a study."""
+"""A refusal with its status, separate from answers.py for a process that looks at a study and must not load that."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from autotune.errors import AutotuneError
 
 
 class Refused(AutotuneError):
-    """An answer that is none, with the status it goes out as."""
+    """A request that is refused, with the status of the answer."""
 
     def __init__(self, status: int, what: str, *, where: str = "", hint: str = "", detail: str = "") -> None:
         super().__init__(what, where=where, hint=hint, detail=detail)

@@ -1,4 +1,4 @@
-"""The API below /v1: each route says what it takes and gives, and hands on to views/ or submit.py."""
+"""The API below /v1: each route says what it takes and gives, and calls views/ or submit.py."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def me(caller: Reader) -> Annotated[dict[str, str | None], Shows(answered.
 
 @router.get("/home", responses=READ, tags=["server"])
 def home(service: Opened, caller: Reader) -> Annotated[Json, Shows(answered.Home)]:
-    """Devices, what runs, what is queued in which order, the problems searched last with their bests."""
+    """Devices, running searches, queued searches in order, and the problems searched last with their bests."""
     return views.home(service)
 
 
@@ -75,9 +75,9 @@ def best(
 ) -> Annotated[Json, Shows(answered.Best)]:
     """The best stored configuration for a device and size, and how it matches the question.
 
-    `size=M=1024,N=512` (a plain number sets every size), `choice=T=float`; both may stand several times. The hashes
-    ask for a study of exactly that text. The headers `Autotune-Match` and `Autotune-Notes` (a list, as JSON) say what
-    the answer falls short of; it may be kept for the `max-age` of its `Cache-Control`.
+    `size=M=1024,N=512` (a plain number sets every size), `choice=T=float`; both may be repeated. The hashes ask for a
+    study with exactly that text. The headers `Autotune-Match` and `Autotune-Notes` (a list, as JSON) say how the answer
+    falls short; it may be kept for the `max-age` of its `Cache-Control`.
     """
     raise AssertionError("app.py has lookups.py answer this")
 
@@ -104,7 +104,7 @@ def study(service: Opened, caller: Reader, name: StudyName) -> Annotated[Json, S
 def searches(
     service: Opened, caller: Reader, study: Word = None, device: Word = None, before: Before = None, limit: Limit = 50
 ) -> Annotated[Json, Shows(answered.Searches)]:
-    """What is queued or runs, and what was, newest first, each once; `next` is `before` of the page after."""
+    """Queued, running and ended searches, newest first, each once; `next` is the `before` of the next page."""
     return views.searches(service, study=study, device=device, before=before, limit=limit)
 
 
@@ -118,7 +118,7 @@ async def submit(
     response: Response,
     idempotency_key: Annotated[str | None, Header(min_length=1, max_length=200)] = None,
 ) -> Annotated[Json, Shows(answered.Search)]:
-    """Queue a search: of a study by name, or of one that comes along with its files. 202 and its `id`.
+    """Queue a search of a study by name, or of one that is sent along with its files. Answers 202 and its `id`.
 
     With an `Idempotency-Key`, the same request sent again is the same search.
     """
@@ -140,7 +140,7 @@ def search(service: Opened, caller: Reader, id: SearchId) -> Annotated[Json, Sho
 async def stop(service: Opened, caller: Submitter, id: SearchId) -> Annotated[Json, Shows(answered.Search)]:
     """Stop a search of yours in order: what it has found stays, and its finalists are not timed again.
 
-    One that somebody else asked for takes the role `admin`.
+    Stopping a search that somebody else asked for needs the role `admin`.
     """
     return await submitting.stop(service, caller, id)
 
@@ -161,7 +161,7 @@ LastEvent = Annotated[str | None, Header(max_length=100)]
 
 
 def _watchable(service: Opened, caller: Reader, id: SearchId, last_event_id: LastEvent = None) -> None:
-    """Raise Refused (404) for no search, NothingNew for one whose end the asker has seen."""
+    """Raise Refused (404) for an unknown search, NothingNew if it has ended and the client has seen its end."""
     told = views.search(service, id)
     if views.has_ended(told) and service.feeds.has_seen(id, last_event_id):
         raise NothingNew
@@ -182,8 +182,8 @@ async def events(
 ) -> AsyncIterator[ServerSentEvent]:
     """Events of a search: `snapshot`, `state` and `end` hold what /v1/searches/{id} gives; `progress` each trial.
 
-    Goes on after the `Last-Event-ID`. Where that is of before a restart of the server, a `snapshot` comes first.
-    They end when the token expires or is revoked.
+    Continues after the `Last-Event-ID`. If that is from before a restart of the server, a `snapshot` comes first. The
+    events end when the token expires or is revoked.
     """
     stream = service.feeds.follow(id, last_event_id, lambda: views.search(service, id), views.has_ended)
     async for event in stream:
@@ -206,7 +206,7 @@ def trials(
     before: Before = None,
     limit: Limit = 50,
 ) -> Annotated[Json, Shows(answered.Trials)]:
-    """Stored trials, newest first, by filters; `next` is `before` of the page after."""
+    """Stored trials, newest first, by filters; `next` is the `before` of the next page."""
     return views.trials(
         service, study=study, device=device, outcomes=outcome, search=search, before=before, limit=limit
     )
@@ -257,7 +257,7 @@ class Lines(StreamingResponse):
 @router.get("/export", responses=READ, response_class=Lines, tags=["results"])
 def export(service: Opened, caller: Reader) -> Lines:
     """Every stored trial as one line of JSON each, as `autotune export` writes them."""
-    first = service.store.export_page(0)  # what is wrong is told before the answer has begun
+    first = service.store.export_page(0)  # so that an error is raised before the answer has begun
 
     def pages() -> Iterator[str]:
         lines, last = first
@@ -278,7 +278,7 @@ async def check(service: Opened, caller: Submitter, asked: Check) -> Annotated[J
 async def import_(
     service: Opened, caller: Writer, request: Request
 ) -> Annotated[dict[str, int], Shows(answered.Imported)]:
-    """Add the trials of exported lines (the body); those that are here already are not added again. All or none."""
+    """Add the trials of exported lines (the body), all or none; trials that are here already are not added again."""
     return await take_in(service, request)
 
 
@@ -290,7 +290,7 @@ def tokens(service: Opened, caller: Admin) -> list[Annotated[Json, Shows(answere
 
 @router.post("/tokens", status_code=201, responses=documented(415), tags=["tokens"])
 def add_token(service: Opened, caller: Admin, asked: NewToken) -> Annotated[dict[str, str], Shows(answered.AddedToken)]:
-    """Make a token. It is told this once."""
+    """Make a token. It is shown only this once."""
     lasts = None if asked.days is None else lifetime(asked.days * 86400, "days")
     return {"name": asked.name, "token": service.store.add_token(asked.name, asked.role, lasts)}
 

@@ -1,4 +1,4 @@
-"""Runs what is queued: one queue per device, one search at a time in each, each in a process of its own."""
+"""Runs the queued searches: one queue per device, one search at a time in each, each in a process of its own."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ from autotune.store import (
 )
 
 ATTEMPTS = 10
-"""How often a search is begun that gets nowhere: one that takes the server down each time is not begun again."""
+"""How often a search that makes no progress is begun: one that crashes the server each time must not begin again."""
 
 GRACE_S = 900.0
-"""Seconds beyond its budget that a search has to build its space, to wait for its device and to settle."""
+"""Seconds beyond its budget that a search has to build its space, to wait for its device and to finish."""
 
 LOOK_S = 2.0
-"""How often it is looked whether a search that runs was stopped at another server of the same database."""
+"""How often, in seconds, to look whether a running search was stopped through another server of the same database."""
 
 AGAIN_S = 1.0
-"""Pause before another try at what the database did not do."""
+"""Seconds before a failed operation of the database is tried again."""
 
 _AWAY = (ConnectionLost.__name__, ReadsOnly.__name__)
-"""Errors by which a search ends whose database is away or locked, or has failed over to a server that only reads."""
+"""Errors of a search whose database is away or locked, or has failed over to a server that only reads."""
 
 log = logging.getLogger(__name__)
 
@@ -58,9 +58,9 @@ class Ending(NamedTuple):
 
 
 class Runner:
-    """The queues of a server. To be used from its event loop; `describe` gives what events say of a submission.
+    """The queues of a server. Use it from the server's event loop; `describe` gives what events say of a submission.
 
-    `require_alone` raises AutotuneError where another server has come to work the same queues.
+    `require_alone` raises AutotuneError if another server has begun to work on the same queues.
     """
 
     def __init__(
@@ -86,14 +86,14 @@ class Runner:
         self._telling = asyncio.Lock()
 
     async def start(self) -> None:
-        """Queue again what the last server left, and begin."""
+        """Queue again what the last server left running, and begin."""
         lost = await asyncio.to_thread(self._store.recover, self._config.name, ATTEMPTS)
         for submission in lost:
             log.warning("search %s has taken the server down %d times: not begun again", submission.uuid, ATTEMPTS)
         self.attend()
 
     def attend(self) -> None:
-        """Work the queues of all devices that are here; those of a cluster come and go."""
+        """Work on the queues of all devices that are here; those of a cluster come and go."""
         for queue in self._machine.queues():
             if queue not in self._wake:
                 self._wake[queue] = asyncio.Event()
@@ -101,7 +101,7 @@ class Runner:
             self.wake(queue)
 
     async def close(self) -> None:
-        """End what runs, in order; it is queued again."""
+        """End the running searches, in order; they are queued again."""
         self._closing = True
         for event in self._wake.values():
             event.set()
@@ -114,18 +114,18 @@ class Runner:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def wake(self, queue: str) -> None:
-        """Say that something is queued."""
+        """Tell a queue that something was added."""
         if queue in self._wake:
             self._wake[queue].set()
 
     async def stop(self, submission: Submission) -> None:
-        """End a search that somebody wants stopped, in order; its state says so when it has ended."""
+        """Stop a search on somebody's request, in order; its state says so when it has ended."""
         process = self._running.get(submission.uuid)
         if submission.state == STOPPING and submission.server == self._config.name:
             self._stopping.add(submission.uuid)
             if process is not None:
                 signal(process)
-            self.wake(submission.queue)  # where nothing runs there, it is a stray
+            self.wake(submission.queue)  # if nothing runs there, it is a stray
         await self._tell(submission.uuid, END if submission.state == STOPPED else STATE)
 
     async def _work(self, queue: str) -> None:
@@ -140,20 +140,20 @@ class Runner:
                 if submission is not None:
                     await self._run(submission)
                     continue
-            except AutotuneError as error:  # the database, say: what is queued stays so
+            except AutotuneError as error:  # of the database, for example: what is queued stays queued
                 log.warning("%s", error)
                 await asyncio.sleep(AGAIN_S)
                 continue
-            except Exception:  # whatever it is, the next are begun
+            except Exception:  # whatever it is, the next searches are begun
                 log.exception("the queue %s goes on after an error", queue)
                 await asyncio.sleep(AGAIN_S)
                 continue
             await self._wake[queue].wait()
 
     def _strays(self, queue: str) -> list[Submission]:
-        """Set right what is said to run on a queue while nothing does, and return it as it is then.
+        """Correct the submissions that are stored as running on a queue while nothing runs there, and return them.
 
-        The answer to its claim was lost, or something went wrong before its end was on record.
+        The answer to a claim was lost, or an error came before the end was on record.
         """
         self._require_alone()
         at_work = self._store.submitted(states=(RUNNING, STOPPING), server=self._config.name)
@@ -168,14 +168,14 @@ class Runner:
         return self._store.claim(self._config.name, queue)
 
     async def _run(self, submission: Submission) -> None:
-        """Run one search to its end, whatever becomes of its process, and put that on record."""
+        """Run one search to its end, whatever happens to its process, and put the end on record."""
         await self._tell(submission.uuid, STATE)
         try:
             ending = await self._child(submission)
         except OSError as error:
             reason = f"its process could not be started: {error.strerror}"
             ending = Ending(FAILED, reason, exit_code=WorkerError.exit_code)
-        except Exception as error:  # whatever it is, it is this search's end and not the queue's
+        except Exception as error:  # whatever it is, it ends this search and not the queue
             log.warning("search %s: %s", submission.uuid, error, exc_info=not isinstance(error, AutotuneError))
             told = for_others(error) if isinstance(error, AutotuneError) else error
             reason = f"the server could not follow it: {told}"[:500]
@@ -190,9 +190,9 @@ class Runner:
             await asyncio.sleep(AGAIN_S)
 
     async def _record(self, search: str, ending: Ending) -> None:
-        """Put on record how a search ended, however long the database does not take it.
+        """Put on record how a search ended, and retry for as long as the database does not accept it.
 
-        Raises StoreError when the server ends meanwhile: its next start sets right what is left.
+        Raises StoreError if the server ends meanwhile: its next start corrects what is left.
         """
         said = False
         while True:
@@ -207,7 +207,7 @@ class Runner:
                 await asyncio.sleep(AGAIN_S)
 
     async def _child(self, submission: Submission) -> Ending:
-        """Run the search in a process of its own; return how it ended."""
+        """Run the search in a process of its own and return how it ended."""
         process = await started("search")
         self._running[submission.uuid] = process
         said: deque[str] = deque(maxlen=SAID)
@@ -235,7 +235,7 @@ class Runner:
         return await self._ending(submission, answer, code, said)
 
     async def _stop_for_others(self, search: str, process: asyncio.subprocess.Process) -> None:
-        """Ask a process to end once its search is to be stopped: nobody else tells what another server was asked."""
+        """Ask a process to end once its search is to be stopped: requests at other servers are only in the database."""
         while not await self._is_stopping(search):
             await asyncio.sleep(LOOK_S)
         signal(process)
@@ -261,7 +261,7 @@ class Runner:
                 return Ending(QUEUED, "the database was away or locked; it goes on from what is stored")
             of_database = where == self._store.where
             error = (StoreError if of_database else AutotuneError)(what, where=where, hint=hint)
-            if of_database:  # the server's own affair, and no input of who asked
+            if of_database:  # a fault of the server, not of the request
                 exit_code = SetupError.exit_code
             return Ending(FAILED, str(for_others(error)), exit_code=exit_code)
         if result is not None:
@@ -271,7 +271,7 @@ class Runner:
         return Ending(FAILED, f"its process {died}{last}"[:500], exit_code=WorkerError.exit_code)
 
     async def _is_stopping(self, search: str) -> bool:
-        """Whether somebody wants a search stopped; as far as this server knows while the database is away."""
+        """Whether somebody wants a search stopped; while the database is away, only as far as this server knows."""
         if search in self._stopping:
             return True
         with suppress(StoreError):
@@ -294,10 +294,10 @@ class Runner:
         }
 
     async def _tell(self, search: str, kind: str) -> None:
-        """Tell who watches a search; where the database is away, they see for themselves at the next beat.
+        """Send an event to everyone who watches a search; while the database is away, the next beat shows the change.
 
-        One after the other, so that events keep their order. In a thread: to describe a search may take as long as to
-        read its study, and a database may hang.
+        One at a time, so that events keep their order. In a thread, because describing a search may read its study, and
+        a database may hang.
         """
         async with self._telling:
             with suppress(StoreError):

@@ -1,4 +1,4 @@
-"""What a child process does for one search; its checks of studies stand in asked.py."""
+"""The work of a child process for one search; asked.py has the checks of studies."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from autotune.service.asked import bounded, problem_of, study_of
 from autotune.tuner import Budget, Progress, Request, Result
 
 PATIENCE_S = 600.0
-"""Seconds for which a scheduler that is gone is waited for, or the first device of a model in a cluster."""
+"""Seconds to wait for a scheduler that is gone, or for the first device of a model in a cluster."""
 
 _AGAIN_S = 1.0
 
 
 def run(asked: Mapping[str, Any], tell: Callable[[Mapping[str, Any]], None], stop: threading.Event) -> dict[str, Any]:
-    """Run the search that `asked` describes and return its result as JSON holds it. Raises AutotuneError.
+    """Run the search that `asked` describes and return its result as in JSON. Raises AutotuneError.
 
-    `failed` in it is why it failed, with the exit code of that, or None.
+    `failed` in it is the reason of a failure with its exit code, or None.
     """
     address = None if asked["on"] is None else Address.parse(asked["on"])
     device = _device(asked) if address is None else _of_cluster(address, asked, stop)
@@ -64,7 +64,7 @@ def run(asked: Mapping[str, Any], tell: Callable[[Mapping[str, Any]], None], sto
 
 
 def _failed(result: Result) -> tuple[str, int] | None:
-    """Return why a search failed, and the exit code of that; None where it did not."""
+    """Return why a search failed, with the exit code, or None if it did not fail."""
     if result.failure is not None:
         return str(result.failure), result.failure.exit_code
     if result.unbuilt is not None:
@@ -73,7 +73,7 @@ def _failed(result: Result) -> tuple[str, int] | None:
 
 
 def _device(asked: Mapping[str, Any]) -> DeviceInfo:
-    """Return the device that the queue is for, whatever its number is by now."""
+    """Return the device that the queue is for, even if its number has changed."""
     found = [info for info in devices.list_devices() if lock_key(info) == asked["queue"]]
     wanted = [info for info in found if info.fingerprint == asked["fingerprint"]]
     same = [info for info in wanted if info.platform == asked["platform"]]
@@ -85,7 +85,7 @@ def _device(asked: Mapping[str, Any]) -> DeviceInfo:
 
 
 def _of_cluster(address: Address, asked: Mapping[str, Any], stop: threading.Event) -> DeviceInfo:
-    """Return what stands for the model in a cluster, as soon as it has a worker; it had when this was asked for."""
+    """Return the stand-in for a model in a cluster, as soon as it has a worker, as it had when it was asked for."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         try:
@@ -96,9 +96,9 @@ def _of_cluster(address: Address, asked: Mapping[str, Any], stop: threading.Even
 
 
 def progress_json(progress: Progress) -> dict[str, Any]:
-    """Return where a search stands, as events tell it; times in nanoseconds, the rest in seconds.
+    """Return the progress of a search, as events show it; times in nanoseconds, the rest in seconds.
 
-    The best's `standing_ns` is what it is compared by: its `time_ns`, or about what that is at the usual pace.
+    The best is compared by its `standing_ns`: its `time_ns`, or about what that would be at the usual pace.
     """
     best = progress.best
     return {

@@ -1,4 +1,4 @@
-"""A study on its way to a server: by name, by the hashes of its text, or whole with its files."""
+"""A study as it is sent to a server: by name, by the hashes of its text, or whole with its files."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from autotune.errors import UsageError
 from autotune.text import typed
 
 BESIDE = "../kernels/"
-"""How the names of files begin that lie beside the study's folder, where kernels have one of their own."""
+"""The beginning of the names of files in the kernels' folder beside the study's folder."""
 
 
 def question_of(study: str | Path) -> list[tuple[str, str]]:
-    """Return how a study is asked for: by its name or, where it is a path, by the hashes of its text too."""
+    """Return how to ask for a study: by its name and, if it is a path, also by the hashes of its text."""
     if not is_path(study):
         return [("study", str(study))]
     from autotune.study import find_study
@@ -25,14 +25,14 @@ def question_of(study: str | Path) -> list[tuple[str, str]]:
 
 
 def is_path(study: str | Path) -> bool:
-    """Whether a study is named by its file. Raises UsageError for what is neither a name nor a path."""
+    """Whether a study is given as a file. Raises UsageError if it is neither a name nor a path."""
     if not isinstance(study, str | Path):
-        raise UsageError(f"{type(study).__name__} is no name of a study, nor a path", where="study")
+        raise UsageError(f"{type(study).__name__} is neither the name of a study nor a path", where="study")
     return isinstance(study, Path) or "/" in study or study.endswith(".toml")
 
 
 def upload_of(path: Path) -> dict[str, Any]:
-    """Return a study as it is uploaded: its text, and each file that it reads by the name it has there."""
+    """Return a study as it is uploaded: its text, and each file that it reads under the name that it uses for it."""
     from autotune.study import find_study, kernel_folders, watched
 
     with watched() as looked_for:
@@ -52,9 +52,9 @@ def upload_of(path: Path) -> dict[str, Any]:
 
 
 def _name_in(file: Path, roots: Sequence[Path]) -> str:
-    """Return what a file is called from the first folder that it lies in, itself and by what its links lead to.
+    """Return a file's name relative to the first folder that holds it; what its links lead to must be in a folder too.
 
-    A checkout of somebody else's may hold a link to what is nobody's but the user's. Raises UsageError.
+    A checkout from somebody else may hold a link to a private file of the user. Raises UsageError.
     """
     plain, there = _plain(file), file.resolve()
     folders = [folder for folder in map(_plain, roots) if plain.is_relative_to(folder)]
@@ -67,21 +67,21 @@ def _name_in(file: Path, roots: Sequence[Path]) -> str:
 
 
 def _plain(path: Path) -> Path:
-    """Return an absolute path whose links are not followed."""
+    """Return an absolute path without following its links."""
     return Path(os.path.abspath(path))  # noqa: PTH100
 
 
 def _text(path: Path, *, code: bool = False) -> str:
-    """Return a file as it is sent; of a kernel and its includes what is no UTF-8 goes as it is read here (`\\xa9`)."""
+    """Return a file as it is sent; in a kernel and its includes, bytes that are not UTF-8 become `\\xa9`, as here."""
     try:
         return path.read_bytes().decode("utf-8-sig", "backslashreplace" if code else "strict")
     except UnicodeDecodeError as error:
         before, byte = error.object[: error.start], error.object[error.start]
         if b"\0" in error.object:
-            raise UsageError("is no text", where=str(path), hint="a server takes text alone") from None
+            raise UsageError("is not text", where=str(path), hint="a server takes text alone") from None
         convert = typed(["iconv", "-f", "latin1", "-t", "utf-8", str(path)])
         raise UsageError(
-            f"byte 0x{byte:02x} is no UTF-8, and a server takes text alone",
+            f"byte 0x{byte:02x} is not UTF-8, and a server takes text alone",
             where=f"{path}:{before.count(10) + 1}",
             hint=f"if it is Latin-1, what `{convert}` prints is UTF-8",
         ) from None

@@ -1,4 +1,4 @@
-"""A server on its socket: uvicorn, with streams that end when it is asked to."""
+"""A server on its socket: uvicorn, with streams of events that end when the server is asked to end."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from autotune.text import say
 _PATIENCE_S = 5
 
 _AGAIN_S = 1.0
-"""A signal that comes so much later is another: a terminal and what runs in it may both send one."""
+"""A signal that comes this many seconds later is a new one: a terminal and its program may both send the same."""
 
 
 class _Server(Listener):
-    """Ends the streams of events first: those who watch would keep it from ending."""
+    """Ends the streams of events first: their clients would keep the server from ending."""
 
     def __init__(self, config: uvicorn.Config, app: FastAPI, begun: Callable[[Service], None]) -> None:
         super().__init__(config)
@@ -39,19 +39,19 @@ class _Server(Listener):
         self.failure: AutotuneError | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to take requests, and say so."""
+        """Begin to take requests, and call `begun`."""
         await super().startup(sockets)
-        if self.failure is not None:  # nothing is taken yet: that begins with the next turn of the loop
+        if self.failure is not None:  # no request is taken before the next turn of the loop
             self.should_exit = True
         elif self.started:
             self._begun(self._app.state.service)
 
     def fail(self, error: AutotuneError) -> None:
-        """Take note of what keeps the application from starting."""
+        """Store the error that keeps the application from starting."""
         self.failure = error
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Take a signal: end in order, or at once where that was asked for before. A database may not answer."""
+        """Handle a signal: end in order, or at once if that was asked for before. A database may not answer."""
         now = time.monotonic()
         if self._asked_s and now > self._asked_s + _AGAIN_S:
             say("autotune: ends at once; what ran is queued again")
@@ -64,9 +64,9 @@ class _Server(Listener):
 
 
 def serve(config: Config, begun: Callable[[str, Service], None]) -> None:
-    """Serve until a signal says stop; `begun` is told the URL when requests are taken.
+    """Serve until a signal says stop; `begun` gets the URL when requests are taken.
 
-    Raises AutotuneError where it cannot begin, in one line.
+    Raises AutotuneError, one line, if it cannot begin.
     """
     _require_address(config)
     with opened(config) as store:
@@ -79,7 +79,7 @@ def serve(config: Config, begun: Callable[[str, Service], None]) -> None:
     scheme = "https" if config.certificate else "http"
     url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
     server = _Server(settings(config, app), app, lambda service: begun(url, service))
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # a closed terminal; `nohup` has it ignored
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # a closed terminal; under `nohup` it is ignored
         signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
     server.run(sockets=[listening])
     if server.failure is not None:
@@ -89,7 +89,7 @@ def serve(config: Config, begun: Callable[[str, Service], None]) -> None:
 
 
 def settings(config: Config, app: Any) -> uvicorn.Config:
-    """Return how uvicorn serves an application."""
+    """Return the settings with which uvicorn serves an application."""
     return uvicorn.Config(
         app,
         log_level="warning",
@@ -106,7 +106,7 @@ def settings(config: Config, app: Any) -> uvicorn.Config:
 
 
 def _require_alone(store: ServerStore, name: str) -> None:
-    """Raise UsageError, before anything begins, where a server of that name is at work; `Service.start` makes sure."""
+    """Raise UsageError early if a server of that name is at work; `Service.start` checks it for certain."""
     hold = store.hold(name)
     try:
         hold.keep()
@@ -115,13 +115,13 @@ def _require_alone(store: ServerStore, name: str) -> None:
 
 
 def _require_address(config: Config) -> None:
-    """Raise UsageError where this is no machine's address: no token makes it one."""
+    """Raise UsageError if this is not an address: then a token is no remedy."""
     try:
         socket.getaddrinfo(config.host.strip("[]"), config.port, type=socket.SOCK_STREAM)
     except (OSError, OverflowError, UnicodeError) as error:
         said = getattr(error, "strerror", None) or error
         hint = "give an address of this machine, such as 127.0.0.1"
-        raise UsageError(f"is no address: {said}", where=f"--host {config.host}", hint=hint) from None
+        raise UsageError(f"is not an address: {said}", where=f"--host {config.host}", hint=hint) from None
 
 
 def _bound(config: Config) -> socket.socket:

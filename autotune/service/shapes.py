@@ -1,4 +1,4 @@
-"""What may be asked, as the API's own document shows it; sizes and lists are bounded where they enter."""
+"""The requests, as the API's own document shows them; sizes and lists are bounded as they enter."""
 
 from __future__ import annotations
 
@@ -27,23 +27,25 @@ def _whole(given: Any) -> Any:
 
 
 Integer = Annotated[StrictInt, BeforeValidator(_whole)]
-"""JSON has one kind of number: 64.0, as some languages write every number, is an integer to JSON Schema too."""
+"""An integer. JSON has one kind of number: 64.0, as some languages write every number, is an integer in JSON Schema
+too.
+"""
 
 Name = Annotated[StrictStr, Field(max_length=64, pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
 StudyName = Annotated[StrictStr, Field(pattern=f"^{STUDY_NAME}$")]
 Value = StrictInt | float | Annotated[StrictStr, Field(max_length=1000)]
 _ONE_OR_LIST = WithJsonSchema({"type": "array", "items": {"anyOf": [{"type": "number"}, {"type": "string"}]}})
-"""A value alone is taken too, which the document does not say: of a list beside others generators make no Java."""
+"""A single value is accepted too, but the document does not say so: generators make no Java for a value or a list."""
 
 Whole = Annotated[Integer, Field(ge=1, le=2**31 - 1)]
 
 
 _MOST_VALUES = 10_000
-"""Names and values of one request: each that is wrong is an error of its own, which takes its time to tell."""
+"""Names and values of one request: each wrong one is an error of its own, which takes time to report."""
 
 
 class _Shape(BaseModel):
-    # What is empty by default has a factory: generated clients do not compile, or ask for it, where one is told.
+    # Empty defaults come from a factory: with a default in the document, generated clients fail or require a value.
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     @model_validator(mode="before")
@@ -80,9 +82,9 @@ numpy = { x = "2 * x" }
 
 
 class Upload(_Shape):
-    """A study of the asker's: the text of its TOML file, and of each file that it names, by its name there.
+    """A study of the user's: the text of its TOML file, and of each file that it names, under that name.
 
-    A file is named as the study's folder has it, `inc/a.h`; one in the `kernels` beside that folder `../kernels/a.cl`.
+    A file has the name that it has from the study's folder, `inc/a.h`; in the `kernels` beside it, `../kernels/a.cl`.
     """
 
     study: Annotated[StrictStr, Field(max_length=2**22, examples=[_STUDY])]

@@ -1,4 +1,4 @@
-"""What one server has open: the one thing that routes and pages take from `request.app.state.service`."""
+"""The open state of one server: routes and pages take it from `request.app.state.service`."""
 
 from __future__ import annotations
 
@@ -24,10 +24,12 @@ from autotune.service.studies import Studies
 from autotune.store import ServerStore
 
 LOOK_S = 60.0
-"""How often it is looked which devices a cluster has; one that is asked for and not known is looked for at once."""
+"""How often, in seconds, a cluster's devices are listed; for a device that is asked for and not known, at once."""
 
 KEEP_S = 2.0
-"""How often a hold is taken again that went with its connection: by it others see that this server is at work."""
+"""How often, in seconds, a hold that was lost with its connection is taken again; it shows others that this server
+works.
+"""
 
 _LATELY_S = 2.0
 
@@ -37,7 +39,7 @@ log = logging.getLogger(__name__)
 class Service:
     """A server's store, its callers, its queues and what it knows of its machine.
 
-    `ending` is set where it was told to end, `storing` are the imports that a thread is at.
+    `ending` is set when it is told to end; `storing` holds the imports that threads are working on.
     """
 
     def __init__(self, config: Config) -> None:
@@ -58,7 +60,7 @@ class Service:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Look at the machine, and begin to run what is queued. Raises UsageError where another of its name does."""
+        """List the devices, and begin to run the queue. Raises UsageError if another server of its name does."""
         if self.config.read_only:
             return
         await asyncio.to_thread(self._hold.keep)
@@ -72,12 +74,12 @@ class Service:
             self._tasks.append(asyncio.create_task(self._watch()))
 
     def end(self) -> None:
-        """Say that the server was told to end: who watches is let go, and imports that take long are given up."""
+        """Tell the server to end: streams of events end, and imports that take long are given up."""
         self.ending.set()
         self.feeds.close()
 
     async def close(self) -> None:
-        """End what runs, in order, and give everything back."""
+        """End what runs, in order, and release everything."""
         self.end()
         if self.storing:
             await asyncio.wait(self.storing)
@@ -91,11 +93,11 @@ class Service:
         self.store.close()
 
     def is_at_work(self, name: str) -> bool:
-        """Whether a server works the queues of that name: this one, also while its hold on them is lost, or another."""
+        """Whether a server works on the queues of that name: this one, even while its hold is lost, or another."""
         return (self.runner is not None and name == self.config.name) or self.store.is_at_work(name)
 
     async def device(self, selector: str | None) -> DeviceInfo:
-        """Return one device to search on, as Machine.require; a cluster's may have come a moment ago."""
+        """Return one device to search on, as Machine.require; a cluster's device may have been added a moment ago."""
         try:
             return self.machine.require(selector)
         except (DeviceError, SetupError):
@@ -105,13 +107,13 @@ class Service:
             return self.machine.require(selector)
 
     async def _look(self) -> None:
-        """Look which devices there are, and have the queues of new ones worked."""
+        """List the devices, and start to work on the queues of new ones."""
         async with self._looking:
             if self._looked and time.monotonic() - self._looked < _LATELY_S:
                 return
             try:
                 self.machine.update(await work("devices", {"on": self.config.on}, 120.0))
-            except Exception as error:  # a driver's doing, or the scheduler is away: what was known is
+            except Exception as error:  # a driver failed, or the scheduler is away: keep what was known
                 said = str(error) if isinstance(error, AutotuneError) else f"the devices cannot be listed: {error}"
                 log.warning("%s", said)
                 self.machine.amiss = [said]
@@ -122,7 +124,7 @@ class Service:
     async def _keep(self) -> None:
         while True:
             await asyncio.sleep(KEEP_S)
-            with suppress(AutotuneError):  # it is said when the next search is claimed
+            with suppress(AutotuneError):  # it is reported when the next search is claimed
                 await asyncio.to_thread(self._hold.keep)
 
     async def _watch(self) -> None:
@@ -132,13 +134,13 @@ class Service:
 
 
 def opened(config: Config) -> ServerStore:
-    """Open the database of a server; one that only shows what is stored takes a file that it may only read."""
+    """Open the database of a server; a server that only shows results accepts a file that it may only read."""
     if config.read_only:
         return ServerStore.to_read(config.database, make=True)
     return ServerStore.open(config.database)
 
 
 def service_of(request: Request) -> Service:
-    """Return the server that a request came to: `service: Service = Depends(service_of)`."""
+    """Return the server that received a request: `service: Service = Depends(service_of)`."""
     service: Service = request.app.state.service
     return service

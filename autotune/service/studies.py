@@ -35,7 +35,7 @@ _KEPT = 64
 
 
 class _Own(NamedTuple):
-    """A study of the server's, with what tells whether its files have changed, looked at until an instant."""
+    """A study of the server's, with the stamps that show whether its files have changed, valid until an instant."""
 
     text: StudyText
     stamps: Mapping[Path, tuple[int, int] | None]
@@ -43,14 +43,14 @@ class _Own(NamedTuple):
 
 
 class _Order(NamedTuple):
-    """The names of a study's size in its order, none where it is not known, looked at until an instant."""
+    """The names of a study's size in its order, empty if not known, valid until an instant."""
 
     names: Sequence[str]
     until: float
 
 
 class Studies:
-    """Finds studies by name. A name never reads as a path; the server's own come before those of others."""
+    """Finds studies by name. A name is never read as a path; the server's own studies come before uploaded ones."""
 
     def __init__(self, store: ServerStore, config: Config) -> None:
         self._store = store
@@ -58,11 +58,11 @@ class Studies:
         self._folder = RunFolder()
         self._read: OrderedDict[str, StudyText] = OrderedDict()
         self._own: dict[str, _Own] = {}
-        self._none: OrderedDict[str, float] = OrderedDict()  # until when a name is known to mean none of them
+        self._none: OrderedDict[str, float] = OrderedDict()  # until when a name is known to be none of its own
         self._orders: dict[str, _Order] = {}
 
     def close(self) -> None:
-        """Remove what was unpacked."""
+        """Remove the unpacked studies."""
         self._folder.remove()
 
     def names(self) -> list[str]:
@@ -74,7 +74,7 @@ class Studies:
         return self.found(name, kernel_hash, study_hash)[0]
 
     def of(self, name: str, kernel_hash: str, study_hash: str) -> StudyText:
-        """Return the study of a stored problem: of its own text or, where that is here no more, of its name."""
+        """Return the study of a stored problem: with its own text or, if that is no longer here, by its name."""
         try:
             return self.text(name, kernel_hash, study_hash)
         except Refused:
@@ -83,12 +83,13 @@ class Studies:
     def found(
         self, name: str, kernel_hash: str | None = None, study_hash: str | None = None
     ) -> tuple[StudyText, Uploaded | None]:
-        """Return the study of that name: the server's own, else the one uploaded last; with the hashes given, if any.
+        """Return the study of that name: the server's own, else the one uploaded last; with the hashes, if given.
 
-        And where it was uploaded, by whom. Raises Refused (404) for none, StudyError where it cannot be read.
+        Also return who uploaded it, if it was uploaded. Raises Refused (404) if there is none, StudyError if it cannot
+        be read.
         """
         if not re.fullmatch(STUDY_NAME, name) or name.endswith(".toml"):
-            raise Refused(422, f"{name!r:.80} is no name of a study", where="study")
+            raise Refused(422, f"{name!r:.80} is not a name of a study", where="study")
         own = self.own(name)
         if own is not None and _is(own, kernel_hash, study_hash):
             return own, None
@@ -108,7 +109,7 @@ class Studies:
     def upload(self, name: str, asked_by: str) -> Uploaded | None:
         """Return the study that somebody means by a name: what they searched last under it, else what anybody did.
 
-        None where there is none, or the server has its own.
+        None if there is none, or if the server has its own.
         """
         if study_file(name) is not None:
             return None
@@ -120,9 +121,9 @@ class Studies:
         return self.text(name).study
 
     def own(self, name: str) -> StudyText | None:
-        """Return the server's own study of that name, read again where one of its files has changed.
+        """Return the server's own study of that name, read again if one of its files has changed.
 
-        Where there is none, each of them was read to find that out: it stands for a moment as well.
+        That there is none is remembered for a moment as well, because to find that out all studies are read.
         """
         if time.monotonic() < self._none.get(name, 0.0):
             return None
@@ -143,14 +144,14 @@ class Studies:
                 _ = text.study_hash
             hiding = Path("studies") / f"{name}.toml"
             found = {path: stamp(path) for path in (*map(Path, list(files)), hiding)}
-            # Read again: it may have changed behind its stamp.
+            # A young file is read again: it may have changed without a new stamp.
             young = {path for path, one in found.items() if one is not None and one[0] > began_ns - YOUNG_NS}
             known = _Own(text, found | dict.fromkeys(young), 0.0)
         self._own[name] = known._replace(until=time.monotonic() + self._config.best_age_s)
         return known.text
 
     def in_order(self, name: str, size: Mapping[str, int]) -> dict[str, int]:
-        """Return a stored size as the study of that name orders it; as it is where there is none."""
+        """Return a stored size in the order of the study of that name; unchanged if there is no such study."""
         known = self._orders.get(name)
         if known is None or time.monotonic() >= known.until:
             known = _Order(self._order_of(name), time.monotonic() + self._config.best_age_s)
@@ -164,7 +165,7 @@ class Studies:
             return ()
 
     def _text(self, upload: Mapping[str, Any]) -> StudyText | None:
-        """Return an uploaded study, unpacked once; None for one that this server would not take (any more)."""
+        """Return an uploaded study, unpacked once; None for one that this server does not accept (any more)."""
         name = uploads.digest(upload)
         found = self._read.get(name)
         if found is None:
@@ -179,7 +180,7 @@ class Studies:
         return found
 
     def _unpacked(self, upload: Mapping[str, Any], folder: Path) -> Path:
-        """Return an upload's study file in a folder that is there whole or not at all: others may read it by now."""
+        """Return an upload's study file in a folder that is complete or absent, as others may read it meanwhile."""
         if not os.path.exists(folder):
             part = Path(tempfile.mkdtemp(dir=self._folder.path))
             try:
@@ -199,7 +200,7 @@ def _is(text: StudyText, kernel_hash: str | None, study_hash: str | None) -> boo
 
 
 def stamp(path: Path) -> tuple[int, int] | None:
-    """Return when a file was written, and its bytes; another stamp is another content. None where it is not there."""
+    """Return a file's time of writing and its bytes, or None if it is not there. Another stamp means other content."""
     try:
         found = path.stat()
     except OSError:

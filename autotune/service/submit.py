@@ -1,4 +1,4 @@
-"""Takes what somebody wants searched: checks it, bounds it, and puts it in its queue."""
+"""Takes a requested search: checks it, bounds it, and puts it in its queue."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _Asked = TypeVar("_Asked", bound=Check)
 
 
 async def submit(service: Service, caller: Caller, asked: Submit, once: str | None) -> views.Json:
-    """Queue a search; return what `views.search` tells of it. Raises AutotuneError.
+    """Queue a search; return what `views.search` says of it. Raises AutotuneError.
 
-    The space is built by the process of the search: what is wrong with that fails there.
-    `once` is an idempotency key: what this caller asked with it before is what is returned.
+    The process of the search builds the space, so an error of the space appears there.
+    `once` is an idempotency key: a repeated request of this caller returns the first one's search.
     """
     runner = _runner(service)
     device = await service.device(asked.device)
@@ -71,7 +71,7 @@ async def submit(service: Service, caller: Caller, asked: Submit, once: str | No
 async def check(service: Service, caller: Caller, asked: Check) -> views.Json:
     """Return what a study is at a size on a device: its valid configurations, its default, what is odd about it.
 
-    Nothing is built or run. Raises AutotuneError for what is wrong, with the place in the file.
+    Nothing is built or run. Raises AutotuneError for an error, with its place in the file.
     """
     _runner(service)
     device = await service.device(asked.device)
@@ -90,7 +90,7 @@ async def default_of(service: Service, key: ProblemKey, device: DeviceInfo) -> C
 
 
 async def _examined(service: Service, what: str, asked: views.Json, device: DeviceInfo | None = None) -> views.Json:
-    """Return what a piece of work says of a study, in a process of its own: one may take any time and memory."""
+    """Return what a piece of work says of a study; its own process limits the time and memory that it takes."""
     limits = service.config.limits
     told = asked | {
         "facts": None if device is None else asdict(device),
@@ -105,7 +105,7 @@ async def _examined(service: Service, what: str, asked: views.Json, device: Devi
 
 
 async def stop(service: Service, caller: Caller, name: str) -> views.Json:
-    """Have a search stopped, in order; return what it is then. Raises Refused (403, 404, 409)."""
+    """Have a search stopped, in order; return its state then. Raises Refused (403, 404, 409)."""
     runner = _runner(service)
     found = await asyncio.to_thread(_asked_to_stop, service, caller, name)
     if found is None:
@@ -132,9 +132,9 @@ def _runner(service: Service) -> Runner:
 
 
 async def _outline(service: Service, asked: Submit) -> tuple[str, dict[str, int]]:
-    """Return the name of the study and the sizes that it states. Raises AutotuneError where it cannot be so asked for.
+    """Return the name of the study and the sizes that it states. Raises AutotuneError if the request does not fit.
 
-    One of the server's own is read here, where it stays read.
+    A study of the server's own is read in this process, which keeps it.
     """
     await asyncio.to_thread(_require_one, service, asked)
     told = asked.model_dump(exclude={"device"})
@@ -146,7 +146,7 @@ async def _outline(service: Service, asked: Submit) -> tuple[str, dict[str, int]
 
 
 def _require_one(service: Service, asked: Check) -> None:
-    """Raise Refused for neither the name of a study nor files that may be one, and for both."""
+    """Raise Refused unless the request has either the name of a study or files that may be a study."""
     if (asked.study is None) == (asked.upload is None):
         raise Refused(422, "give either the name of a study, or one with its files", where="study, upload")
     if asked.upload is not None:
@@ -159,9 +159,10 @@ def _require_one(service: Service, asked: Check) -> None:
 def _completed(
     service: Service, caller: Caller, asked: _Asked, once: str | None = None
 ) -> tuple[_Asked, views.Json | None]:
-    """Return what is asked with the study that was uploaded under its name, and where that is from.
+    """Return the request with the study that was uploaded under its name, and where that comes from.
 
-    Not where it is one of the server's own. What was asked with the key before keeps its text, whatever came since.
+    The server's own study needs none. A request with the same key as before keeps its text, whatever was uploaded
+    since.
     """
     if asked.study is None or asked.upload is not None:
         return asked, None
@@ -178,7 +179,7 @@ def _completed(
 
 
 def _bounded(service: Service, asked: Submit) -> views.Json:
-    """Return the budget with the server's limits. Raises Refused for one beyond them, SetupError as `entry_of`."""
+    """Return the budget with the server's limits. Raises Refused if it exceeds them, SetupError as `entry_of`."""
     budget, limits, sampler = asked.budget.model_dump(), service.config.limits, entry_of(asked.sampler, "sampler")
     if budget["least_gain"] is not None and not sampler.has_model:
         hint = "leave the sampler or the gain out"

@@ -1,4 +1,4 @@
-"""Takes in exported lines. Who sends them is told whether they are stored, also where the server ends meanwhile."""
+"""Imports exported lines. The client learns whether they are stored, even if the server ends meanwhile."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 async def take_in(service: Service, request: Request) -> dict[str, int]:
-    """Import the lines of a request's body, which waits in a file meanwhile. Raises StoreError as `autotune import`.
+    """Import the lines of a request's body, which is first written to a file. Raises StoreError as `autotune import`.
 
-    A server that is told to end gives up what is not yet stored whole: it may take longer than its end may.
+    A server that is told to end gives up an import that is not completely stored: it could take too long.
     """
     with tempfile.TemporaryFile("w+b") as waiting:
         try:
@@ -35,7 +35,7 @@ async def take_in(service: Service, request: Request) -> dict[str, int]:
         while True:
             try:
                 return {"imported": await asyncio.shield(storing)}
-            except asyncio.CancelledError:  # it is the thread that says what has become of it
+            except asyncio.CancelledError:  # only the thread knows whether the lines are stored
                 if storing.cancelled():
                     raise
 
@@ -51,7 +51,7 @@ def _stored(service: Service, waiting: IO[bytes]) -> int:
 
 
 def _require_going_on(service: Service) -> None:
-    """Raise Refused where the server was told to end."""
+    """Raise Refused if the server was told to end."""
     if service.ending.is_set():
         raise _given_up()
 

@@ -1,4 +1,4 @@
-"""A server asked over HTTP: one request at a time, each failure one clear line. Standard library only."""
+"""Requests to a server over HTTP: one at a time, each failure one clear line. Standard library only."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from autotune.store import UNSOUND
 TIMEOUT_S = 30.0
 
 STORES_S = 75.0
-"""What is to be stored is waited for longer: a server waits for its database for up to a minute before it refuses."""
+"""A request that stores something may take longer: a server waits up to a minute for its database before it refuses."""
 
 ANSWER_S = 120.0
-"""All of an answer, once it is waited for: `TIMEOUT_S` bounds each silence, and who drips is never silent."""
+"""Seconds for a whole answer. `TIMEOUT_S` bounds only each silence, and a server that sends slowly is never silent."""
 
 _MOST = 64 * 2**20
 
 _FIELDS = ("id", "event", "data")
-"""What of an event is kept."""
+"""The fields of an event that are kept."""
 
 _PATH = re.compile(r"[!-~]*")
 _HOST = re.compile(r"[^\x00-\x20\x7f]+")
@@ -40,17 +40,17 @@ _HOST = re.compile(r"[^\x00-\x20\x7f]+")
 _OF_NOBODY = "where it is your own, name it, or who signed it: export SSL_CERT_FILE=FILE"
 _OF_ANOTHER = "call it by a name that the certificate has"
 _CERTIFICATES = dict.fromkeys((18, 19, 20, 21), _OF_NOBODY) | dict.fromkeys((62, 64), _OF_ANOTHER)
-"""What to do about a certificate, by OpenSSL's X509_V_ERR: no issuer that is known; another host name or address."""
+"""What to do about a certificate, by OpenSSL's X509_V_ERR: an unknown issuer; another host name or address."""
 
 _Kind = TypeVar("_Kind", dict[str, Any], list[Any])
 
 
 class ServerAway(SetupError):
-    """The server does not answer, or cannot now."""
+    """The server does not answer, or cannot at the moment."""
 
 
 class ServerRefuses(UsageError):
-    """The server answers that it will not. `status` is that of HTTP: from 500 on, the server's machine is at fault."""
+    """The server refuses. `status` is the HTTP status: from 500 on, the server's machine is at fault."""
 
     def __init__(self, status: int, what: str, *, where: str = "", hint: str = "", detail: str = "") -> None:
         super().__init__(what, where=where, hint=hint, detail=detail)
@@ -68,7 +68,7 @@ class Reply(NamedTuple):
 
 
 class _Response(http.client.HTTPResponse):
-    """Refuses a chunk of less than nothing, of which Python reads all that comes, without end."""
+    """Refuses a chunk of negative length, for which Python would read without end."""
 
     def _read_next_chunk_size(self) -> int:
         size: int = super()._read_next_chunk_size()  # type: ignore[misc]
@@ -78,7 +78,7 @@ class _Response(http.client.HTTPResponse):
 
 
 class _Whole(_Response):
-    """Its answer is to be there in ANSWER_S, status and headers too; events go on for as long as a search."""
+    """Its answer must be complete within ANSWER_S, with status and headers; events last as long as a search."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -86,7 +86,7 @@ class _Whole(_Response):
 
 
 class _Bounded(io.RawIOBase):
-    """What a socket brings, up to a time."""
+    """What a socket receives, until a deadline."""
 
     def __init__(self, raw: io.RawIOBase) -> None:
         self._raw = raw
@@ -106,9 +106,9 @@ class _Bounded(io.RawIOBase):
 
 
 class Transport:
-    """The way to a server. Its methods raise AutotuneError: ServerRefuses, ServerAway.
+    """The connection to a server. Its methods raise AutotuneError: ServerRefuses, ServerAway.
 
-    Raises UsageError for what is no URL of a server, or where the token would travel in clear text.
+    Raises UsageError if it is not a URL of a server, or if the token would be sent in clear text.
     """
 
     def __init__(self, url: str, token: str | None) -> None:
@@ -117,7 +117,7 @@ class Transport:
             parts = urlsplit(self.url)
             self._host, self._port, self._path = parts.hostname or "", parts.port, parts.path
             self._host.encode("idna")
-        except ValueError:  # of Unicode among them
+        except ValueError:  # errors of Unicode are among them
             parts, self._host, self._path = urlsplit(""), "", ""
         beside = parts.query or parts.fragment or parts.username
         if (
@@ -125,29 +125,31 @@ class Transport:
             or not _HOST.fullmatch(self._host)
             or beside
             or not _PATH.fullmatch(self._path)
-            or not self.url.isprintable()  # what is split is without its line ends
+            or not self.url.isprintable()  # urlsplit removes line ends
         ):
             raise UsageError(
-                f"{url!r:.100} is no server", where="--server", hint="write https://HOST or http://127.0.0.1:8080"
+                f"{url!r:.100} is not a server", where="--server", hint="write https://HOST or http://127.0.0.1:8080"
             )
         self._secure = parts.scheme == "https"
         self._given = "AUTOTUNE_TOKEN" if token is None else "token"
         self.token = token if token is not None else os.environ.get("AUTOTUNE_TOKEN") or None
         if self.token is not None and not (self.token.isascii() and self.token.isprintable()):
-            raise UsageError("holds what no token does", where=self._given, hint="autotune token add makes one")
+            raise UsageError(
+                "holds characters that no token has", where=self._given, hint="autotune token add makes one"
+            )
         if self.token is not None and not self._secure and not is_loopback(self._host):
             raise UsageError("the token would travel in clear text", where=self.url, hint="call it by https://")
 
     def json(
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
     ) -> dict[str, Any]:
-        """Ask, and return the table that is answered as JSON."""
+        """Ask, and return the JSON object of the answer."""
         reply = self.ask(method, path, body, headers or {})
         self.require(reply)
         return parsed(reply.body, self.url, dict)
 
     def rows(self, path: str) -> list[dict[str, Any]]:
-        """Ask, and return the list of tables that is answered as JSON."""
+        """Ask, and return the list of JSON objects of the answer."""
         reply = self.ask("GET", path, None, {})
         self.require(reply)
         found = parsed(reply.body, self.url, list)
@@ -156,7 +158,7 @@ class Transport:
         return found
 
     def ask(self, method: str, path: str, body: Any, headers: Mapping[str, str]) -> Reply:
-        """Ask, and return what is answered, be it an error. Raises ServerAway."""
+        """Ask, and return the answer, even if it is an error. Raises ServerAway."""
         connection = self._connection(TIMEOUT_S if method == "GET" else STORES_S)
         connection.response_class = _Whole
         try:
@@ -170,7 +172,7 @@ class Transport:
         return reply
 
     def stream(self, path: str, last: str) -> Iterator[tuple[str, str, dict[str, Any] | None]]:
-        """Yield the events of a stream after the `last`: id, kind, data; no data: the server says that it is there."""
+        """Yield the events of a stream after the `last`: id, kind, data (None if the server only says it is there)."""
         headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last} if last else {})
         connection = self._connection(TIMEOUT_S)
         try:
@@ -198,7 +200,7 @@ class Transport:
             connection.close()
 
     def require(self, reply: Reply) -> None:
-        """Raise what the server says is wrong."""
+        """Raise the error that the server reports."""
         if reply.status < 400:
             if not 200 <= reply.status < 300:
                 raise ServerRefuses(
@@ -207,7 +209,7 @@ class Transport:
             return
         told = _problem(reply.body)
         if told is None:
-            told = {"what": f"answers {reply.status}", "hint": "is this a server of autotune?"}
+            told = {"what": f"answers {reply.status}", "hint": "is it an autotune server?"}
             if reply.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:  # which has one for itself, in JSON
                 told["hint"] = "a proxy before it takes no more: client_max_body_size of nginx"
         if reply.status == 401:
@@ -244,7 +246,7 @@ class Transport:
         )
 
     def _require_there(self, reply: Reply) -> None:
-        """Raise ServerAway where a proxy answers for a server that does not, or a server that it cannot now."""
+        """Raise ServerAway if a proxy answers for a server that does not, or if a server cannot answer now."""
         if reply.status in (502, 503, 504):
             told = _problem(reply.body) if reply.status == HTTPStatus.SERVICE_UNAVAILABLE else None
             told = told or {"what": f"answers {reply.status}", "hint": "is it up behind its proxy?"}
@@ -252,7 +254,7 @@ class Transport:
 
 
 def _problem(body: bytes) -> dict[str, str] | None:
-    """Return what a server says is wrong, as an AutotuneError takes it; None where no server of ours says it."""
+    """Return the error that a server reports, as an AutotuneError takes it; None if it is not a server of ours."""
     try:
         told = json.loads(body)
         named = {"what": told["error"], "where": told["where"], "hint": told["hint"]}
@@ -262,19 +264,19 @@ def _problem(body: bytes) -> dict[str, str] | None:
 
 
 def parsed(data: str | bytes, where: str, kind: type[_Kind]) -> _Kind:
-    """Return JSON of a kind as it was answered. Raises ServerAway for what no server of ours answers."""
+    """Return JSON of a kind from an answer. Raises ServerAway for an answer that no server of ours gives."""
     try:
         found = json.loads(data)
     except (ValueError, RecursionError):
-        raise ServerAway("answers what is no JSON", where=where, hint="is this a server of autotune?") from None
+        raise ServerAway("its answer is not JSON", where=where, hint="is it an autotune server?") from None
     if not isinstance(found, kind):
         raise _strange(where)
     return found
 
 
 def _strange(where: str) -> ServerAway:
-    hint = "is this a server of autotune, of this version?"
-    return ServerAway("answers what no server of autotune does", where=where, hint=hint)
+    hint = "is it an autotune server of this version?"
+    return ServerAway("its answer is invalid", where=where, hint=hint)
 
 
 def is_loopback(host: str) -> bool:
@@ -286,7 +288,7 @@ def is_loopback(host: str) -> bool:
 
 
 def question(asked: Mapping[str, Any] | Sequence[tuple[str, str]]) -> str:
-    """Return what stands behind the ? of an address. A lone surrogate is for the server to refuse."""
+    """Return the part of an address after the ?. The server must refuse a lone surrogate."""
     return urlencode(asked, errors="surrogatepass")
 
 
@@ -296,15 +298,15 @@ def segment(name: str) -> str:
 
 
 def _written(body: Any) -> bytes:
-    """Return JSON in UTF-8: escaped, an é would take 6 bytes. A lone surrogate is for the server to refuse."""
+    """Return JSON in UTF-8; escaped, an é would take 6 bytes. The server must refuse a lone surrogate."""
     try:
         return json.dumps(body, ensure_ascii=False, default=_plain).encode("utf-8", "surrogatepass")
-    except (TypeError, ValueError, RecursionError) as error:  # keys that are no text, what holds itself
+    except (TypeError, ValueError, RecursionError) as error:  # keys that are not text, containers that hold themselves
         raise UsageError(f"cannot be sent to a server: {error}") from None
 
 
 def _plain(value: object) -> int | float:
-    """Return NumPy's numbers and the like as plain ones. Raises UsageError for what JSON has no form for."""
+    """Return NumPy's numbers and the like as plain numbers. Raises UsageError for what JSON cannot express."""
     for plain in (operator.index, float):
         with suppress(TypeError, ValueError):
             return plain(value)  # type: ignore[arg-type]

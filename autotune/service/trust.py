@@ -20,42 +20,42 @@ MATCH, NOTES, FLOPS = "autotune-match", "autotune-notes", "autotune-flops"
 
 
 def line_of(text: object) -> str:
-    """Return what a server said as one line of visible characters, and not too long a one."""
+    """Return what a server said as one line of visible characters, of limited length."""
     return line(str(text))[:2000]
 
 
 def sent_text(asked_by: object, created: object, search: object) -> str:
-    """Say whose uploaded text stands for the name of a study, and since which search."""
+    """Return whose uploaded text is used for the name of a study, and since which search."""
     return f"the text that {line_of(asked_by)} sent on {line_of(created)[:10]} (search {line_of(search)})"
 
 
 @contextmanager
 def believed(where: str) -> Iterator[None]:
-    """Raise UsageError where no sense can be made of what a server said: it is another program, or of another version.
+    """Raise UsageError if a server's answer makes no sense: it is another program, or of another version.
 
-    For what is read of its answers alone: whoever is told of them raises what they like.
+    Use it only around the reading of answers: errors of callbacks must pass unchanged.
     """
     try:
         yield
     except UNSOUND as error:
         said = f"no {error}" if isinstance(error, KeyError) else str(error)
-        what = f"answers what cannot be believed: {line(said)[:200]}"
-        raise UsageError(what, where=where, hint="is this a server of autotune, of this version?") from None
+        what = f"its answer is invalid: {line(said)[:200]}"
+        raise UsageError(what, where=where, hint="is it an autotune server of this version?") from None
 
 
 def search_id(told: Mapping[str, Any], where: str) -> str:
-    """Return the id of a search that a server tells of. Raises UsageError where it tells none."""
+    """Return the id of a search from an answer. Raises UsageError if there is none."""
     with believed(where):
         return _matching(told["id"], "[0-9a-z]{1,64}")
 
 
 def failure_of(ended: Mapping[str, Any], where: str) -> AutotuneError:
-    """Return the error by which a search failed or was stopped, of the kind that it would be of here.
+    """Return the error by which a search failed or was stopped, of the kind that it would have here.
 
-    Raises UsageError for what no server of autotune says.
+    Raises UsageError for an answer that no server of autotune gives.
     """
     with believed(where):
-        kind = _KINDS.get(ended.get("exit_code"), AutotuneError)  # an older server does not tell
+        kind = _KINDS.get(ended.get("exit_code"), AutotuneError)  # an older server does not send it
         return kind(line_of(ended["reason"]), where=where)
 
 
@@ -63,9 +63,9 @@ _KINDS: dict[Any, type[AutotuneError]] = {kind.exit_code: kind for kind in (Usag
 
 
 def best_from(body: bytes, headers: Mapping[str, str], where: str) -> tuple[Best, list[str]]:
-    """Return the best that an answer to /v1/best tells, and the lines to say beside it.
+    """Return the best from an answer of /v1/best, and the lines to say beside it.
 
-    Raises UsageError for what no server of autotune says.
+    Raises UsageError for an answer that no server of autotune gives.
     """
     with believed(where):
         told = json.loads(body)
@@ -111,13 +111,13 @@ def _values(told: Mapping[str, Any]) -> dict[str, Any]:
 def _size(told: Mapping[str, Any]) -> dict[str, int]:
     for name, value in told.items():
         if (fault := name_fault(name)) or type(value) is not int or not 1 <= value <= LARGEST_SIZE:
-            raise ValueError(f"{name!r:.60} {fault or 'is no size'}")
+            raise ValueError(f"{name!r:.60} {fault or 'is not a size'}")
     return dict(told)
 
 
 def _number(told: object) -> float:
     if isinstance(told, bool) or not isinstance(told, int | float) or not math.isfinite(told) or told < 0:
-        raise ValueError(f"{told!r:.60} is no time")
+        raise ValueError(f"{told!r:.60} is not a time")
     return told
 
 
@@ -127,7 +127,7 @@ def _launch(**told: Any) -> Launched:
 
 def _option(told: object) -> str:
     if not isinstance(told, str) or not told.isprintable() or len(told) > 4096:
-        raise ValueError(f"{told!r:.60} is no build option")
+        raise ValueError(f"{told!r:.60} is not a build option")
     if told.startswith("-D"):
         name, _, value = told[2:].partition("=")
         if fault := macro_fault(name) or value_fault(value):
@@ -137,5 +137,5 @@ def _option(told: object) -> str:
 
 def _matching(told: object, pattern: str) -> str:
     if not isinstance(told, str) or not re.fullmatch(pattern, told):
-        raise ValueError(f"{told!r:.60} is no name")
+        raise ValueError(f"{told!r:.60} is not a name")
     return told

@@ -1,8 +1,8 @@
 """A study that came with a request: a TOML text and the files it names, nothing else.
 
-It is unpacked into a folder of its own, the study into `upload` there, and read confined to that: what the study names
-lies where it does at its author, and neither the server's files nor the bundled kernels are there for it. Nothing of it
-is executed to find out what it is; a reference in Python needs `--allow-python`.
+It is unpacked into a folder of its own, the study into `upload` there, and can read only that folder. The files lie
+relative to the study as they do at its author; the server's files and the bundled kernels are hidden from it. Nothing
+of it is executed to find out what it is; a reference in Python needs `--allow-python`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MOST_LEVELS = 4
 
 
 def require_small(upload: Mapping[str, Any], limits: Limits) -> None:
-    """Raise Refused for an upload of too many or too large files, or with a name that no file should have."""
+    """Raise Refused for an upload with too many or too large files, or with a name that no file should have."""
     files: Mapping[str, str] = upload["files"]
     if len(files) > limits.upload_files:
         raise Refused(413, f"{len(files)} files came, {limits.upload_files} may", where="upload.files")
@@ -47,14 +47,14 @@ def require_small(upload: Mapping[str, Any], limits: Limits) -> None:
         parts = name.removeprefix(beside).split("/")
         if len(parts) > _MOST_LEVELS or not all(_NAME.fullmatch(part) for part in parts) or name == STUDY_FILE:
             hint = f"write letters, digits, _ . + - and at most 3 folders before; .. in {BESIDE} alone, and no / first"
-            raise Refused(422, f"{name!r:.120} is no name of a file", where="upload.files", hint=hint)
+            raise Refused(422, f"{name!r:.120} is not a file name", where="upload.files", hint=hint)
         folders = {beside + "/".join(parts[:place]) for place in range(1, len(parts))}
         if name in seen or folders & files.keys():
             raise Refused(422, f"{name!r:.120} is a file and a folder", where="upload.files")
         seen |= {name, *folders}
     for text in (upload["study"], *files.values()):
         if "\0" in text or re.search("[\ud800-\udfff]", text):
-            raise Refused(422, "holds what no text file does", where="upload", hint="send UTF-8 without NUL")
+            raise Refused(422, "holds bytes that no text file has", where="upload", hint="send UTF-8 without NUL")
 
 
 def unpack(upload: Mapping[str, Any], folder: Path) -> Path:
@@ -68,18 +68,18 @@ def unpack(upload: Mapping[str, Any], folder: Path) -> Path:
 
 
 def study_in(folder: Path) -> Path:
-    """Return the path of the study file of an upload that is unpacked there."""
+    """Return the path of the study file of an upload that is unpacked in a folder."""
     return folder / _STUDIES / STUDY_FILE
 
 
 def its_files(study: Path) -> AbstractContextManager[None]:
-    """Have nothing read, within this context, that did not come with an unpacked study."""
+    """Within this context, allow reading only files that came with an unpacked study."""
     return confined(study.parent.parent)
 
 
 @contextmanager
 def unpacked(upload: Mapping[str, Any]) -> Iterator[Path]:
-    """Yield the path of an upload's study file, in a folder that lasts for this context."""
+    """Yield the path of an upload's study file, in a folder that exists only within this context."""
     run = RunFolder()
     try:
         folder = run.path / "upload"
@@ -107,7 +107,7 @@ def clear_of(folder: str) -> Iterator[None]:
 
 
 class Accepted(StudyText):
-    """An unpacked study that was found right when it came: checked again only where somebody asks for its `study`."""
+    """An unpacked study that was checked when it was uploaded; it is checked again only when its `study` is used."""
 
     @cached_property
     def study(self) -> Study:
@@ -117,9 +117,9 @@ class Accepted(StudyText):
 
 
 def read(path: Path, *, allow_python: bool) -> StudyText:
-    """Return an unpacked study, checked, which takes time: it is for a process that is bounded.
+    """Return an unpacked study, checked. This takes time, so call it in a process with limits.
 
-    Raises StudyError for what is wrong, or not to be run here.
+    Raises StudyError for an error, or for a study that must not be run here.
     """
     text = read_accepted(path)
     if not allow_python and (where := _python_in(text.table)):
@@ -132,15 +132,15 @@ def read(path: Path, *, allow_python: bool) -> StudyText:
 
 
 def read_accepted(path: Path) -> StudyText:
-    """Return an unpacked study with its hashes, unchecked. Raises StudyError where it cannot be read."""
+    """Return an unpacked study with its hashes, unchecked. Raises StudyError if it cannot be read."""
     with its_files(path):
         text = Accepted(*read_study(path))
-        _ = text.kernel_hash, text.study_hash  # read while only its own files can be
+        _ = text.kernel_hash, text.study_hash  # computed while only its own files can be read
         return text
 
 
 def _python_in(table: Mapping[str, Any]) -> str:
-    """Return the key of a study that names Python to be run; "" where none does."""
+    """Return the key of a study that names Python to be run, or "" if none does."""
     arguments = table.get("arguments")
     entries = {"reference": table.get("reference")}
     if isinstance(arguments, Mapping):
@@ -151,5 +151,5 @@ def _python_in(table: Mapping[str, Any]) -> str:
 
 
 def digest(upload: Mapping[str, Any]) -> str:
-    """Return what stands for an upload's text."""
+    """Return a short digest of an upload's text."""
     return hashlib.sha256(json.dumps([upload["study"], upload["files"]], sort_keys=True).encode()).hexdigest()[:32]

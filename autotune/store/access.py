@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Self, TypeVar, cast
+from typing import Self, TypeVar
 
 from sqlalchemy import Connection, Engine
-from sqlalchemy.pool import Pool, PoolProxiedConnection
+from sqlalchemy.pool import Pool
 
 from autotune.errors import StoreError
-from autotune.store import presence
 from autotune.store.database import HASTILY, READING, ConnectionLost, Overtaken, ReadsOnly, clear_errors, clear_values
 from autotune.store.location import SCHEMA_VERSION, Location, version_in
 from autotune.store.migrations import VERSION
+from autotune.store.openfile import OpenFile
 from autotune.text import say, typed
 
 PATIENCE_S = 60.0
@@ -29,6 +28,7 @@ OVERTAKEN = 10
 PAUSE_S = 0.5
 """The pause before the next try."""
 
+_ANOTHER = "name the server that takes writes: of several, ?host=A&host=B&target_session_attrs=read-write finds it"
 _KEPT = "finished trials are kept: when it is back, type it again and it goes on"
 
 T = TypeVar("T")
@@ -43,12 +43,9 @@ class Access:
         self._engine = engine
         self._reader = engine.execution_options(autotune=READING)
         self._hasty = engine.execution_options(autotune=HASTILY)
-        self._file: presence.Inode = None
-        self._held: PoolProxiedConnection | None = None
+        self._file: OpenFile | None = None
         self._left: list[Pool] = []
         self._looking = threading.Lock()  # one thread at a time writes the file anew
-        self._mode = 0
-        self._log: dict[Path, presence.Inode] = {}
         self._gone: StoreError | None = None
         self._has_written = False
         self._waited = False
@@ -68,14 +65,10 @@ class Access:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _note_file(self) -> None:
-        """Remember which file this is, and hold it open: another may take its place, and the pool would open that."""
+    def _hold_file(self) -> None:
+        """Hold the file open, where it is one: what becomes of it is seen."""
         if self._location.path:
-            self._held = self._engine.raw_connection()
-            self._held.detach()
-            self._file = presence.inode(Path(self._location.path))
-            self._mode = presence.mode(Path(self._location.path))
-            self._log = presence.log_files(Path(self._location.path))
+            self._file = OpenFile(Path(self._location.path), self._engine.raw_connection())
 
     def _written(
         self,
@@ -96,7 +89,7 @@ class Access:
         said, due, turns = False, step, OVERTAKEN
         while True:
             try:
-                with self._writing(durable=durable) as connection, clear_values(self._location):
+                with self._writing(durable=durable) as connection:
                     if (version := connection.execute(VERSION).scalar()) != SCHEMA_VERSION:
                         version_in(version, self.where)  # a newer program stores more than this one knows
                     found = due(connection)
@@ -112,8 +105,8 @@ class Access:
             except ConnectionLost as error:
                 if isinstance(error, ReadsOnly):
                     if not self._has_written:  # a standby, or a role or session that only reads
-                        raise
-                    self._engine.dispose()  # another server may have taken over; new connections lead there
+                        raise ReadsOnly(error.what, where=error.where, hint=_ANOTHER) from error
+                    self._engine.dispose()  # another server may have taken over, and new connections lead there
                 left = deadline - time.monotonic()
                 if left <= 0:
                     self._waited = True
@@ -124,27 +117,23 @@ class Access:
                 time.sleep(PAUSE_S)
 
     def _let_go(self) -> None:
-        if self._held is not None:
-            self._held.close()
-            self._held = None
+        if self._file is not None:
+            self._file.close()
         self._left.append(self._engine.pool)
         self._engine.dispose()
-
-    def _is_there(self) -> bool:
-        return self._file is None or self._file == presence.inode(Path(self._location.path))
 
     def _require_file(self) -> None:
         """Write the database anew if its file was removed, or use the file that another process has written anew.
 
         Raises StoreError if a file that took its place lacks stored data.
         """
-        if self._gone is None and self._is_there():
+        if self._gone is None and (self._file is None or self._file.is_there):
             return
         with self._looking:
             if self._gone is not None:
                 raise self._gone
-            if not self._is_there():
-                self._replace_file()
+            if self._file is not None and not self._file.is_there:
+                self._replace_file(self._file)
 
     def _tend_file(self) -> None:
         """Do as `_require_file` for readers: if the file lacks something, say so once instead of raising."""
@@ -154,14 +143,9 @@ class Access:
             except StoreError as error:
                 say(f"autotune: {error}")
 
-    def _replace_file(self) -> None:
-        assert self._held is not None
-        path, source = Path(self._location.path), cast(sqlite3.Connection, self._held.dbapi_connection)
+    def _replace_file(self, file: OpenFile) -> None:
         with clear_errors(self._location):
-            anew = presence.inode(path) is None and presence.restore(source, path, self._log, self._mode)
-            presence.remove_log(self._log)  # before the file that is there now is opened
-            there = anew or presence.stands_for(source, path)
-            kept = None if there else presence.keep_copy(source, path)
+            kept = file.replace()
         if kept is not None:
             copy, here = typed(["--db", str(kept)]), typed(["--db", self.where])
             self._gone = StoreError(
@@ -173,16 +157,14 @@ class Access:
         self._let_go()
         with self._writing():  # opens the file, which creates its log
             pass
-        self._note_file()
-        if anew:
-            say(f"autotune: {self.where}: was removed meanwhile; it is written anew, with everything that was in it")
+        self._hold_file()
 
     @contextmanager
     def _writing(self, *, durable: bool = True) -> Iterator[Connection]:
         engine = self._engine if durable else self._hasty
         if self._waited:
             engine = engine.execution_options(busy_s=PAUSE_S)
-        with clear_errors(self._location), engine.begin() as connection:
+        with clear_errors(self._location), clear_values(self._location), engine.begin() as connection:
             yield connection
 
     @contextmanager

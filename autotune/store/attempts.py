@@ -6,6 +6,7 @@ import json
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -16,10 +17,12 @@ from autotune.identity import digest
 from autotune.model import Configuration, Measurement, Outcome, Trial, with_retiming
 from autotune.store import queries, standings
 from autotune.store.access import Access
-from autotune.store.fields import measurement_columns, trial_columns
+from autotune.store.database import LACKS
+from autotune.store.fields import FIELDS, measurement_columns, trial_columns
 from autotune.store.location import IMPORTED
 from autotune.store.records import now, ordered, pages
 from autotune.store.schema import devices, retimings, search_devices, searches, trials
+from autotune.text import pairs
 
 
 class NoSuchTrialError(StoreError):
@@ -34,10 +37,10 @@ class Attempts(Access):
 
         They survive a crash of this process, and one of the machine once any of them or a later one is finished.
         """
+        started = datetime.now(UTC)
         rows = [
-            trial_columns(Trial(configuration, Outcome.PENDING))
-            | {"uuid": uuid.uuid4().hex, "search_id": search_id, "started": now()}
-            for configuration in configurations
+            {"uuid": uuid.uuid4().hex, "search_id": search_id, **trial_columns(trial)}
+            for trial in (Trial(each, Outcome.PENDING, started=started) for each in configurations)
         ]
         return self._written(
             lambda connection: [queries.inserted(connection, trials, row) for row in rows],
@@ -64,24 +67,31 @@ class Attempts(Access):
         A missing driver or instant of a trial is filled in here. Raises NoSuchTrialError if a trial was not begun or
         has been finished before.
         """
-        rows = {number: _columns(trial) for number, trial in ended}
-        names, instant = {number: uuid.uuid4().hex for number in rows}, now()
+        names, instant = {number: uuid.uuid4().hex for number, _ in ended}, now()
+        rows = {number: trial_columns(trial, _AT_THE_END) for number, trial in ended}
+        for columns in rows.values():
+            columns["finished"] = columns["finished"] or instant
 
         def step(connection: Connection, due: dict[int, Trial]) -> None:
-            # A lost trial may still end: another machine may have wrongly taken its search for dead.
-            begun = {row.id: row for row in connection.execute(_BEGUN, {"numbers": list(due)})}
+            # One that is lost may end all the same: its search was taken for dead from another machine. A server that
+            # took over, and lacks it, may have given its number to another's.
+            found = {row.id: row for row in connection.execute(_BEGUN, {"numbers": list(due)})}
+            begun = {key: row for key, row in found.items() if row.configuration_hash == digest(due[key].configuration)}
             if missing := due.keys() - begun.keys():
                 what = f"trial {min(missing)} was not begun, has been finished before, or was deleted meanwhile"
-                raise NoSuchTrialError(what, where=self.where)
+                raise NoSuchTrialError(what, where=self.where, hint=LACKS)
             used = _devices_used(connection, {row.search_id for row in begun.values()})
             moved: dict[int, list[str]] = defaultdict(list)
             finished: dict[int, Counter[int]] = defaultdict(Counter)
             for number, trial in due.items():
-                device_id, driver = _device_used(used.get(begun[number].search_id, []), trial.device_index)
-                rows[number] |= {"device_id": device_id, "driver": rows[number]["driver"] or driver}
-                moved[begun[number].problem_id].append(begun[number].configuration_hash)
-                finished[begun[number].problem_id][begun[number].search_id] += 1
-            _finish(connection, {number: rows[number] for number in due})
+                attempt, columns = begun[number], rows[number]
+                own = used.get((attempt.search_id, trial.device_index)) or used.get((attempt.search_id, None))
+                columns["device_id"], driver = own or (None, "")
+                columns["driver"] = columns["driver"] or driver
+                columns["started"] = columns["started"] or attempt.started
+                moved[attempt.problem_id].append(attempt.configuration_hash)
+                finished[attempt.problem_id][attempt.search_id] += 1
+            connection.execute(_FINISH, [{**rows[number], "number_": number} for number in due])
             for number, trial in due.items():
                 if trial.retimed is not None and trial.retimed.samples_ns:
                     driver, taken = rows[number]["driver"], trial.retimed.taken or instant
@@ -148,7 +158,7 @@ def _retime(
     )
     trial = connection.execute(query).first()
     if trial is None:
-        raise NoSuchTrialError(f"no verified trial of {dict(configuration)}")
+        raise NoSuchTrialError(f"no verified trial of {pairs(configuration)}", hint=LACKS)
     if not _add_retiming(connection, trial.id, trial.driver, measurement, name, instant):
         return
     standings.follow(connection, trial.problem_id, [trial.configuration_hash])
@@ -169,7 +179,7 @@ def _add_retiming(
 
 
 _BEGUN = (
-    select(trials.c.id, trials.c.search_id, searches.c.problem_id, trials.c.configuration_hash)
+    select(trials.c.id, trials.c.search_id, trials.c.started, searches.c.problem_id, trials.c.configuration_hash)
     .join(searches, searches.c.id == trials.c.search_id)
     .where(trials.c.id.in_(bindparam("numbers", expanding=True)), queries.unfinished())
 )
@@ -179,32 +189,17 @@ _DEVICES_USED = (
     .where(search_devices.c.search_id.in_(bindparam("searches", expanding=True)))
     .order_by(devices.c.id)
 )
+_AT_THE_END = [field for field in FIELDS if field.name not in ("configuration", "configuration_hash")]
 _FINISH = update(trials).where(trials.c.id == bindparam("number_"))
 
 
-def _devices_used(connection: Connection, search_ids: Iterable[int]) -> dict[int, list[Any]]:
-    """Return the devices of searches as rows with `id`, `driver` and `facts`, by the number of the search."""
-    found: dict[int, list[Any]] = {}
+def _devices_used(connection: Connection, search_ids: Iterable[int]) -> dict[tuple[int, int | None], tuple[int, str]]:
+    """Return number and driver of the devices of searches, by the search and the device's index; of None, its first."""
+    found: dict[tuple[int, int | None], tuple[int, str]] = {}
     for row in connection.execute(_DEVICES_USED, {"searches": list(search_ids)}):
-        found.setdefault(row.search_id, []).append(row)
+        for index in (None, json.loads(row.facts).get("index")):
+            found.setdefault((row.search_id, index), (row.id, row.driver))
     return found
-
-
-def _device_used(used: Sequence[Any], index: int | None) -> tuple[int | None, str]:
-    """Return the number and driver of the device that a trial ran on, among the devices of its search."""
-    found = used
-    if index is not None and len(found) > 1:
-        found = [row for row in found if f'"index":{index},' in row.facts] or found
-    return (int(found[0].id), str(found[0].driver)) if found else (None, "")
-
-
-def _finish(connection: Connection, ended: Mapping[int, Mapping[str, Any]]) -> None:
-    """Store how trials ended; `ended`: columns by the number of the trial."""
-    alike: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-    for number_, columns in ended.items():
-        alike.setdefault(tuple(columns), []).append({**columns, "number_": number_})
-    for rows in alike.values():
-        connection.execute(_FINISH, rows)
 
 
 def _is_finished(connection: Connection, trial_id: int, columns: Mapping[str, Any]) -> bool:
@@ -212,11 +207,3 @@ def _is_finished(connection: Connection, trial_id: int, columns: Mapping[str, An
     told = {name: columns[name] for name in ("outcome", "finished")}
     query = select(trials.c.id).where(trials.c.id == trial_id, queries.same(trials, told))
     return connection.execute(query).first() is not None
-
-
-def _columns(trial: Trial) -> dict[str, Any]:
-    """Return the columns to fill in for a trial that has ended."""
-    kept = {"configuration", "configuration_hash"} | ({"started"} if trial.started is None else set())
-    columns = {name: value for name, value in trial_columns(trial).items() if name not in kept}
-    columns["finished"] = columns["finished"] or now()
-    return columns

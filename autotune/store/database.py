@@ -143,7 +143,8 @@ def clear_errors(location: Location) -> Iterator[None]:
                 what = f"is locked by another session, for {BUSY_S:g} s"
                 raise ConnectionLost(what, where=where, hint="end that session, or ask again later") from error
             kind = _KINDS.get(state, StoreError) if not _is_lost(error) else ConnectionLost
-            found = kind(location.scrubbed(found.what), where=where, hint=found.hint)
+            hint = next((hint for code, words, hint in _CURES if code == state and words in found.what), "")
+            found = kind(location.scrubbed(found.what), where=where, hint=hint)
         elif is_busy(error.orig) and takes_locks(location.path):  # an import, say, of more than BUSY_S
             found = ConnectionLost(found.what, where=where, hint=found.hint)
         raise found from error
@@ -174,6 +175,16 @@ def _is_lost(error: DBAPIError) -> bool:
 
 _KINDS: dict[str | None, type[StoreError]] = {"23505": Overtaken, "25006": ReadsOnly}
 """PostgreSQL's codes for a row that exists already, and for a read-only transaction."""
+
+LACKS = "a standby that took over may lack the last that was stored; type it again: it goes on from what is there"
+_GRANT = "its owner may allow it: GRANT"
+_CURES = (
+    ("42501", "for schema", f"{_GRANT} CREATE ON SCHEMA public TO the role that is to make the tables"),
+    ("42501", "", f"{_GRANT} SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO the role"),
+    ("23503", "", LACKS),
+    ("53100", "", "make room at the server, then type it again: what was stored is kept"),
+)
+"""What to do by what PostgreSQL says: of a right that a role lacks, a row that is not there any more, its disk."""
 
 LOCKED = "55P03"
 _TRY_AGAIN = ("40001", "40P01", "57P01", "57P02", "57P03")
@@ -214,8 +225,8 @@ def _require_ours(connection: sqlite3.Connection, where: str) -> None:
     connection.execute("PRAGMA temp_store=MEMORY")
     try:
         is_our_file(connection.execute(SCHEMA), where)
-    except UnicodeDecodeError:  # SQLite's error quotes the unreadable schema, and Python cannot decode it
-        raise damaged_database(where, "its schema is no text") from None
+    except UnicodeDecodeError:  # SQLite says what it cannot read, and Python cannot read that
+        raise damaged_database(where, "its schema is not text") from None
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:
@@ -265,7 +276,7 @@ def _server_url(location: Location) -> URL:
     try:
         url = make_url(text)
     except (ArgumentError, ValueError):
-        raise StoreError("is no URL of a database", where=by, hint="write postgresql://user@host/name") from None
+        raise StoreError("is not a URL of a database", where=by, hint="write postgresql://user@host/name") from None
     if url.get_backend_name() != "postgresql":
         raise StoreError(
             f"no database of the kind {url.get_backend_name()!r} can be used",

@@ -22,7 +22,7 @@ from autotune.errors import StoreError, UsageError
 from autotune.store.database import LOCKED, clear_errors
 from autotune.store.location import Location
 from autotune.store.mounts import LOCAL, NO_LOCKS
-from autotune.store.presence import inode
+from autotune.store.openfile import inode
 from autotune.text import line, typed
 
 

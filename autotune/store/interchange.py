@@ -184,9 +184,9 @@ def parsed(text: str, where: str) -> tuple[Line, Trial]:
     except _TooManyNames:
         raise StoreError(f"holds more than {_MOST_NAMES:,} names, as no trial does", where=where, hint=HINT) from None
     except (ValueError, RecursionError) as error:  # a ValueError also of a number of thousands of digits
-        raise StoreError(f"is no JSON: {error}", where=where, hint=HINT) from None
+        raise StoreError(f"is not JSON: {error}", where=where, hint=HINT) from None
     if not isinstance(table, dict):
-        raise StoreError("is no JSON object", where=where, hint=HINT)
+        raise StoreError("is not a JSON object", where=where, hint=HINT)
     if type(table.get("format")) is int and table["format"] > FORMAT:
         raise StoreError(
             f"is of format {table['format']}, newer than {FORMAT}",

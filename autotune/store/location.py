@@ -118,11 +118,11 @@ def locate(database: str | Location | None) -> Location:
         return Location(default_path(), chosen=False)
     by = "--db" if database else "AUTOTUNE_DB"
     if "\0" in named:
-        raise StoreError("holds a NUL character, as no path does", where=by, hint="give it the path of a file")
+        raise StoreError("holds a NUL character", where=by, hint="give it the path of a file")
     try:
         os.fsencode(named)
-    except UnicodeEncodeError:  # a lone surrogate that no file name is decoded to
-        raise StoreError(f"{named!r:.60} is no path", where=by, hint="give it the path of a file") from None
+    except UnicodeEncodeError:  # half of a pair of surrogates, which no name of a file is decoded to
+        raise StoreError(f"{named!r:.60} is not a path", where=by, hint="give it the path of a file") from None
     if named == ":memory:" or named in ("sqlite://", "sqlite:///:memory:"):
         raise StoreError("a database in memory keeps nothing", where=named, hint="give --db the path of a file")
     if named == "sqlite:///":
@@ -233,8 +233,8 @@ def require_database_file(location: Location) -> None:
             raise StoreError(f"cannot be opened: {error.strerror}", where=path, hint=_ANOTHER) from None
     if os.path.isdir(path):
         raise StoreError("is a directory", where=path, hint="give --db the path of a file in it")
-    if os.path.exists(path) and not os.path.isfile(path):  # a device, a pipe: opening it may wait forever
-        raise StoreError("is no file", where=path, hint="give --db the path of one")
+    if os.path.exists(path) and not os.path.isfile(path):  # a device, a pipe: to open it may wait for ever
+        raise StoreError("is not a file", where=path, hint="give --db the path of one")
     if os.path.exists(path) and not os.access(path, os.R_OK):
         raise StoreError("cannot be read: Permission denied", where=path)
 
@@ -247,8 +247,8 @@ def nearest(folder: str) -> str:
 
 
 def no_directory(path: str) -> StoreError:
-    """Return the error for a path in which a file is in the place of a folder."""
-    return StoreError(f"{nearest(paths.dirname(path) or '.')} is no directory", where=path, hint=_ANOTHER)
+    """Return the error of a path on which a file stands in the place of a folder."""
+    return StoreError(f"{nearest(paths.dirname(path) or '.')} is not a directory", where=path, hint=_ANOTHER)
 
 
 SCHEMA = """
@@ -322,17 +322,8 @@ def database_error(where: str, error: BaseException | None) -> StoreError:
         # Every statement is tested on sound databases: if SQLite cannot run one, the database is damaged.
         return damaged_database(where, error)
     lines = str(error).strip().splitlines() or ["no reason given"]
-    lacks = getattr(error, "sqlstate", None) == "42501"
-    hint = next(hint for words, hint in _RIGHTS if words in lines[0]) if lacks else ""
-    return StoreError(f"cannot be used: {lines[0]}", where=where, hint=hint)
+    return StoreError(f"cannot be used: {lines[0]}", where=where)
 
-
-_RIGHTS = (
-    ("must be owner", "have the role that made the tables open it once: autotune studies --db URL"),
-    ("for schema", "its owner may allow it: GRANT CREATE ON SCHEMA public TO the role that is to make the tables"),
-    ("", "its owner may allow it: GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO the role"),
-)
-"""Hints for a missing right, by words in PostgreSQL's message."""
 
 _SAID = 200
 """The most characters of a driver's or decoder's message: the rest is what it could not read."""

@@ -31,7 +31,9 @@ def migrate(connection: Connection, where: str) -> None:
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
     version = stored_version(connection, where)
     if 0 < version < SCHEMA_VERSION:
-        if connection.dialect.name == "postgresql":  # from here on nobody can begin to write
+        if connection.dialect.name == "postgresql":
+            _require_owner(connection, version, where)
+            # From here on nobody begins to write.
             connection.execute(text("LOCK TABLE schema_version IN ACCESS EXCLUSIVE MODE"))
         _require_rest(connection, version, where)
     for migration in MIGRATIONS[version:]:
@@ -40,6 +42,20 @@ def migrate(connection: Connection, where: str) -> None:
         connection.execute(text("INSERT INTO schema_version (version) VALUES (:new)"), {"new": SCHEMA_VERSION})
     elif version < SCHEMA_VERSION:
         connection.execute(text("UPDATE schema_version SET version = :new"), {"new": SCHEMA_VERSION})
+
+
+def _require_owner(connection: Connection, version: int, where: str) -> None:
+    """Raise StoreError where this session may not alter the tables: a role that only uses them, or a standby."""
+    if not connection.execute(_MAY_ALTER).scalar():
+        what = f"is of version {version}, to become {SCHEMA_VERSION}, and this role or server may not alter its tables"
+        hint = "have the role that made them open it once, where it may be written: autotune studies --db URL"
+        raise StoreError(what, where=where, hint=hint)
+
+
+_MAY_ALTER = text("""
+SELECT pg_has_role(relowner, 'USAGE') AND current_setting('transaction_read_only') = 'off'
+FROM pg_class WHERE oid = 'schema_version'::regclass
+""")
 
 
 def _require_rest(connection: Connection, version: int, where: str) -> None:

@@ -23,7 +23,7 @@ from autotune.store.schema import devices, problems, retimings, search_devices, 
 PROCESS = "process"
 """The key in a search's environment whose value identifies its process (presence.py)."""
 
-_LOST = "its search ended without a word"
+_LOST = "its search died"
 
 _READS_ONLY = ("42501", "25006")
 """PostgreSQL's codes for a role without the right to write, and for a read-only transaction or server."""

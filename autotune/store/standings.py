@@ -8,9 +8,7 @@ tool (with the sampler IMPORTED) are never the best and not counted.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from itertools import groupby
-from operator import itemgetter
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, TextClause, bindparam, text
@@ -58,11 +56,10 @@ UPDATE searches SET trials = (
 )
 WHERE sampler <> '{IMPORTED}'
 """)
-# By the whole key: with only a part of it, SQLite would read the whole summary of the problem.
 _FORGET = text("""
-DELETE FROM standings WHERE problem_id = :problem AND driver = :driver AND generation = :generation
-AND configuration_hash IN :names
-""").bindparams(bindparam("names", expanding=True))
+DELETE FROM standings WHERE problem_id = :problem AND configuration_hash = :configuration
+AND driver = :driver AND generation = :generation
+""")
 _ADD = text("""
 INSERT INTO standings
     (problem_id, driver, generation, configuration_hash, latest_id, trial_id, retiming_id, time_ns, first_ns)
@@ -85,11 +82,10 @@ def follow(
     asked = {"problem": problem}
     if _whole_is_less(connection, problem, configurations):
         whole = _events(connection, _ALL_TRIALS, _ALL_RETIMINGS, asked)
-        _replace(connection, problem, configurations, [row for row in whole if row[0] in configurations])
+        _replace(connection, problem, [event for event in whole if event.configuration in configurations])
         return
     for names in pages(sorted(configurations)):
-        found = _events(connection, _SOME_TRIALS, _SOME_RETIMINGS, {**asked, "names": names})
-        _replace(connection, problem, names, found)
+        _replace(connection, problem, _events(connection, _SOME_TRIALS, _SOME_RETIMINGS, {**asked, "names": names}))
 
 
 def _whole_is_less(connection: Connection, problem: int, configurations: Collection[str]) -> bool:
@@ -103,16 +99,21 @@ def _whole_is_less(connection: Connection, problem: int, configurations: Collect
     return False
 
 
-def _events(connection: Connection, once: TextClause, again: TextClause, asked: dict[str, Any]) -> list[Any]:
-    return [*connection.execute(once, asked), *connection.execute(again, asked)]
+def _events(connection: Connection, once: TextClause, again: TextClause, asked: dict[str, Any]) -> list[Event]:
+    return [
+        # NAN, which ranks nothing, stands for no time and for what a damaged file holds in its place.
+        Event(_KINDS.get(what, FAILED), name, driver, generation, (trial, *retiming, 0)[:2],
+              time if isinstance(time, int | float) else NAN)
+        for query in (once, again)
+        for name, what, driver, generation, trial, time, *retiming in connection.execute(query, asked)
+    ]  # fmt: skip
 
 
 def build(connection: Connection) -> None:
     """Build the summary of all stored trials."""
     connection.execute(_COUNT_ALL)
     for problem in connection.execute(text("SELECT id FROM problems")).scalars().all():
-        asked = {"problem": problem}
-        _add(connection, problem, _events(connection, _ALL_TRIALS, _ALL_RETIMINGS, asked))
+        _replace(connection, problem, _events(connection, _ALL_TRIALS, _ALL_RETIMINGS, {"problem": problem}))
 
 
 def count_each(connection: Connection) -> None:
@@ -120,39 +121,31 @@ def count_each(connection: Connection) -> None:
     connection.execute(_COUNT_EACH)
 
 
-def _replace(connection: Connection, problem: int, configurations: Iterable[str], found: list[Any]) -> None:
-    """Replace the summary of some configurations; `found` are all of their events."""
-    for driver, generation in sorted({(row[2], row[3]) for row in found}):
-        group = {"problem": problem, "driver": driver, "generation": generation}
-        for names in pages(configurations):
-            connection.execute(_FORGET, {**group, "names": names})
-    _add(connection, problem, found)
-
-
-def _add(connection: Connection, problem: int, found: list[Any]) -> None:
-    found.sort(key=itemgetter(0))
-    own = (_rows(problem, group) for _, group in groupby(found, itemgetter(0)))
-    for page in pages(row for rows in own for row in rows):
-        connection.execute(_ADD, page)
-
-
-def _rows(problem: int, group: Iterable[Any]) -> Iterator[dict[str, Any]]:
-    """Yield the rows of `standings` for one configuration."""
-    events = [
-        # NAN, which never ranks, is used if there is no time, or no number in a damaged file.
-        Event(_KINDS.get(what, FAILED), name, driver, generation, (trial, *again, 0)[:2],
-              time if isinstance(time, int | float) else NAN)
-        for name, what, driver, generation, trial, time, *again in group
-    ]  # fmt: skip
-    for event, first_ns, latest in standings(events):
-        yield {
-            "problem": problem,
-            "driver": event.driver,
-            "generation": event.generation,
-            "configuration": event.configuration,
-            "latest": latest,
-            "trial": event.order[0],
-            "retiming": event.order[1],
-            "time_ns": event.time_ns,
-            "first_ns": first_ns,
-        }
+def _replace(connection: Connection, problem: int, events: Sequence[Event]) -> None:
+    """Store what counts of some configurations in the place of what did; these are all of their events."""
+    for keys in pages({(event.driver, event.generation, event.configuration) for event in events}):
+        connection.execute(
+            _FORGET,
+            [
+                {"problem": problem, "driver": driver, "generation": generation, "configuration": configuration}
+                for driver, generation, configuration in keys
+            ],
+        )
+    for page in pages(standings(events)):
+        connection.execute(
+            _ADD,
+            [
+                {
+                    "problem": problem,
+                    "driver": event.driver,
+                    "generation": event.generation,
+                    "configuration": event.configuration,
+                    "latest": latest,
+                    "trial": event.order[0],
+                    "retiming": event.order[1],
+                    "time_ns": event.time_ns,
+                    "first_ns": first_ns,
+                }
+                for event, first_ns, latest in page
+            ],
+        )

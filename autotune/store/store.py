@@ -3,12 +3,12 @@
 SQLite by default, PostgreSQL by URL. Workers never open it: a search writes what they report. Two searches may write
 to one database at the same time.
 
-    access.py       transactions, also if a server goes away or a file is removed
-    location.py     where the database is, for look-ups too;  mounts.py: whether it can be there
-    database.py     open it; its failures as one line;  waits.py: print a message if a server does not answer
-    presence.py     whether a search is still running, and its file still there
-    schema.py       the tables as they are now;  migrations.py: the migrations to them
-    fields.py       the stored form of a trial, each field once
+    access.py       transactions, on a server that goes away and a file that is removed
+    location.py     where the database is, for look-ups too;  mounts.py: whether it can lie there
+    database.py     how it is opened; its failures as one line;  waits.py: a server that does not answer is told
+    openfile.py     the file of an open database, removed or replaced;  presence.py: whether a search is still at work
+    schema.py       the tables as they are now;  migrations.py: how they came to be
+    fields.py       what a trial is kept as, each field once
     records.py      keys and devices as columns
     attempts.py     trials that begin, end and are timed again
     queries.py      the statements
@@ -37,7 +37,7 @@ from autotune.identity import key_columns
 from autotune.model import DeviceInfo, Outcome, ProblemKey, Trial
 from autotune.store import presence, queries
 from autotune.store.attempts import Attempts
-from autotune.store.database import clear_values, holds_nothing, is_busy, open_as_it_is, open_engine, open_in_memory
+from autotune.store.database import holds_nothing, is_busy, open_as_it_is, open_engine, open_in_memory
 from autotune.store.location import IMPORTED, Location, is_for_reading, locate, may_not_be_written
 from autotune.store.migrations import is_current, migrate
 from autotune.store.mounts import lacks_room, require_place
@@ -65,10 +65,10 @@ class Store(Attempts, Moving):
         location = locate(database)
         store = cls(open_engine(location), location)
         try:
-            with store._writing() as connection, clear_values(location):
+            with store._writing() as connection:
                 migrate(connection, store.where)
                 queries.mark_lost(connection)
-            store._note_file()
+            store._hold_file()
         except BaseException:
             store.close()
             raise

@@ -187,7 +187,7 @@ def retimings(store: Store, wanted: Iterable[int]) -> dict[int, Measurement]:
         for trial, told, taken in rows_of(store, query, wanted, "ORDER BY r.id"):
             samples = json.loads(text(told))
             if not all(type(sample) is int and sample >= 0 for sample in samples):
-                raise ValueError("a sample is no time")
+                raise ValueError("a sample is not a time")
             found[int(trial)] = Measurement(tuple(samples), taken=text(taken))
     return found
 

@@ -71,7 +71,7 @@ def lasting(told: str, where: str) -> timedelta:
 def require_token(name: str, role: str) -> None:
     """Raise UsageError if a token cannot have this name, or there is no such role."""
     if not re.fullmatch(_NAME, name) or name == CONSOLE:
-        raise UsageError(f"{name!r:.80} is no name", where="NAME", hint="write letters, digits, _ . @ -")
+        raise UsageError(f"{name!r:.80} is not a name", where="NAME", hint="write letters, digits, _ . @ -")
     if role not in ROLES:
         raise UsageError(f"no role {role!r:.40}", where="--role", hint=f"roles: {', '.join(ROLES)}")
 

@@ -115,7 +115,7 @@ class Image(Buffer):
         order, kind = table.channels or "RGBA", declared_type(table.type, where, given, tuned)
         if "{" not in kind and (scalar_type(kind)[2] != 1 or kind in ("long", "ulong", "double")):
             hint = f'an image of order {order} and type "float" is read as float4 by the kernel'
-            raise StudyError(f"{kind!r} is no type of a channel", where=f"{where}.type", hint=hint)
+            raise StudyError(f"{kind!r} is not a type of a channel", where=f"{where}.type", hint=hint)
         width = "" if CHANNELS[order] == 1 else str(CHANNELS[order])
         data, normalized = Data.declare(dict(table.data or {}), f"{where}.data", given), bool(table.normalized)
         access = table.access or ""

@@ -66,7 +66,7 @@ def _require_held(data: Data, shape: tuple[int, ...], scalar: str, where: str) -
     """Raise StudyError for numbers that are not finite, or that the type cannot hold."""
     for key in ("low", "high", "value"):
         if not math.isfinite(getattr(data, key) or 0):
-            raise StudyError(f"{getattr(data, key)} is no number", where=f"{where}.{key}")
+            raise StudyError(f"{getattr(data, key)} is not a number", where=f"{where}.{key}")
     dtype, _ = numpy_type(scalar)
     if data.distribution in ("uniform", "integers"):
         _require_bounds(data, dtype, scalar, where)
@@ -90,7 +90,7 @@ def _require_bounds(data: Data, dtype: np.dtype[Any], scalar: str, where: str) -
         if bound is not None and not _fits(dtype, bound):
             raise StudyError(f"{bound}, which {scalar} cannot hold", where=f"{where}.{key}", hint="write another there")
         if bound is not None and whole and not holds(np.dtype(np.int64), bound):
-            raise StudyError(f"{bound} is no whole number", where=f"{where}.{key}", hint="write another there")
+            raise StudyError(f"{bound} is not a whole number", where=f"{where}.{key}", hint="write another there")
     apart = high - low
     if dtype.kind == "f" and not whole and not (math.isfinite(apart) and holds(np.dtype(_real(dtype)), apart)):
         raise StudyError(f"from {low} to {high} is more than {scalar} holds", where=where, hint="narrower bounds")

@@ -35,7 +35,7 @@ def given(entry: Any, depth: int = 0) -> Any:
     if entry is None and depth == 0:
         return None
     if depth > 8 or (not isinstance(entry, int | float | str | dict | list | tuple) or isinstance(entry, bool)):
-        raise ValueError("is no expression, list or table of them")
+        raise ValueError("is not an expression, list or table of them")
     if isinstance(entry, str | dict | list | tuple) and not entry:
         raise ValueError("is empty")
     for part in inner:

@@ -85,7 +85,7 @@ def find_data(name: str, study: Path, where: str) -> Path:
             f"{name!r:.80} lies outside the study's folder", where=place, hint="copy it beside the study, no link"
         )
     if not is_file(Path(real)):
-        what = "is no file" if os.path.lexists(real) else "is not there"
+        what = "is not a file" if os.path.lexists(real) else "is not there"
         raise StudyError(f"{name!r:.80} {what}", where=place, hint=f"looked in {study.parent}")
     if (nbytes := Path(real).stat().st_size) > MAX_DATA:
         raise StudyError(f"{name!r:.80} has {nbytes:,} bytes, more than the 64 GiB that are read", where=place)
@@ -164,7 +164,7 @@ def matrix_of(path: Path) -> Matrix:
     except OSError as error:
         raise StudyError(f"cannot be read: {error.strerror}", where=str(path)) from None
     except ValueError as error:
-        raise StudyError(f"is no matrix of the MatrixMarket: {error}", where=str(path)) from None
+        raise StudyError(f"is not a matrix of the MatrixMarket: {error}", where=str(path)) from None
 
 
 def _matrix(file: BinaryIO, nbytes: int) -> Matrix:

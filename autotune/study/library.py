@@ -267,7 +267,7 @@ def read_text(path: File, *, code: bool = False) -> str:
     for names in list(read_by.values()):
         names.add(str(path))
     if paths.exists(path) and not paths.isfile(path) and not paths.isdir(path):
-        raise StudyError("is no file", where=str(path), hint="name one")  # opening a pipe waits for its writer
+        raise StudyError("is not a file", where=str(path), hint="name one")  # to open a pipe waits for who writes to it
     try:
         with open(path, "rb") as file:
             data = file.read(MAX_TEXT + 1)

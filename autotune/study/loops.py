@@ -72,7 +72,7 @@ class Declared:
         for name in exchanged:
             if not isinstance(self.arguments.get(name), Buffer):
                 known = [each for each, argument in self.arguments.items() if isinstance(argument, Buffer)]
-                what, hint = f"{name!r} is no buffer{did_you_mean(name, known)}", f"they are {', '.join(known)}"
+                what, hint = f"{name!r} is not a buffer{did_you_mean(name, known)}", f"they are {', '.join(known)}"
                 raise StudyError(what, where=f"{place}.swap", hint=hint)
         if len(exchanged) != len(set(exchanged)):
             raise StudyError("names a buffer twice", where=f"{place}.swap")

@@ -268,7 +268,7 @@ def _members(buffer: Buffer, found: Mapping[str, Any], where: str) -> dict[str, 
     """Return the shape of each member of an output. Raises StudyError if unknown members are given, or too few."""
     dtype, _ = numpy_type(buffer.type)
     if dtype.names is None:
-        what = f"gives members, and {buffer.name} is no struct"
+        what = f"gives members, and {buffer.name} is not a struct"
         raise StudyError(what, where=where, hint='write one expression: "..."')
     fields = {name: (*buffer.shape, *dtype[name].shape) for name in dtype.names}
     for name in found:

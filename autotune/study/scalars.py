@@ -182,7 +182,7 @@ def _require_members(value: Any, dtype: np.dtype[Any], where: str) -> None:
         if inner.names is not None:
             _require_members(part, inner, f"{where}.{name}")
         elif isinstance(part, Members):
-            raise StudyError(f"{name} is no struct", where=where)
+            raise StudyError(f"{name} is not a struct", where=where)
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,7 +138,7 @@ def _member(
 ) -> tuple[str, str]:
     found = _MEMBER.fullmatch(text)
     if found is None:
-        raise StudyError(f"{text!r:.80} is no member", where=where, hint='write "float4 position" or "int tag[4]"')
+        raise StudyError(f"{text!r:.80} is not a member", where=where, hint='write "float4 position" or "int tag[4]"')
     kind, name, dimensions = found[1].removeprefix("struct ").strip(), found[2], re.sub(r"\s", "", found[3])
     if kind in choices:
         kind = f"{{{kind}}}"

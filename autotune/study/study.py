@@ -79,7 +79,7 @@ class Study:
             kernel, text = library.sources_of(tables["kernel"], tables, path, "kernel")
         elif not isinstance(source, str):
             hint = 'write source=Path("mine.cl").read_text()'
-            raise StudyError(f"{type(source).__name__} is no text of a kernel", where=f"{path}: source", hint=hint)
+            raise StudyError(f"{type(source).__name__} is not text of a kernel", where=f"{path}: source", hint=hint)
         else:
             kernel = str(tables["kernel"])
             text = inline(kernel, folders_of(tables, path), source)
@@ -130,7 +130,7 @@ class Study:
         if not library.is_file(self.text.kernel_path):  # given as text
             files = {path.parent / self.text.table["kernel"]: self.text.source, path: text}
         if there := [each for each in files if os.path.lexists(each)]:
-            raise StudyError("is there already", where=str(there[0]), hint="choose another name")
+            raise StudyError("exists already", where=str(there[0]), hint="choose another name")
         for each, content in files.items():
             write_new(each, content)
         return list(files)

@@ -25,6 +25,8 @@ SCALAR_TYPES: dict[str, DTypeLike] = {
 _OTHER_NAMES = {
     "unsigned": "uint", "bool": "uchar", "size_t": "ulong", "ptrdiff_t": "long", "float16": "half", "float32": "float",
     "float64": "double", "int8_t": "char", "int16_t": "short", "int32_t": "int", "int64_t": "long",
+    "atomic_int": "int", "atomic_uint": "uint", "atomic_long": "long", "atomic_ulong": "ulong", "atomic_float": "float",
+    "atomic_double": "double",
 }  # fmt: skip
 """Names in other languages, and names in C that OpenCL does not accept for arguments."""
 

@@ -34,7 +34,7 @@ def write_new(path: Path, text: str) -> None:
         with path.open("x", encoding="utf-8", newline="\n") as file:
             file.write(text)
     except FileExistsError:
-        raise StudyError("is there already", where=str(path), hint="choose another name") from None
+        raise StudyError("exists already", where=str(path), hint="choose another name") from None
     except (OSError, ValueError) as error:
         raise StudyError(f"cannot be written: {getattr(error, 'strerror', error)}", where=str(path)) from error
 
@@ -60,7 +60,7 @@ def _block(heading: str, table: Mapping[str, Any], where: str) -> str:
 
 def _key(name: Any) -> str:
     if not isinstance(name, str):
-        raise StudyError(f"{name!r} is no name of a key", where=str(name))
+        raise StudyError(f"{name!r} is not a valid key", where=str(name))
     return name if _BARE.fullmatch(name) else toml_text(name)
 
 
@@ -95,7 +95,7 @@ def toml_text(text: str) -> str:
         text.encode()
     except UnicodeEncodeError as error:
         hint = "give it a name in UTF-8; where that is the name and the locale is another: export PYTHONUTF8=1"
-        raise StudyError("holds a character that no text has", where=repr(text)[:60], hint=hint) from error
+        raise StudyError("holds an invalid character", where=repr(text)[:60], hint=hint) from error
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 

@@ -1,20 +1,20 @@
-"""The search: a Request goes in, a Result comes out. Nothing here prints, handles signals or waits for good.
+"""The search: a Request goes in, a Result comes out. Nothing here prints, handles signals or waits for ever.
 
     request.py   Request and Budget
     start.py     run: opens store and evaluator, and recalls what is stored
     loop.py      Search: keeps the evaluator busy, and a ledger of every attempt
-    recall.py    what of the stored counts
-    finale.py    the fastest are timed again; who is fastest, who ties
-    measure.py   given configurations, in turns
-    several.py   several sizes in one go
+    recall.py    which stored trials count
+    finale.py    times the fastest again; which one is fastest, which ones tie with it
+    measure.py   measures given configurations in turns
+    several.py   searches several sizes in one run
     result.py    Progress and Result
-    replay.py    searching without a device
-    notebook.py  a result as a notebook shows it
+    replay.py    searches recorded trials, without a device
+    notebook.py  how a notebook shows a result
 
-Enter by `run(Request(...))`.
+Start with `run(Request(...))`.
 """
 
-from autotune.tuner.finale import fastest, ranked
+from autotune.tuner.finale import fastest
 from autotune.tuner.measure import measure
 from autotune.tuner.recall import imported_best, ours, recall
 from autotune.tuner.replay import ReplayEvaluator

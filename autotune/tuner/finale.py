@@ -1,10 +1,10 @@
-"""The end of a search: the fastest are timed again, until the one to be named has stood it."""
+"""The end of a search: the fastest trials are timed again, until one of them is the best and has not failed."""
 
 from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -30,19 +30,20 @@ if TYPE_CHECKING:
 
 
 MOST_FINALISTS = 8
-"""Finalists at most, where their intervals leave it in doubt which of them is the fastest."""
+"""The most finalists, if their intervals leave it open which of them is the fastest."""
 
 ANOTHER_DAY = 1.35
-"""What an earlier search has timed bounds this one by so much more: the machine may be slower today, and what is faster
-than that best must not be stopped for it, nor be no finalist. What is timed here bounds as it is."""
+"""Factor on a time of an earlier search when it bounds this search. The machine may be slower today: a configuration
+that is faster than the earlier best must not be stopped even then, and must become a finalist. Times of this search
+bound it without this factor."""
 
 
 @dataclass
 class Finale:
-    """Finds the best of a search's trials, which it replaces in the ledger by what it learns of them.
+    """Finds the best of a search's trials, and updates the trials in the ledger with their new times and failures.
 
-    `collect` waits for a trial; `report` is called with what is done now. What is in flight when `stop` is set stays
-    so: Stopped is raised.
+    `collect` waits for a trial; `report` is called with the current phase. If `stop` is set, Stopped is raised, and
+    trials in flight stay in flight.
     """
 
     evaluator: Evaluator
@@ -56,15 +57,15 @@ class Finale:
     _failed: bool = False
 
     def settle(self) -> Trial | None:
-        """Return the best, None where nothing passed; it was timed again if anything can be said of it."""
+        """Return the best, timed again if that was possible, or None if nothing passed."""
         while self._round() or self._measure_overlooked():
             pass
         return self.ledger.best()
 
     def _round(self) -> bool:
-        """Time the fastest again, interleaved; False where that is done.
+        """Time the fastest again, interleaved; return False if this is not needed any more.
 
-        Where one fails, another comes first that nobody looked at: one more round.
+        If a finalist fails, the best may be a trial that was not timed again yet: then there is one more round.
         """
         best, chosen = self.ledger.best(), self._chosen()
         if best is None or self._is_known(best, chosen):
@@ -75,14 +76,14 @@ class Finale:
         answers = self.evaluator.retime([trial.configuration for trial in chosen], self.budget_s, self.stop)
         if any(isinstance(answer, Trial) for answer in answers):
             self._failed = True
-            self._measured.clear()  # what it had bounded may have been stopped again
+            self._measured.clear()  # trials measured again may have been stopped again because of it
         self.ledger.retime(chosen, answers)
         return True
 
     def _is_known(self, best: Trial, chosen: Sequence[Trial]) -> bool:
-        """Say whether what is to be named has been timed in turns with its rivals, here or by an earlier search.
+        """Say whether the best has been timed in turns with its rivals, here or by an earlier search.
 
-        What an earlier one could not rank for noise, or timed on a throttled device, is timed anew, once.
+        Return False, once, if an earlier search could not rank it because of noise, or timed it on a throttled device.
         """
         if self._retimed:
             return identity(best.configuration) in self._retimed
@@ -90,10 +91,10 @@ class Finale:
         return together and is_ranked(best, self.ledger.passed()) and not best.throttled
 
     def _chosen(self) -> Sequence[Trial]:
-        """The finalists with the best as it stands, and as far as there is time the default and earlier finalists.
+        """Return the finalists and the current best; if there is time, also the default and earlier finalists.
 
-        The default's gain is one of times taken together. What was timed again on another day, at another pace, is
-        ranked by that: it is compared here before it is named, or stands in the way of what is.
+        The gain over the default needs times that were taken together. A trial that was timed again on another day, at
+        another pace, is ranked by that time. So it is compared here before it, or one that it beats, is named best.
         """
         passed, default = self.ledger.passed(), identity(self.ledger.problem.default)
         chosen = {identity(trial.configuration): trial for trial in (*finalists(passed, self.budget_s), *passed[:1])}
@@ -104,14 +105,14 @@ class Finale:
         return list(chosen.values())
 
     def _newest(self, passed: Sequence[Trial]) -> Sequence[Trial]:
-        """The fastest that this search has tried, if it may be faster than a best of before on a slower day."""
+        """Return the fastest trial of this search, if it may beat an earlier best that a faster machine timed."""
         here = {identity(trial.configuration) for trial in self.ledger.new}
         new = [trial for trial in passed if identity(trial.configuration) in here]
         found = min(new, key=first_median, default=None)
         return [found] if found is not None and first_median(found) <= ANOTHER_DAY * passed[0].time_ns else []
 
     def _measure_overlooked(self) -> bool:
-        """Measure again what was stopped for being slower than a configuration that failed as a finalist."""
+        """Measure trials again that were stopped for being slower than a configuration that failed as a finalist."""
         best = self.ledger.best()
         bound = best.bounding_ns if best is not None else math.inf
         stopped = [trial for trial in self.ledger.trials if trial.outcome is Outcome.STOPPED and trial.paced_ns < bound]
@@ -127,21 +128,48 @@ class Finale:
         return bool(due)
 
 
-def ranked(trials: Sequence[Trial], driver: str = "") -> list[Trial]:
-    """Return the verified trials by the rule of `ranking.rank`, best first, one per configuration.
+class Ranked:
+    """All attempts at a problem since some generation, in the order of arrival, and their ranking.
 
-    `trials` are all that is known of a problem from a generation on, every attempt in the order of arrival; one that
-    does not tell its driver has run under `driver`. Where an earlier one may decide which driver was last, that is told
-    (Store.answering_driver).
+    A trial without a driver has run under `driver`. If an earlier attempt may decide which driver was last, give that
+    driver (Store.answering_driver).
     """
-    driver = clean(driver)
-    events = [event for place, trial in enumerate(trials) for event in _events(place, trial, driver)]
-    return [trials[event.order[0]] for event in rank(events, driver)]
+
+    def __init__(self, trials: Iterable[Trial], driver: str = "") -> None:
+        self.trials: list[Trial] = []
+        self._driver = clean(driver)
+        self._events: list[Event] = []
+        self._passed: list[Trial] | None = None
+        for trial in trials:
+            self.append(trial)
+
+    def append(self, trial: Trial) -> None:
+        """Add an attempt that has ended."""
+        self._events += _events(len(self.trials), trial, self._driver)
+        self.trials.append(trial)
+        self._passed = None
+
+    @property
+    def passed(self) -> Sequence[Trial]:
+        """The verified trials by the rule of `ranking.rank`, best first, one per configuration."""
+        if self._passed is None:
+            self._passed = [self.trials[event.order[0]] for event in rank(self._events, self._driver)]
+        return self._passed
+
+    @property
+    def best(self) -> Trial | None:
+        """The best verified trial, or None if none passed."""
+        return next(iter(self.passed), None)
 
 
-def fastest(trials: Sequence[Trial], driver: str = "") -> Trial | None:
-    """Return the best verified trial; None where none passed. Arguments as for `ranked`."""
-    return next(iter(ranked(trials, driver)), None)
+def ranked(trials: Iterable[Trial], driver: str = "") -> Sequence[Trial]:
+    """Return the verified ones of these attempts, best first. Arguments as for `Ranked`."""
+    return Ranked(trials, driver).passed
+
+
+def fastest(trials: Iterable[Trial], driver: str = "") -> Trial | None:
+    """Return the best verified trial, or None if none passed. Arguments as for `Ranked`."""
+    return Ranked(trials, driver).best
 
 
 def _events(place: int, trial: Trial, driver: str) -> list[Event]:
@@ -160,10 +188,11 @@ def _events(place: int, trial: Trial, driver: str) -> list[Event]:
 
 
 def finalists(passed: Sequence[Trial], budget_s: float = math.inf) -> list[Trial]:
-    """Return the few verified trials, fastest first, among which the best is to be found by timing them again.
+    """Return the few verified trials, fastest first, that must be timed again to find the best.
 
-    At the machine's usual pace: the fastest few within a margin, and whatever its interval leaves in doubt. No more
-    than can be timed within the budget, but two; and that of the least time as measured, by which a look-up goes.
+    By their times at the machine's usual pace these are the fastest few within a margin, and trials that may be as fast
+    by their intervals. If there are more than two, no more than can be timed within the budget. The trial with the
+    least measured time, which a look-up would name, is always included.
     """
     ordered = sorted(passed, key=lambda trial: trial.paced_ns)
     found = [trial for trial in ordered[:FINALISTS] if trial.paced_ns <= FINALIST_MARGIN * ordered[0].paced_ns]
@@ -177,13 +206,13 @@ def finalists(passed: Sequence[Trial], budget_s: float = math.inf) -> list[Trial
 
 
 def earlier_finalists(passed: Sequence[Trial]) -> list[Trial]:
-    """Return those of some trials, best first, that were timed again and came near to the best of these."""
+    """Return the trials, best first, that were timed again and came near to the best of those timed again."""
     again = [trial for trial in passed if trial.retimed is not None]
     return [trial for trial in again if trial.time_ns <= FINALIST_MARGIN * again[0].time_ns][:FINALISTS]
 
 
 def _paced_interval(trial: Trial) -> tuple[float, float]:
-    """Return the interval of a first median, from the machine's usual pace to that of then."""
+    """Return the interval of a first median, widened to cover the machine's usual pace and its pace at that time."""
     if trial.measurement is None:
         return math.nan, math.nan
     low, high = median_interval(trial.measurement.samples_ns)
@@ -192,12 +221,12 @@ def _paced_interval(trial: Trial) -> tuple[float, float]:
 
 
 def retiming_s(trials: Sequence[Trial]) -> float:
-    """Return the seconds that trials run for when they are timed again at least: three times each."""
+    """Return the seconds that re-timing these trials takes at least: three runs each."""
     return 3 * sum(first_median(trial) for trial in trials) * 1e-9
 
 
 def ties(best: Trial | None, trials: Sequence[Trial]) -> tuple[Trial, ...]:
-    """Return the trials timed in turns with the best that may be as fast, as far as their times tell."""
+    """Return the trials timed in turns with the best that, by these times, may be as fast."""
     if best is None or best.retimed is None:
         return ()
     rivals = [(trial, trial.retimed) for trial in trials if trial is not best and in_turns(trial, best)]
@@ -210,7 +239,7 @@ def ties(best: Trial | None, trials: Sequence[Trial]) -> tuple[Trial, ...]:
 
 
 def noise(best: Trial | None) -> float:
-    """Return the width of a re-timed winner's interval as a share of its median; NaN where it was not re-timed."""
+    """Return the width of a re-timed winner's interval as a share of its median, or NaN if it was not re-timed."""
     if best is None or best.retimed is None:
         return math.nan
     low, high = median_interval(best.retimed.samples_ns)
@@ -218,10 +247,10 @@ def noise(best: Trial | None) -> float:
 
 
 def is_ranked(best: Trial | None, trials: Sequence[Trial]) -> bool:
-    """Return False where others may be faster than the best by more than `FINALIST_MARGIN`, as far as times tell."""
+    """Return False if the best's times are too noisy to rank: trials that tie may be faster by more than the margin."""
     return not (noise(best) > FINALIST_MARGIN - 1 and ties(best, trials))
 
 
 def first_median(trial: Trial) -> float:
-    """Return the median of a trial's first measurement in nanoseconds; infinite where it has none."""
+    """Return the median of a trial's first measurement in nanoseconds; infinite if it has none."""
     return trial.measurement.median_ns if trial.measurement is not None else math.inf

@@ -18,7 +18,7 @@ from autotune.model import Configuration, Identity, Measurement, Outcome, Trial,
 from autotune.pool import Evaluator, Stopped
 from autotune.study import Problem
 from autotune.text import count, duration
-from autotune.tuner.finale import ANOTHER_DAY, Finale, fastest, ranked, ties
+from autotune.tuner.finale import ANOTHER_DAY, Finale, Ranked, ties
 from autotune.tuner.request import GAIN_TRIALS, Budget
 from autotune.tuner.result import SEARCH, ProgressCallback, Reporter, Result, Trials
 
@@ -27,25 +27,25 @@ if TYPE_CHECKING:
     from autotune.store import Store
 
 RETIME_SHARE = 0.1
-"""Share of a time budget that is kept for the finalists. What trials have left of it is theirs too."""
+"""Share of a time budget that is reserved for the finalists. They also get the time that the trials do not use."""
 
 GRACE_S = 0.5
-"""Seconds that a build may go on when the time is over; what runs on a device then is bounded by its own limit."""
+"""Seconds for which a build may go on when the time is over. A kernel that runs then has its own time limit."""
 
 RETIME_S = 8.0
-"""Seconds for a round of finalists; two of them are timed again even where that takes longer."""
+"""Seconds for a round of finalists; two finalists are timed again even if that takes longer."""
 
 POLL_S = 0.2
-"""How often a search that waits looks whether it is to stop."""
+"""How often a waiting search checks whether it should stop."""
 
 RESUMED_S = 5.0
-"""Seconds that a search which goes on has left at least: its finalists are timed again."""
+"""Seconds that a resumed search has left at least, so that its finalists can be timed again."""
 
 AT_ONCE = 64
-"""Trials that are recorded in one transaction, where so many have ended or are to begin."""
+"""Trials that are recorded in one transaction at most."""
 
 _PROPOSE_S = 0.05
-"""For so long configurations are proposed before the first of them is begun."""
+"""Seconds for which configurations are proposed before the first of them is begun."""
 
 log = logging.getLogger(__name__)
 
@@ -53,10 +53,10 @@ log = logging.getLogger(__name__)
 class Ledger:
     """Every attempt of one search, on record in the store before anything can go wrong.
 
-    `trials` are those that count, one per configuration, the first `reused` of them stored before this search, the next
-    `resumed` by earlier processes of it, which tried what is `begun`; `history` is every attempt in the order of
-    arrival; `in_flight` are those that have not ended, by their numbers; `failures` counts the new ones that failed;
-    `number` is that of the search.
+    `trials` are the trials that count, one per configuration. The first `reused` of them were stored before this
+    search, the next `resumed` by earlier processes of it, which tried the configurations in `begun`. `history` has
+    every attempt in the order of arrival. `in_flight` gives the numbers of attempts that have not ended, `failures`
+    counts the new trials that failed, and `number` is the search's number.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Ledger:
         search: int,
         problem: Problem,
         known: list[Trial],
-        history: list[Trial],
+        history: Ranked,
         begun: Set[Identity] = frozenset(),
     ) -> None:
         self.problem = problem
@@ -97,7 +97,7 @@ class Ledger:
         self.in_flight.update(zip(map(identity, configurations), numbers, strict=True))
 
     def end(self, *trials: Trial) -> None:
-        """Record how attempts ended; what was known of their configurations counts no more."""
+        """Record how attempts ended. These trials replace earlier ones of the same configurations."""
         named = [(identity(trial.configuration), trial) for trial in trials]
         self._store.finish([(self.in_flight[name], trial) for name, trial in named])
         for name, trial in named:
@@ -105,7 +105,7 @@ class Ledger:
             self._note(name, trial)
 
     def retime(self, chosen: Sequence[Trial], answers: Sequence[Measurement | Trial | None]) -> None:
-        """Record how trials fared when they were timed again in turns: times, trials that failed, None for untimed."""
+        """Record the answers for trials timed again in turns: times, a failed trial, or None for one not timed."""
         answered = list(zip(chosen, answers, strict=True))
         for trial, answer in answered:
             if isinstance(answer, Trial):
@@ -119,14 +119,14 @@ class Ledger:
             self._note(identity(trial.configuration), known)
 
     def withdraw(self, configurations: Sequence[Configuration]) -> None:
-        """Take attempts off the record that have not come to run."""
+        """Remove attempts from the record that have not run."""
         self._store.withdraw(*(self.in_flight.pop(identity(configuration)) for configuration in configurations))
 
     def abandon(self, evaluator: Evaluator) -> None:
-        """Record what has ended meanwhile, and take off the record what else is in flight: nobody will collect it."""
+        """Record the attempts that have ended, and remove the others in flight from the record."""
         ended = list[Trial]()
         for _ in range(evaluator.ready):
-            with suppress(AutotuneError, TimeoutError):  # an evaluator that has failed says so here too
+            with suppress(AutotuneError, TimeoutError):  # an evaluator that has failed raises its error here again
                 ended.append(evaluator.collect(0))
         if ended:
             self.end(*ended)
@@ -134,12 +134,12 @@ class Ledger:
         self.in_flight.clear()
 
     def best(self) -> Trial | None:
-        """Return the fastest verified trial, as the ranking has it; None where nothing passed."""
-        return fastest(self.history, self.problem.device.driver)
+        """Return the fastest verified trial by the ranking, or None if nothing passed."""
+        return self.history.best
 
-    def passed(self) -> list[Trial]:
+    def passed(self) -> Sequence[Trial]:
         """Return the verified trials, best first."""
-        return ranked(self.history, self.problem.device.driver)
+        return self.history.passed
 
     def _note(self, name: Identity, trial: Trial) -> None:
         self.history.append(trial)
@@ -151,9 +151,9 @@ class Ledger:
 
 
 class Search:
-    """A search at work: keeps an evaluator busy with what a proposer proposes, until something says stop.
+    """A running search: keeps an evaluator busy with a proposer's configurations until there is a reason to stop.
 
-    `spent_s`: the seconds that earlier processes of it took, which count as its own.
+    `spent_s`: the seconds that earlier processes of this search took; they count as this search's own.
     """
 
     def __init__(
@@ -182,14 +182,14 @@ class Search:
         evaluator.best_ns = ANOTHER_DAY * self.best.standing_ns if self.best else None
 
     def begin_with(self, configuration: Configuration) -> None:
-        """Begin what needs no proposer, if there is time: one may be made meanwhile, and is to propose this first."""
+        """Begin a configuration before there is a proposer, if there is time. The proposer must propose it first."""
         if not self._stop.is_set() and self._left_s() != 0:
             self._begin([configuration])
 
     def run_trials(self, proposer: Proposer) -> str:
-        """Run trials until something says stop; return what. Those that no device has begun are left for next time.
+        """Run trials until there is a reason to stop, and return it. Withdraw trials that no device has begun.
 
-        Raises Stopped where somebody asks for it.
+        Raises Stopped if `stop` is set.
         """
         self._proposer = proposer
         for _ in self._ledger.in_flight:
@@ -215,11 +215,11 @@ class Search:
             try:
                 while self._evaluator.ready and len(trials) < AT_ONCE:
                     trials.append(self._evaluator.collect(0))
-            finally:  # what has ended is kept, whatever else there is
+            finally:  # ended trials are kept, whatever happens
                 self._take(trials)
 
     def settle(self) -> None:
-        """Have the fastest timed again, and with that name the best. Raises Stopped."""
+        """Let the finale time the fastest again and choose the best. Raises Stopped."""
         given_s = self._budget.seconds or math.inf
         budget_s = min(RETIME_S, max(RETIME_SHARE * given_s, given_s - self._elapsed()))
 
@@ -230,7 +230,7 @@ class Search:
         self.best = Finale(self._evaluator, self._ledger, self._collect, report, self._stop, budget_s).settle()
 
     def abandon(self) -> None:
-        """Keep what has ended, take the rest off the record; the best is that of what is known now."""
+        """Record ended trials, remove the others from the record, and choose the best from what is known now."""
         self._ledger.abandon(self._evaluator)
         self.best = self._ledger.best()
 
@@ -250,13 +250,13 @@ class Search:
             },
             ties=ties(self.best, ledger.passed()),
             reason=reason,
-            usage={} if ledger.resumed else self._evaluator.usage(),  # that of earlier processes is not known
+            usage={} if ledger.resumed else self._evaluator.usage(),  # the usage of earlier processes is not known
             elapsed_s=self._elapsed(),
             reused_wrong=sum(trial.outcome is Outcome.WRONG_RESULT for trial in ledger.trials[: ledger.reused]),
         )
 
     def _resumed_since(self, best: Trial | None) -> int:
-        """Return how many of the trials of earlier processes came after the best."""
+        """Return how many trials of earlier processes came after the best."""
         tried = [identity(trial.configuration) for trial in self._ledger.new]
         named = identity(best.configuration) if best is not None else None
         return len(tried) - tried.index(named) - 1 if named in tried else len(tried)
@@ -268,7 +268,7 @@ class Search:
             log.debug("submitted %s", configuration)
 
     def _proposed(self) -> list[Configuration]:
-        """Propose what is wanted in flight; where that takes long, some of it, so that devices begin meanwhile."""
+        """Propose configurations until enough are in flight; if this takes long, fewer, so that devices can begin."""
         wanted = self._wanted()
         until, proposed = time.monotonic() + _PROPOSE_S, list[Configuration]()
         while len(proposed) < min(wanted, AT_ONCE) and (not proposed or time.monotonic() < until):
@@ -282,7 +282,7 @@ class Search:
         return min(self._evaluator.capacity, self._most - self._ledger.done) - len(self._ledger.in_flight)
 
     def _collect(self, timeout_s: float | None = None, *, filling: bool = False) -> Trial:
-        """Return the next finished trial. Raises TimeoutError, `filling` also where more are wanted; and Stopped."""
+        """Return the next ended trial. Raises Stopped, TimeoutError (with `filling` also if more can be in flight)."""
         until = math.inf if timeout_s is None else time.monotonic() + timeout_s
         while True:
             if self._stop.is_set():
@@ -293,12 +293,12 @@ class Search:
                 if time.monotonic() >= until or (filling and self._wanted() > 0):
                     raise
             except AutotuneError:
-                if self._stop.is_set():  # who asks a whole job to end has ended an author's Python, say, as well
+                if self._stop.is_set():  # a signal to the whole job may also have ended the author's Python
                     raise Stopped from None
                 raise
 
     def _take(self, trials: Sequence[Trial]) -> None:
-        """Record what has ended, and only then tell of it."""
+        """Record trials that have ended, and then report them."""
         ledger = self._ledger
         ledger.end(*trials)
         for done, trial in enumerate(trials, ledger.done - len(trials) + 1):
@@ -311,14 +311,14 @@ class Search:
                 self._reporter(SEARCH, done, ledger.failures, self.best, trial)
 
     def _withdraw(self) -> None:
-        """Take back what no device has begun; a search that would end with nothing at all keeps its first."""
+        """Withdraw trials that no device has begun, except the first if the search would otherwise end without any."""
         ledger = self._ledger
         ledger.withdraw(self._evaluator.withdraw(leave=1))
         if ledger.trials or len(ledger.in_flight) > 1:
             ledger.withdraw(self._evaluator.withdraw())
 
     def _ending(self) -> str:
-        """Return why no more is to be tried; empty while more is."""
+        """Return why nothing more should be tried, or an empty string if more should."""
         budget, ledger = self._budget, self._ledger
         if budget.trials is not None and ledger.done >= budget.trials:
             return f"{count(budget.trials, 'trial')} done"
@@ -333,15 +333,15 @@ class Search:
         return ""
 
     def _left_s(self) -> float | None:
-        """Return the seconds that are left for trials; None: as many as it takes."""
+        """Return the seconds that are left for trials, or None without a limit."""
         if self._budget.seconds is None:
             return None
         return max(0.0, self._budget.seconds * (1 - RETIME_SHARE) - self._elapsed())
 
     def _patience_s(self) -> float | None:
-        """Return the seconds after which what is still being built is given up, once the search is to stop.
+        """Return the seconds after which an ending search no longer waits for builds.
 
-        A search that knows nothing has no finalists: their share of the time, and a little more, is its first trial's.
+        A search without a best has no finalists: its first trial gets their share of the time, and a little more.
         """
         if self._budget.seconds is None:
             return None

@@ -1,4 +1,4 @@
-"""Given configurations measured here and now, in turns with each other and with the default; nothing is proposed."""
+"""Measures given configurations here and now, in turns with each other; nothing is proposed."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def measure(
     budget_s: float = RETIME_S,
     evaluator: Evaluator | None = None,
 ) -> dict[Identity, Trial]:
-    """Have each configuration pass a trial, if it has not (or all `anew`), then time all that pass in turns.
+    """Put each configuration through a trial, unless it has passed one (or all `anew`); time all that pass in turns.
 
-    Return the latest trial of each by its `identity`, re-timed in turns with all others that passed: samples of one
-    place in their re-timings were taken within the same moments. All is stored as a search stores it. What was timed in
-    turns before and is nearly as fast as the best is timed with them, so that the ranking goes on comparing times that
-    were taken together. `request` says on which problem, device and database. Raises Stopped where `stop` is set: what
-    had ended by then is stored.
+    Return the latest trial of each by its `identity`, re-timed in turns with all others that passed: samples at the
+    same index of their re-timings were taken at about the same moment. Everything is stored as a search stores it.
+    Trials that were timed in turns before and are nearly as fast as the best are timed too, so that the ranking still
+    compares times that were taken together. `request` gives the problem, device and database. Raises Stopped if `stop`
+    is set; trials that have ended by then are stored.
     """
     from autotune.store import Store
 
@@ -40,14 +40,15 @@ def measure(
     problem = request.problem
     wanted = {identity(configuration): configuration for configuration in configurations}
     with Store.open(request.database) as store, ExitStack() as opened:
-        # Slower than another, and measured all the same: what a search stops early, this has to know.
+        # Slow configurations are measured to the end: a search would stop them early, but here their times are wanted.
         settings = replace(request.settings, stops_slow=False)
         runs = evaluator or opened.enter_context(DeviceEvaluator(problem, request.devices, settings, stop))
         stored = store.trials(problem.key)
         number = store.start_search(
             problem.key, request.devices, sampler="measure", seed=None, environment=environment(problem)
         )
-        ledger, reason = Ledger(store, number, problem, recall(problem, stored), ours(problem, stored)), "error"
+        history = ours(problem, stored)
+        ledger, reason = Ledger(store, number, problem, recall(problem, history), history), "error"
         try:
             _try_all(ledger, runs, wanted, stop, anew=anew)
             _time_all(ledger, runs, wanted, stop, budget_s)
@@ -57,7 +58,7 @@ def measure(
             reason = "interrupted"
             raise
         except BaseException:
-            with suppress(AutotuneError):  # what went wrong first is what is told
+            with suppress(AutotuneError):  # the first error is the one to report
                 ledger.abandon(runs)
             raise
         finally:
@@ -69,7 +70,7 @@ def measure(
 def _try_all(
     ledger: Ledger, runs: Evaluator, wanted: dict[Identity, Configuration], stop: threading.Event, *, anew: bool
 ) -> None:
-    """Put what has not passed here through a trial; nothing is stopped for being slow."""
+    """Put configurations that have not passed here through a trial; stop none of them for being slow."""
     passed = {identity(trial.configuration) for trial in ledger.passed()}
     waiting = [configuration for name, configuration in wanted.items() if anew or name not in passed]
     while waiting or ledger.in_flight:
@@ -86,7 +87,7 @@ def _try_all(
 def _time_all(
     ledger: Ledger, runs: Evaluator, wanted: dict[Identity, Configuration], stop: threading.Event, budget_s: float
 ) -> None:
-    """Time what passed in turns, with those that the ranking compares it with."""
+    """Time the configurations that passed, in turns, together with the rivals that the ranking compares them with."""
     passed = ledger.passed()
     rivals = [trial for trial in finalists(passed, budget_s) if trial.retimed is not None]
     asked = [trial for trial in passed if identity(trial.configuration) in wanted]

@@ -1,4 +1,4 @@
-"""A result as a notebook shows it: HTML without scripts, in the notebook's own colours."""
+"""How a notebook shows a result: as HTML without scripts, in the notebook's own colours."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WIDE, _HIGH, _DOT = 420, 90, 2
 
 
 def shown(result: Result) -> str:
-    """Return the best, how it compares with the default, what failed, and the course of the search."""
+    """Return HTML with the best, how it compares with the default, what failed, and the course of the search."""
     rows = [("best", "no configuration passed")]
     if result.best is not None:
         rows = [("best", text.pairs(result.best.configuration)), ("time", _time(result, result.best))]

@@ -1,4 +1,4 @@
-"""What is stored of a problem, as a search that resumes sees it."""
+"""The stored trials of a problem, as a resumed search uses them."""
 
 from __future__ import annotations
 
@@ -12,43 +12,45 @@ from autotune.devices import traits
 from autotune.model import Configuration, DeviceInfo, Identity, Outcome, Trial, identity
 from autotune.study import Problem
 from autotune.text import clean
-from autotune.tuner.finale import fastest
+from autotune.tuner.finale import Ranked
 
 if TYPE_CHECKING:
     from autotune.store import Store
 
 WORKER_DEATHS = 2
-"""A configuration that took a worker down this often is left alone."""
+"""A configuration that took a worker down this often is not tried again."""
 
 
-def ours(problem: Problem, trials: Sequence[Trial]) -> list[Trial]:
-    """Return those of the stored trials that are of a problem's space and its device's driver, every attempt.
+def ours(problem: Problem, trials: Sequence[Trial]) -> Ranked:
+    """Return the stored trials of a problem's space and its device's driver, every attempt.
 
-    What passed in a time that no clock gives, as a damaged database tells it, is not known to have passed.
+    A trial that passed with an impossible time, as from a damaged database, is left out.
     """
-    own = (trial for trial in trials if _is_of(problem.device, trial) and trial.configuration in problem.space)
-    return [trial for trial in own if trial.outcome is not Outcome.OK or _is_timed(trial)]
+    own = [trial for trial in trials if _is_of(problem.device, trial)]
+    rows = problem.space.rows_of([trial.configuration for trial in own])
+    valid = (trial for trial, row in zip(own, rows, strict=True) if row >= 0)
+    timed = (trial for trial in valid if trial.outcome is not Outcome.OK or _is_timed(trial))
+    return Ranked(timed, problem.device.driver)
 
 
 def recall(
-    problem: Problem, trials: Sequence[Trial], retry_failed: bool = False, tried: Container[Identity] = ()
+    problem: Problem, history: Ranked, retry_failed: bool = False, tried: Container[Identity] = ()
 ) -> list[Trial]:
-    """Return the stored trials that count here, one per configuration: the latest, without those to try again.
+    """Return the trials of `ours` that count: the latest of each configuration, without those to be tried again.
 
-    What is the configuration's own fault is never tried again; what may be the machine's is tried once more. What
-    was measured under another driver is left out. Where `fix` narrows the space, what was measured outside it is left
-    out, and what was stopped early for being slower than the best out there is tried again if it may still be the
-    best in here. What is `tried`, by an earlier process of the same search, counts whatever came of it.
+    A failure by the configuration's own fault is not tried again; one that may be the machine's fault is tried once
+    more. Trials under another driver, or outside a space that `fix` narrows, are left out. A trial inside that was
+    stopped early, for being slower than a best outside, is tried again if it may be the best inside. Configurations
+    that an earlier process of the same search has `tried` count, whatever their outcome.
     """
     by_configuration: dict[Identity, list[Trial]] = {}
-    for trial in (own := ours(problem, trials)):
+    for trial in history.trials:
         by_configuration.setdefault(identity(trial.configuration), []).append(trial)
     lax = traits(problem.device).understates_limits
     for tries in by_configuration.values() if lax else ():
-        # Refused by what the driver had reported, which is not believed any more: as if it had not been tried.
+        # Leave out trials that were refused for a limit that the driver reports: such limits are no longer trusted.
         tries[:] = [t for t in tries if t.outcome is not Outcome.LAUNCH_ERROR or not is_too_large(t.reason)]
-    best = fastest(own, problem.device.driver)
-    bound = best.time_ns if best is not None else math.inf
+    bound = history.best.time_ns if history.best is not None else math.inf
     return [
         tries[-1]
         for name, tries in by_configuration.items()
@@ -57,7 +59,7 @@ def recall(
 
 
 class Spent(NamedTuple):
-    """What earlier processes of a search have tried, and the seconds that they took; `is_begun`: whether any began."""
+    """What earlier processes of a search tried, and the seconds that they took. `is_begun`: there were any."""
 
     tried: frozenset[Identity] = frozenset()
     seconds: float = 0.0
@@ -65,10 +67,10 @@ class Spent(NamedTuple):
 
 
 def spent(store: Store, submission: str | None) -> Spent:
-    """Return what earlier processes of a submission spent, each by itself: the server was away between them."""
+    """Return what earlier processes of a submission spent. The time between processes does not count."""
     if submission is None:
         return Spent()
-    from autotune.store import listing, survey  # not as a search that was typed starts
+    from autotune.store import listing, survey  # not for a search from the command line
 
     parts = listing.searches(store, names=[submission], limit=1000)
     tried, seconds = set[Identity](), 0.0
@@ -81,25 +83,25 @@ def spent(store: Store, submission: str | None) -> Spent:
 
 
 def donors(problem: Problem, stored: Sequence[Trial], store: Store) -> list[list[Trial]]:
-    """Return what other devices, sizes and drivers gave: it says where to look, not how fast it is."""
+    """Return trials of other devices, sizes and drivers: they show where to search, not how fast it is here."""
     others = [trial for trial in stored if not _is_of(problem.device, trial)]
     return [others] * bool(others) + [trials for _, trials in store.related(problem.key)]
 
 
 IMPORTED_FIRST = 3
-"""So many of the fastest that other tools found for a problem are tried before anything is proposed."""
+"""How many of the fastest configurations from other tools are tried before anything is proposed."""
 
 
 def imported_best(problem: Problem, imported: Sequence[Trial]) -> list[Configuration]:
-    """Return the configurations that are the fastest by what other tools tell, of those that are valid here."""
+    """Return the few configurations valid here that are the fastest by the times of other tools."""
     passed = [one for one in imported if one.outcome is Outcome.OK and one.configuration in problem.space]
-    fastest_first = sorted(filter(_is_timed, passed), key=lambda trial: trial.time_ns)  # some lack theirs
+    fastest_first = sorted(filter(_is_timed, passed), key=lambda trial: trial.time_ns)  # some lack a time
     found = {identity(trial.configuration): trial.configuration for trial in fastest_first}
     return list(found.values())[:IMPORTED_FIRST]
 
 
 def _is_of(device: DeviceInfo, trial: Trial) -> bool:
-    return trial.driver == clean(device.driver)  # one that tells none is of another, as for look-ups
+    return trial.driver == clean(device.driver)  # a trial without a driver counts as another's, as for look-ups
 
 
 def _is_timed(trial: Trial) -> bool:
@@ -107,13 +109,13 @@ def _is_timed(trial: Trial) -> bool:
 
 
 def _may_be_best(trial: Trial, bound: float) -> bool:
-    """Say whether a trial was stopped early, and by what is known of its time may beat this one."""
+    """Say whether a trial was stopped early but may, by the times that were taken, beat `bound` nanoseconds."""
     return trial.outcome is Outcome.STOPPED and not trial.time_ns > bound
 
 
 def _again(tries: Sequence[Trial], retry_failed: bool) -> bool:
     last = tries[-1]
     if not last.outcome.failed or any(trial.outcome is Outcome.WRONG_RESULT for trial in tries):
-        return False  # what was wrong once is not named, whatever comes of it
+        return False  # a configuration that was wrong once is never named
     failures = sum(trial.outcome.retriable for trial in tries)
     return retry_failed or (last.outcome.retriable and failures < WORKER_DEATHS)

@@ -14,8 +14,7 @@ from autotune.pool import Evaluator
 class ReplayEvaluator(Evaluator):
     """An `Evaluator` that answers from recorded trials, in the order submitted.
 
-    `usage` sums the seconds that the recorded trials say they took. A configuration without a record is
-    a UsageError.
+    `usage` adds up the recorded seconds. A configuration without a record is a UsageError.
     """
 
     capacity = 1
@@ -28,14 +27,14 @@ class ReplayEvaluator(Evaluator):
         self._usage = {"build": 0.0, "verify": 0.0, "time": 0.0, "idle": 0.0}
 
     def submit(self, configuration: Configuration) -> None:
-        """Take a configuration to answer for."""
+        """Look up the trial of a configuration."""
         trial = self._trials.get(identity(configuration))
         if trial is None:
             raise UsageError(f"no recorded trial of {dict(configuration)}")
         self._submitted.append(trial)
 
     def collect(self, timeout_s: float | None = None) -> Trial:
-        """The recorded trial of the configuration submitted first."""
+        """Return the recorded trial of the configuration submitted first."""
         trial = self._submitted.popleft()
         self._usage["build"] += trial.build_s
         self._usage["verify"] += trial.verify_s
@@ -46,25 +45,25 @@ class ReplayEvaluator(Evaluator):
 
     @property
     def ready(self) -> int:
-        """None: a trial ends when it is asked for."""
+        """Always 0: a trial ends only when it is collected."""
         return 0
 
     def retime(
         self, configurations: Sequence[Configuration], budget_s: float = 5.0, stop: threading.Event | None = None
     ) -> list[Measurement | Trial | None]:
-        """The recorded measurements once more; the trial itself where it failed, None where there is none."""
+        """Return the recorded measurements again; a failed trial itself, and None for a missing one."""
         found = [self._trials.get(identity(configuration)) for configuration in configurations]
         return [
             trial if trial is None or trial.outcome.failed else trial.retimed or trial.measurement for trial in found
         ]
 
     def withdraw(self, leave: int = 0, *, building: bool = False) -> list[Configuration]:
-        """Take back the latest, all but the one submitted first, as if that had begun, and `leave` more."""
+        """Withdraw the latest configurations, except `leave` and the first submitted, which counts as begun."""
         return [self._submitted.pop().configuration for _ in range(len(self._submitted) - 1 - leave)]
 
     def usage(self) -> Mapping[str, float]:
-        """Seconds by what they were spent on, as recorded."""
+        """Return the recorded seconds by step."""
         return dict(self._usage)
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing."""

@@ -1,4 +1,4 @@
-"""What a search is asked for."""
+"""The request for a search, and its budget."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from autotune.samplers import DEFAULT_SAMPLER
 from autotune.study import Problem
 
 DEFAULT_SECONDS = 40.0
-"""The budget where none is given: with start and end the search is over within a minute on two CPU cores."""
+"""The default budget: the search, with its start and end, is over within a minute on two CPU cores."""
 
 GAIN_TRIALS = 20
-"""How far ahead the gain expected is looked at."""
+"""For how many trials ahead the expected gain is estimated."""
 
 
 @dataclass(frozen=True)
 class Budget:
     """When to stop, whichever comes first: new trials, seconds, trials without a better best, expected gain.
 
-    `least_gain` stops once less than that share is expected from the next `GAIN_TRIALS` trials: an estimate
-    of the sampler's model, not a promise. Nothing at all: when the space is exhausted.
+    `least_gain` stops once the sampler's model expects less than that share from the next `GAIN_TRIALS` trials, which
+    is only an estimate. With none of these limits the search stops when the space is exhausted.
     """
 
     trials: int | None = None
@@ -33,14 +33,15 @@ class Budget:
 
 @dataclass(frozen=True)
 class Request:
-    """A search to run: what is searched, where, how, and for how long.
+    """A search to run: what to search, where, how, and for how long.
 
-    `devices`: those to spread the trials over, all of the problem's model; none: the problem's own. `database`: a path
-    or URL, None for the default one. `start`: configurations to try early, what one leaves out as by default. What is
-    stored for the problem is not measured again, unless `fresh` or the device's driver is another; failures that may
-    have been the machine's are tried once more, all but wrong results with `retry_failed`. `cold` ignores what is known
-    of other devices, drivers and sizes. `submission`: the one of a server's queue that this is the work of, and goes on
-    with where an earlier process of it has ended; `asked_by`: who asked, on record.
+    `devices`: the devices to spread the trials over, all of the problem's model; if empty, the problem's own.
+    `database`: a path or URL, None for the default one. `start`: configurations to try early; parameters that one
+    leaves out have their default. Stored trials of the problem are not measured again, unless `fresh` or the device has
+    another driver. Failures that may have been the machine's fault are tried once more; with `retry_failed`, all
+    failures except wrong results. `cold` ignores what is known of other devices, drivers and sizes. `submission`: the
+    entry of a server's queue that this search works on; it continues after earlier processes of that entry.
+    `asked_by`: who asked for it, for the record.
     """
 
     problem: Problem

@@ -1,4 +1,4 @@
-"""What a search says: its progress while it runs, its result at the end."""
+"""What a search reports: its progress while it runs, its result at the end."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from autotune.tuner.finale import is_ranked, noise
 from autotune.tuner.request import Budget
 
 SEARCH = "search"
-"""The phase in which the time left can be said."""
+"""The phase in which the time left can be estimated."""
 
 WAITING = "waiting for another search to leave the device"
-"""The phase before the search, where there is one; it has no number in the store then."""
+"""The phase before the search, if it must wait; the search has no number in the store then."""
 
 _SURE = 20
-"""Values are told to be why results are wrong where a parameter tells them apart by chance once in so many cases."""
+"""A parameter's values explain wrong results only if chance would do the same in fewer than one of this many cases."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a running search stands.
+    """The state of a running search.
 
-    `rate` is configurations per second since the first was done; 0, as `left_s` None: cannot be said yet.
-    `search` is its number in the store, `trial` the one that has just ended, where one has.
+    `rate` is configurations per second since the first was done, 0 if not known yet; `left_s` is None if not known yet.
+    `search` is its number in the store, `trial` the trial that has just ended, if any.
     """
 
     done: int
@@ -55,7 +55,10 @@ class Progress:
 
 
 def standing(best: Trial) -> str:
-    """Return what a best is compared by while a search runs, which only falls; `about`: at the machine's usual pace."""
+    """Return the time by which a running search compares its best, in words; it never rises during a search.
+
+    It begins with `about` if it is an estimate for the machine's usual pace.
+    """
     return ("" if best.standing_ns == best.time_ns else "about ") + text.time(best.standing_ns)
 
 
@@ -63,7 +66,7 @@ ProgressCallback = Callable[[Progress], None]
 
 
 class Reporter:
-    """Tells who wants to know where a search stands that began at `started`; `total` trials at most, if known."""
+    """Calls `tell` with the progress of a search that began at `started`; it has `total` trials at most, if known."""
 
     def __init__(self, tell: ProgressCallback, budget: Budget, total: int | None, started: float, search: int) -> None:
         self._tell = tell
@@ -76,10 +79,10 @@ class Reporter:
     def __call__(
         self, phase: str, done: int, failures: Mapping[Outcome, int], best: Trial | None, trial: Trial | None = None
     ) -> None:
-        """Report after a `trial`, or where a phase begins; `done` and `failures` count the trials of this search."""
+        """Report after a `trial`, or when a phase begins; `done` and `failures` count the trials of this search."""
         elapsed = time.monotonic() - self._started
         self._first = first_s, first = self._first or (elapsed, done)
-        since_first = elapsed - first_s  # without the start, which says nothing of what is to come
+        since_first = elapsed - first_s  # without the start, whose pace does not predict the rest
         rate = (done - first) / since_first if since_first else 0.0
         left_s = self._left_s(done, rate, elapsed) if phase == SEARCH else None
         failed = {outcome: count for outcome, count in failures.items() if count}
@@ -89,7 +92,7 @@ class Reporter:
         )
 
     def _left_s(self, done: int, rate: float, elapsed: float) -> float | None:
-        """Estimate the seconds left; where trials end it too, their time limit alone is no estimate."""
+        """Estimate the seconds left, or return None: if trials are limited too, the time limit alone is no estimate."""
         if self._total is not None and not rate:
             return None
         by_trials = math.inf if self._total is None else (self._total - done) / rate
@@ -99,18 +102,18 @@ class Reporter:
 
 
 def _own(trial: Trial | None) -> Trial | None:
-    """Return a trial for who is told of it: what is done to its configuration is nothing to the search."""
+    """Return a copy of a trial for callbacks: changes of its configuration must not affect the search."""
     return None if trial is None else replace(trial, configuration=dict(trial.configuration))
 
 
 def confidence_of(*compared: Trial | None) -> int:
-    """Return the per cent of cases in which the interval of a ratio of re-timed trials holds the truth; 0: of none."""
+    """Return the per cent of cases in which the interval of re-timed trials' ratio contains the truth; 0 if none."""
     taken = [one.retimed for one in compared if one is not None and one.retimed is not None]
     return min((confidence(len(one.samples_ns)) for one in taken), default=0)
 
 
 class Trials(int):
-    """The number of a search's new trials; called, it gives them as rows: `pandas.DataFrame(result.trials())`."""
+    """The number of a search's new trials. A call returns them as rows: `pandas.DataFrame(result.trials())`."""
 
     def __new__(cls, trials: Sequence[Trial]) -> Trials:
         """Count these trials, and keep them."""
@@ -124,13 +127,13 @@ class Trials(int):
         return (self._trials,)
 
     def and_then(self, later: Trials) -> Trials:
-        """Return these and those that came after them."""
+        """Return these trials and the later ones."""
         return Trials((*self._trials, *later._trials))
 
     def __call__(self) -> list[dict[str, Any]]:
         """Return a row per trial in the order they ended: each parameter, then `outcome`, `reason`, `time_ns`, ...
 
-        `time_ns` is the median that ranks it with the interval `low_ns` to `high_ns`, None where it has none;
+        `time_ns` is the median that ranks it, with the interval `low_ns` to `high_ns`, None if it was not timed;
         `build_s`, `verify_s` and `time_s` are seconds spent on it.
         """
         return [row(trial) for trial in self._trials]
@@ -155,14 +158,14 @@ def row(trial: Trial) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Result:
-    """What a search found. `trials` counts the new ones, `reused` those that were stored before it.
+    """What a search found. `trials` counts the new trials, `reused` those that were stored before it.
 
-    `trials()` gives the new ones as rows. In a notebook a result shows itself.
+    `trials()` returns the new ones as rows. A notebook shows a result as HTML.
 
-    `best` is None where no configuration passed; its `verified_runs` counts the runs that it has stood among the
-    finalists. `ties` are trials timed in turns with the winner that may be as fast. `reason` says why the search ended;
-    `usage` where its wall time went, in seconds. `failure` is the error that ended it, where one did: no worker can be
-    started any more. `reused_wrong` counts the stored ones with a wrong result, which only `fresh` tries again.
+    `best` is None if no configuration passed; its `verified_runs` counts its verified runs as a finalist. `ties` are
+    trials timed in turns with the winner that may be as fast. `reason` says why the search ended; `usage` where its
+    wall time went, in seconds. `failure` is the error that ended it, if no worker can be started any more.
+    `reused_wrong` counts the stored trials with a wrong result, which only `fresh` tries again.
     """
 
     problem: Problem = field(repr=False)
@@ -180,7 +183,7 @@ class Result:
     reused_wrong: int = 0
 
     def __str__(self) -> str:
-        """Return it in a line, as `print` wants it."""
+        """Return it in a line, for `print`."""
         best = self.best
         found = f"best {text.time(best.time_ns)}: {text.pairs(best.configuration)}" if best else "nothing passed"
         return f"{self.problem.study.name}: {text.count(self.trials, 'new trial')} ({self.reason}), {found}"
@@ -193,24 +196,24 @@ class Result:
 
     @property
     def noise(self) -> float:
-        """The width of the winner's interval as a share of its median, as it was timed again; NaN where it was not."""
+        """The width of the re-timed winner's interval as a share of its median; NaN if it was not timed again."""
         return noise(self.best)
 
     @property
     def is_ranked(self) -> bool:
-        """False where others may be faster than the winner by more than a twentieth, as far as the times tell."""
+        """False if, by their times, others may be faster than the winner by more than a twentieth."""
         return is_ranked(self.best, self.ties)
 
     @property
     def unbuilt(self) -> Trial | None:
-        """An example of what does not build, where no configuration does; else None."""
+        """A trial that did not build, if no configuration builds; else None."""
         if self.best is None and set(self.failures) == {Outcome.COMPILE_ERROR}:
             return self.examples.get(Outcome.COMPILE_ERROR)
         return None
 
     @property
     def gain(self) -> tuple[float, float, float] | None:
-        """How many times as fast as the default the best is, and the interval of that; None: not timed in turns."""
+        """How many times as fast as the default the best is, and the interval of that; None if not timed in turns."""
         best, default = self.best, self.default
         if best is None or default is None or not in_turns(best, default):
             return None
@@ -220,15 +223,15 @@ class Result:
 
     @property
     def confidence(self) -> int:
-        """The per cent of cases in which an interval like that of `gain` holds the truth: few samples tell less."""
+        """The per cent of cases in which an interval like that of `gain` contains the gain; few samples lower it."""
         return confidence_of(self.best, self.default)
 
     @property
     def wrong_with(self) -> dict[str, list[Value]]:
-        """The values with which the new trials' results were wrong, all of them and only so, by parameter.
+        """The values, by parameter, of all new trials with a wrong result, if no trial with a right result has them.
 
-        Several parameters where each alone tells them apart, none where one may do so by chance: were trials wrong by
-        lot, at most 2 to the number of values of their selections would leave each value on one side.
+        Several parameters if each alone separates wrong from right; none that may do so by chance: of all possible
+        selections of wrong trials, at most 2 to the number of values have each value on one side only.
         """
         known = self.trials()
         wrong = [row for row in known if row["outcome"] == Outcome.WRONG_RESULT]
@@ -242,14 +245,14 @@ class Result:
 
     @property
     def why_no_default(self) -> str:
-        """Why the study's default configuration has no trial; empty where it has one."""
+        """Why the study's default configuration has no trial; empty if it has one."""
         if self.default is not None:
             return ""
-        return f"it had not come to run when the search ended ({self.reason})"
+        return f"it had not run when the search ended ({self.reason})"
 
     @property
     def against_default(self) -> str:
-        """How the best compares with the study's default configuration, for people; empty where nothing passed."""
+        """How the best compares with the study's default configuration, in words; empty if nothing passed."""
         best, default, chosen = self.best, self.default, self.problem.study.chose_default
         if best is None:
             return ""
@@ -262,12 +265,12 @@ class Result:
         if default.configuration == best.configuration:
             return f"the best is {called}" + ("" if chosen else ", which are its first values")
         if not chosen:
-            return f"{time} with the first values ({values}): its author chose none, so no baseline"
+            return f"{time} with the first values ({values}): the study chooses no default, so there is no baseline"
         if default.outcome is Outcome.STOPPED:
             return f"{time}: {default.reason}, as it was then; not timed in turns with the best"
         named = f"{called} ({values})"
         if (found := self.gain) is None:
-            return f"{time}: not timed in turns with the best, which may be faster or not than {named}"
+            return f"{time}: not timed in turns with the best, which may or may not be faster than {named}"
         ratio, low, high = found
         interval = f"{self.confidence} % interval {low:.2f} to {high:.2f}"
         return f"{time}: the best is {ratio:.2f} x as fast as {named}; {interval}, timed in turns"

@@ -1,4 +1,4 @@
-"""Several sizes of one study searched in one go: a budget for all, and each size told what the others have found."""
+"""Searches several sizes of one study in one run: one budget for all, and each size uses what the others have found."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from autotune.tuner.result import ProgressCallback, Result
 from autotune.tuner.start import run
 
 TWICE_S, TWICE_TRIALS = 40.0, 20
-"""From so much for each size on, a size has two turns: in the second it knows what the later ones have found."""
+"""With at least this much for each size, a size has two turns: in the second it knows what the later sizes found."""
 
 MOST_STARTS = 3
-"""So many bests of other sizes are tried early at one."""
+"""How many bests of other sizes are tried early at a size."""
 
 
 @dataclass(frozen=True)
 class Turn:
     """One size's next turn: its place in the list, how many turns came before and how many there are in all.
 
-    `left_s` is what is left of a budget in seconds for this turn and all that follow; None where none is given.
+    `left_s` is what is left of a budget in seconds for this turn and all later ones; None without such a budget.
     """
 
     place: int
@@ -41,7 +41,7 @@ Watch = Callable[[Turn], ProgressCallback | None]
 
 
 def require_enough(budget: Budget, count: int) -> None:
-    """Raise UsageError where a budget has fewer trials than there are sizes to search."""
+    """Raise UsageError if a budget has fewer trials than there are sizes to search."""
     if budget.trials is not None and budget.trials < count:
         few = "1 trial is" if budget.trials == 1 else f"{budget.trials} trials are"
         raise UsageError(f"{few} fewer than {count} sizes", hint="give each size one at least")
@@ -55,11 +55,11 @@ def run_sizes(
     clock: Callable[[], float] = time.monotonic,
     search: Callable[..., Result] = run,
 ) -> Iterator[tuple[int, Result]]:
-    """Run requests that differ by their size; yield the place of each that had a turn, and all that it found by then.
+    """Run requests that differ by their size; after each turn yield its index and all that was found for it so far.
 
-    The budget of the first is that of all: what one size leaves of its share, the next ones have. A size gets the bests
-    of the nearest others to try early, and all their trials as donors. Ends where `stop` is set, and after a turn
-    that lost its workers: its result says so. `search` runs each as `run` does. Raises what
+    The budget of the first request is for all sizes: what one size does not use of its share goes to the next ones. A
+    size tries the bests of the nearest other sizes early, and has all their trials as donors. Ends if `stop` is set,
+    and after a turn whose result says that it lost its workers. `search` runs each request as `run` does. Raises what
     `tuner.run` raises, and UsageError for fewer trials than sizes.
     """
     stop = stop or threading.Event()
@@ -80,7 +80,7 @@ def run_sizes(
         own = requests[place]
         starts = _starts(own, {other: result for other, result in found.items() if other != place})
         request = replace(own, budget=share, start=(*own.start, *starts))
-        if place in found:  # its first turn has started over, and tried again what had failed
+        if place in found:  # its first turn was fresh already, and retried failures
             request = replace(request, fresh=False, retry_failed=False)
         watch = on_turn(Turn(place, done, total, request, left_s)) if on_turn is not None else None
         result = search(request, stop, on_progress=watch)
@@ -105,7 +105,7 @@ def _turns(budget: Budget, count: int) -> int:
 
 
 def _starts(request: Request, found: Mapping[int, Result]) -> list[Configuration]:
-    """Return the bests of the nearest other sizes, each once, as far as they are valid at this one."""
+    """Return the bests of the nearest other sizes that are valid at this size, each once."""
     size, chosen = request.problem.size, dict[object, Configuration]()
     for result in sorted(found.values(), key=lambda result: apart(result.problem.size, size)):
         if result.best is not None and result.best.configuration in request.problem.space:
@@ -114,7 +114,7 @@ def _starts(request: Request, found: Mapping[int, Result]) -> list[Configuration
 
 
 def _joined(before: Result | None, now: Result) -> Result:
-    """Return two turns of one size as one result: its second turn counts what the first one found as stored."""
+    """Return two turns of one size as one result: the second turn counts trials of the first as stored."""
     if before is None:
         return now
     return replace(

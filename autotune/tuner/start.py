@@ -1,4 +1,4 @@
-"""The one way a search starts."""
+"""Starts a search: all searches start here."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from autotune.store import Store
 
 TRIAL_SHARE, LEAST_TRIAL_S = 0.01, 0.2
-"""Share of a search's seconds that the samples of one trial may take, and the seconds that they always may. A kernel of
-a tenth of a second on a noisy CPU would be sampled for two, to no end: its rivals are timed again in turns."""
+"""Share of a search's seconds that the samples of one trial may take, and the seconds that they may always take.
+Without this limit a kernel of .1 s on a noisy CPU would be sampled for 2 s, in vain: the finalists are timed again."""
 
 
 QUICK_TRIAL_S = 0.1
-"""By what a trial of a small kernel takes, so many are expected of a search's seconds."""
+"""Seconds of a trial of a small kernel, by which the number of trials in a search's time is estimated."""
 
 
 def run(
@@ -49,18 +49,18 @@ def run(
 ) -> Result:
     """Search a problem until the budget is spent or the space is exhausted; every trial is stored as it ends.
 
-    The study's default configuration comes first, then those of `request.start`, and the fastest that other tools are
-    stored to have found for this problem, which count once they are measured here. Whoever sets `stop`, from any
-    thread, ends the search in order, within half a second: the result says `interrupted`, as it does after a
-    KeyboardInterrupt. The loss of all workers ends it too, where a best is known: the result names the `failure`.
-    `on_progress` is told after each trial, and where another search has the device. A ready `evaluator` runs the trials
-    instead of one of this search's own, and is left open.
+    The study's default configuration comes first, then those of `request.start`, and then the fastest that other tools
+    found for this problem (imported trials): these count only once measured here. Setting `stop`, from any thread,
+    ends the search in order within half a second; the result then says `interrupted`, as after a KeyboardInterrupt. If
+    all workers are lost and a best is known, the search ends too, and the result has the `failure`. `on_progress` is
+    called after each trial, and while another search uses the device. If an `evaluator` is given, it runs the trials
+    and is left open.
 
-    Raises WorkerError and SetupError where no best is known, StoreError, DeviceError, StudyError, SpaceError, and
-    UsageError where `on_progress` begins another search on the device.
+    Raises WorkerError and SetupError if no best is known, StoreError, DeviceError, StudyError, SpaceError, and
+    UsageError if `on_progress` begins another search on the device.
     """
     stop = stop or threading.Event()
-    require_place(locate(request.database))  # what can be told at once, before a device is waited for
+    require_place(locate(request.database))  # report what is wrong before waiting for a device
     with ExitStack() as opened:
         opened.enter_context(quick_turns())
         if evaluator is None:
@@ -78,7 +78,7 @@ _thread = threading.local()
 
 @contextmanager
 def _not_within(devices: Sequence[DeviceInfo]) -> Iterator[None]:
-    """Raise UsageError where this thread is within a search on one of the devices: it would wait for ever."""
+    """Raise UsageError if this thread is inside a search on one of the devices: it would wait for itself for ever."""
     outer: frozenset[str] = getattr(_thread, "used", frozenset())
     for device in devices:
         if lock_key(device) in outer:
@@ -93,7 +93,7 @@ def _not_within(devices: Sequence[DeviceInfo]) -> Iterator[None]:
 
 def _own_evaluator(request: Request, stop: threading.Event, on_progress: ProgressCallback | None) -> Evaluator:
     def before_waiting() -> None:
-        """Raise StoreError where the database cannot be used: before a device is waited for, which may take hours."""
+        """Raise StoreError if the database cannot be used, before the wait for a device, which may take hours."""
         from autotune.store import Store
 
         Store.open(request.database).close()
@@ -102,12 +102,12 @@ def _own_evaluator(request: Request, stop: threading.Event, on_progress: Progres
 
     try:
         return DeviceEvaluator(request.problem, request.devices, within_budget(request), stop, before_waiting)
-    except Stopped:  # while another search had the device: nothing will be asked of it
+    except Stopped:  # stopped while another search had the device: the evaluator will not be used
         return ReplayEvaluator(())
 
 
 def within_budget(request: Request) -> Settings:
-    """As many builders as pay off in these trials or seconds, and no more precision than the seconds can afford."""
+    """Return the settings, with as many builders and as much precision as are useful within the budget."""
     settings, budget = request.settings, request.budget
     if budget.trials is not None and settings.builders is None:
         most = count_builders(request.devices, None)
@@ -120,7 +120,7 @@ def within_budget(request: Request) -> Settings:
 
 
 def afforded(settings: Settings, budget: Budget) -> Settings:
-    """Return settings with no more precision than the budget's seconds can afford."""
+    """Return settings with no more precision than the budget's seconds allow."""
     if budget.seconds is None:
         return settings
     rules, trial_s = settings.rules, max(LEAST_TRIAL_S, TRIAL_SHARE * budget.seconds)
@@ -132,16 +132,17 @@ def _search(
     request: Request, store: Store, evaluator: Evaluator, stop: threading.Event, on_progress: ProgressCallback | None
 ) -> Result:
     problem = request.problem
-    entry_of(request.sampler)  # a mistake is told before anything is on record
+    entry_of(request.sampler)  # report a wrong name before anything is on record
     request = replace(request, start=[problem.in_own_values({**problem.default, **one}) for one in request.start])
     for configuration in request.start:
-        # Of several configurations, and what is fixed, the user has to know which.
+        # With several configurations and fixed parameters, the error must say which configuration is wrong.
         with placed(f"start {pairs(configuration, ',')}", SpaceError):
             problem.plan(configuration)
     before = spent(store, request.submission)
     fresh = request.fresh and not before.is_begun
     stored = [] if fresh else store.trials(problem.key)
-    known = recall(problem, stored, request.retry_failed, before.tried)
+    history = ours(problem, stored)
+    known = recall(problem, history, request.retry_failed, before.tried)
     seed = secrets.randbits(32) if request.seed is None else request.seed
     number = store.start_search(
         problem.key,
@@ -154,7 +155,7 @@ def _search(
     )
     reason, failure = "error", None
     try:
-        ledger = Ledger(store, number, problem, known, ours(problem, stored), before.tried)
+        ledger = Ledger(store, number, problem, known, history, before.tried)
         search = Search(evaluator, ledger, request.budget, stop, on_progress, before.seconds)
         try:
             if identity(problem.default) not in {identity(trial.configuration) for trial in known}:
@@ -170,7 +171,7 @@ def _search(
                 raise
             reason, failure = "stopped by an error", error
         except BaseException:
-            with suppress(AutotuneError):  # what went wrong first is what is told
+            with suppress(AutotuneError):  # the first error is the one to report
                 search.abandon()
             raise
     finally:
@@ -179,7 +180,7 @@ def _search(
 
 
 def _proposer(request: Request, seed: int, store: Store, stored: Sequence[Trial], known: Sequence[Trial]) -> Proposer:
-    """Return what proposes the default first, then what the user names and other tools found, then what it chooses."""
+    """Return a proposer: first the default, then the user's and other tools' configurations, then its own choices."""
     from autotune.samplers import Proposer  # and Optuna, which loads while the default is built
 
     problem = request.problem
@@ -195,13 +196,13 @@ def _proposer(request: Request, seed: int, store: Store, stored: Sequence[Trial]
 
 
 def environment(problem: Problem) -> dict[str, str | int | float]:
-    """Return what could explain a result: this package, its libraries, the host's kernel, the space by its hash."""
+    """Return what could explain a result: versions of this package, its libraries and the system, the space's hash."""
     return {**_versions(), "space": space_hash(problem.study.text)}
 
 
 @cache
 def _versions() -> Mapping[str, str]:
-    """They stay as they are: each of several searches would read them anew."""
+    """Return the versions; cached, so that several searches need not read them again."""
     found = {"autotune": __version__, "python": platform.python_version(), "system": platform.platform()}
     for name in ("numpy", "optuna", "pyopencl"):
         try:

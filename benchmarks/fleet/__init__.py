@@ -1,1 +1,1 @@
-"""A cluster measured: simulated at any size, on this machine, on GPUs, and killed in every part."""
+"""Measures of a cluster: simulated at any size, on this machine, on GPUs, and with every part killed."""

@@ -1,4 +1,4 @@
-"""What a cluster costs: the same search of one device, in this process and through a worker on loopback, by turns."""
+"""The cost of a cluster: the same search of one device, in this process and through a worker on loopback, in turns."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def compare(trials: int, turns: int) -> tuple[list[float], list[float]]:
 
 
 def prepare(folder: Path, trials: int) -> None:
-    """Put a study into a folder whose trials take about 20 ms, and the backend that runs it here too."""
+    """Write a study whose trials take about 20 ms into a folder, and make its backend available here too."""
     import sys
 
     made(folder, range(1, 1 + (trials + 9) // 10), range(1, 11))

@@ -1,4 +1,4 @@
-"""Two GPUs of one machine: one alone, both in one process, and a worker of a cluster each; the same trials."""
+"""Two GPUs of one machine: one alone, both in one process, and one cluster worker for each; the same trials."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from autotune.tuner import Budget, Request
 from tests.machines import ROOT, Machines
 
 SIZES: dict[str, int | None] = {"sgemm": 4096}
-"""Of studies that are not run at their default."""
+"""The sizes of studies that are not run at their default size."""
 
 
 def compare(studies: Sequence[str], numbers: Sequence[str], trials: int) -> list[tuple[str, str, int, str, str, str]]:
     """Return a row for each study and way: study, devices, trials, seconds, trials a second, times one GPU's rate.
 
-    The middle four fifths of the trials: at the start caches fill, at the end one GPU waits for the other.
+    Only the middle four fifths of the trials count: at the start caches fill, at the end one GPU waits for the other.
     """
     rows = []
     with tempfile.TemporaryDirectory() as folder, Machines(Path(folder), apart=False) as machines:
         machines.scheduler()
-        # A folder of locks for all: searches and workers here take turns on a device.
+        # All share a folder of locks: searches and workers here take turns on a device.
         places = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
         locks = {"AUTOTUNE_LOCKS": folder, "PYTHONPATH": places}
         os.environ.update(locks)

@@ -1,4 +1,4 @@
-"""SIGKILL for every part of a cluster while a trial runs: all that ended is there, once, and the search ends right."""
+"""SIGKILL for every part of a cluster while a trial runs: each ended trial is stored once, and searches end right."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _SLOW = """
 
 _SPACE = (10, 12)
 _EACH = 10
-"""Kills for each search."""
+"""Kills in each search."""
 
 
 def run(parts: Sequence[str], count: int, seed: int) -> list[Row]:
-    """Kill each part so often; return a row for each, with what was wrong in `amiss`: the last cell, mostly empty."""
+    """Kill each part this often; return a row for each, whose last cell, `amiss`, says what was wrong, if anything."""
     rows: list[Row] = []
     for part in parts:
         began = time.monotonic()
@@ -87,7 +87,7 @@ class Place:
             return connection.execute(query).fetchall()
 
     def count(self) -> int:
-        """How many trials have ended; -1 where the database does not answer."""
+        """How many trials have ended; -1 if the database does not answer."""
         try:
             found = self.ask("SELECT count(*) FROM trials WHERE outcome NOT IN ('pending', 'lost')")
         except Exception:
@@ -102,14 +102,14 @@ class Place:
             return False
 
     def until_it_works(self, search: subprocess.Popen[str], beyond: int, more: int) -> int:
-        """Wait until so many more trials have ended than there were, and one is running; return how many have."""
+        """Wait until `more` trials than `beyond` have ended, and one is running; return how many have ended."""
         self.machines.wait_for(lambda: self.count() >= beyond + more and self.running(), search)
         return self.count()
 
     def settle(self, search: subprocess.Popen[str], again: bool = True) -> tuple[int, int, int]:
-        """Let the search end; return trials, those lost and those recorded twice. Asserts that its pick is right.
+        """Let the search end; return the numbers of trials, of lost ones and of those recorded twice. Asserts its pick.
 
-        A configuration whose process was killed twice in a row counts as a crash, until the search is typed again.
+        A configuration whose process was killed twice in a row counts as a crash, until the search is started again.
         """
         output, errors = search.communicate(timeout=600)
         assert search.returncode == 0, errors
@@ -129,18 +129,18 @@ class Place:
 
 @contextmanager
 def opened(folder: Path, url: str = "") -> Iterator[Place]:
-    """A place, which is closed at the end."""
+    """A place that is closed at the end."""
     place = Place(folder, url)
     with place.machines:
         yield place
 
 
 Strike = Callable[[Place, subprocess.Popen[str], random.Random], subprocess.Popen[str]]
-"""Kills something, sees to what has to be started again by hand, and returns the search that goes on."""
+"""Kills something, restarts what a person would have to restart, and returns the search that goes on."""
 
 
 def struck(strike: Strike, renew: Callable[[], None] = lambda: None) -> Callable[..., Row]:
-    """Return what searches the whole space while something is killed again and again, until it was so often."""
+    """Return a function that searches the whole space, again and again, while something is killed this often."""
 
     def killing(part: str, folder: Path, count: int, draw: random.Random, url: str = "") -> Row:
         done = running = stored = searches = 0
@@ -166,7 +166,7 @@ def struck(strike: Strike, renew: Callable[[], None] = lambda: None) -> Callable
 
 
 def _worker(place: Place, search: subprocess.Popen[str], draw: random.Random) -> subprocess.Popen[str]:
-    """The machine without power: nanny, worker and all below; another comes in its place."""
+    """A machine without power: nanny, worker and everything below; another machine replaces it."""
     number = draw.choice(list(place.workers))
     kill(place.workers.pop(number))
     place.workers[number] = place.machines.worker(number)
@@ -174,7 +174,7 @@ def _worker(place: Place, search: subprocess.Popen[str], draw: random.Random) ->
 
 
 def _device(place: Place, search: subprocess.Popen[str], draw: random.Random) -> subprocess.Popen[str]:
-    """The process that is at the device."""
+    """The process that uses the device."""
     place.machines.wait_for(lambda: _at_devices(place), search)
     with suppress(ProcessLookupError):
         os.kill(draw.choice(_at_devices(place)), signal.SIGKILL)
@@ -195,7 +195,7 @@ def _at_devices(place: Place) -> list[int]:
 
 
 def _scheduler(place: Place, search: subprocess.Popen[str], draw: random.Random) -> subprocess.Popen[str]:
-    """The scheduler; it is started again a moment later."""
+    """The scheduler, which is started again a moment later."""
     kill(place.scheduler)
     time.sleep(draw.uniform(0.1, 1))
     place.scheduler = place.machines.scheduler()
@@ -203,13 +203,13 @@ def _scheduler(place: Place, search: subprocess.Popen[str], draw: random.Random)
 
 
 def _driver(place: Place, search: subprocess.Popen[str], draw: random.Random) -> subprocess.Popen[str]:
-    """The search; it is typed again."""
+    """The search, which is started again."""
     kill(search)
     return place.search(_SPACE[0] * _SPACE[1])
 
 
 def _elastic(place: Place, search: subprocess.Popen[str], draw: random.Random) -> subprocess.Popen[str]:
-    """Somebody joins or leaves in order; one at least stays."""
+    """A worker joins, or leaves in order; at least one stays."""
     leaving = draw.choice(list(place.workers))
     if len(place.workers) > 1 and draw.random() < 0.5:
         process = place.workers.pop(leaving)
@@ -229,7 +229,7 @@ def _postgres(part: str, folder: Path, count: int, draw: random.Random) -> Row:
             with suppress(ProcessLookupError):
                 os.kill(number, signal.SIGKILL)
             with suppress(ChildProcessError):
-                os.waitpid(number, 0)  # as long as it can be waited for, PostgreSQL takes it to be alive
+                os.waitpid(number, 0)  # PostgreSQL believes that it is alive until it is waited for
         place.machines.wait_for(lambda: not _server(folder))
         time.sleep(draw.uniform(0.1, 1))
         again.append(postgres.start(folder))
@@ -258,7 +258,7 @@ def _server(folder: Path) -> list[int]:
 
 
 def _mixed(part: str, folder: Path, count: int, draw: random.Random) -> Row:
-    """Nothing is killed: two models, a search on each, again and again; none runs on the other's."""
+    """Nothing is killed: two models, a search on each, again and again; no search runs on the other's model."""
     stored = 0
     with opened(folder) as place:
         other = place.machines.worker(3, env={"NUMPY_DEVICE": "Other"})

@@ -1,4 +1,4 @@
-"""How many devices one search drives: its real code over devices that only answer."""
+"""How many devices one search can drive: its real code with devices that only answer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def simulate(recording: Recording, devices: int, trial_s: float, trials: int, sa
     """Search once.
 
     Return sampler, devices, seconds of a trial, trials, trials a second in the second half, milliseconds of this
-    process's CPU for each, share of the devices' time at work in percent.
+    process's CPU for each trial, and the share of their time that the devices work, in percent.
     """
     problem = problem_of(recording)
     cluster = Cluster(devices, trial_s, recorded(recording), places)
@@ -51,7 +51,7 @@ def simulate(recording: Recording, devices: int, trial_s: float, trials: int, sa
 
 
 def space_of(count: int) -> Recording:
-    """Return a space of at least so many configurations, with times that a sampler can learn from."""
+    """Return a space of at least `count` configurations, with times that a sampler can learn from."""
     side = max(2, int(np.ceil(count ** (1 / 4))))
     table = np.stack(np.meshgrid(*[np.arange(1, side + 1)] * 4, indexing="ij"), -1).reshape(-1, 4).astype(np.int16)
     times = 1e5 * (1 + ((table - side / 3) ** 2).sum(axis=1) / side)
@@ -60,7 +60,7 @@ def space_of(count: int) -> Recording:
 
 
 def memory(trials: int) -> Sequence[tuple[int, float]]:
-    """Put trials through the evaluator alone; return memory in MiB after a tenth of them, and so on."""
+    """Put trials through the evaluator alone; return memory in MiB after each tenth of them."""
     recording = space_of(trials)
     problem = problem_of(recording)
     cluster = Cluster(200, 0.05, invented())

@@ -1,4 +1,4 @@
-"""A cluster that only answers: what a fleet asks of Dask's client, with devices whose trials take recorded times."""
+"""A cluster that only answers: the part of Dask's client that a fleet uses, with devices whose trials are recorded."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def problem_of(recording: Recording) -> Problem:
 
 
 class Answer:
-    """What Dask's future is to a fleet."""
+    """Replaces Dask's future."""
 
     def __init__(self) -> None:
         self.status = "pending"
@@ -61,7 +61,7 @@ class Answer:
         if not self._known.done():
             self.status = "cancelled"
             self._known.set_exception(RuntimeError("cancelled"))
-            self._known.exception()  # nobody may be waiting
+            self._known.exception()  # avoids a warning if nothing waits for it
 
     def release(self) -> None:
         if self.on_release is not None:
@@ -69,7 +69,7 @@ class Answer:
 
 
 class Cluster:
-    """So many devices, each with places for trials, of which it runs one at a time.
+    """Simulated devices, each with places for trials; a device runs one trial at a time.
 
     `trial_s`: seconds of a trial on its device; `answer` makes the trial of a configuration.
     """
@@ -91,18 +91,18 @@ class Cluster:
         self._until = dict.fromkeys(self.workers, 0.0)
 
     async def connect(self) -> Cluster:
-        """As a client's constructor."""
+        """Return the client, as its constructor does."""
         return self
 
     async def identity(self, n_workers: int) -> Mapping[str, Any]:
-        """As the scheduler's."""
+        """Describe the workers, as the scheduler does."""
         return {"workers": self.workers}
 
     async def close(self) -> None:
-        """As the client's."""
+        """Close, as the client does."""
 
     def submit(self, task: Any, request: bytes, *, key: str, workers: Sequence[str] = (), **_: Any) -> Answer:
-        """As the client's, for the tasks of a fleet."""
+        """Answer a task of a fleet, as the client does."""
         asked, answer = pickle.loads(request), Answer()
         if task is tasks.claim:
             self._free.extend(workers * self._places)
@@ -116,7 +116,7 @@ class Cluster:
         return answer
 
     async def run(self, task: Any, request: bytes, **_: Any) -> Mapping[str, Any]:
-        """Say that nothing has begun."""
+        """Answer that nothing has begun."""
         return {}
 
     def _start(self) -> None:
@@ -139,7 +139,7 @@ class Cluster:
 
 
 def recorded(recording: Recording) -> Callable[[Configuration], Trial]:
-    """Return what makes the trial of a configuration, as large as one of a real device."""
+    """Return a function that makes the trial of a configuration, as large as one of a real device."""
 
     def answer(configuration: Configuration) -> Trial:
         row = recording.space.row(configuration)
@@ -154,7 +154,7 @@ def recorded(recording: Recording) -> Callable[[Configuration], Trial]:
 
 
 def invented() -> Callable[[Configuration], Trial]:
-    """Return what makes a trial of anything."""
+    """Return a function that makes a trial of any configuration."""
 
     def answer(configuration: Configuration) -> Trial:
         sample = 1000 + sum(hash(value) % 1000 for value in configuration.values())

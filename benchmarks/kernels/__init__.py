@@ -1,1 +1,1 @@
-"""What benchmarks/kernels.py is made of: limits, peers, searches, and the table that they end in."""
+"""The parts of benchmarks/kernels.py: limits, peers, searches, and the table of results."""

@@ -1,4 +1,4 @@
-"""Errors as the roundings of a sum allow them: max |found - exact| / sum |terms|, exact in float64."""
+"""Errors relative to the roundings that a sum allows: max |found - exact| / sum |terms|, exact in float64."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ Array = NDArray[Any]
 Arrays = Mapping[str, Array]
 
 SAMPLE = 512
-"""Rows (elements, where the output is a vector) that are compared: evenly spread, the first and the last included."""
+"""How many rows (elements, if the output is a vector) are compared: evenly spread, with the first and the last."""
 
 
 def sample(count: int) -> NDArray[np.intp]:
-    """Return the sampled indices of `count` rows, all of them where they are few."""
+    """Return the sampled indices of `count` rows; all of them if there are few."""
     return np.unique(np.linspace(0, count - 1, min(count, SAMPLE)).round().astype(np.intp))
 
 
@@ -55,4 +55,4 @@ ERRORS: dict[str, Callable[[Arrays, Array], float]] = {
     "product_sum": product_sum,
     "element_mult": element_mult,
 }
-"""By the study's name."""
+"""The errors, by the study's name."""

@@ -120,7 +120,7 @@ def _timed_lines(began: float) -> Callable[[str], None]:
 
 
 def _start(device: DeviceInfo, found: Mapping[str, Limit]) -> Report:
-    """A report with the limits, and with what they fall short of."""
+    """A report with the limits, and with the limits that are too low."""
     short = [
         f"the {name} limit reaches {found[name].rate:.4g}, not {least:g} {found[name].unit}"
         for name, least in LIMITS.items()

@@ -1,4 +1,4 @@
-"""Search a problem once per seed; then time the winners, the peers and the limit in turns, and make rows of it."""
+"""Search a problem once per seed; then time the winners, the peers and the limit in turns, and make rows of that."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Entrant:
 
 
 def search(kind: str, label: str, problem: Problem, seeds: Sequence[int], trials: int, say: Say) -> Entrant:
-    """Search a problem once per seed with the default sampler, each from an empty database.
+    """Search a problem once per seed with the default sampler, each time from an empty database.
 
     The seeds share one evaluator, so that its processes, data and expected outputs are made once.
     """
@@ -61,10 +61,10 @@ def search(kind: str, label: str, problem: Problem, seeds: Sequence[int], trials
 
 @dataclass(frozen=True)
 class Contest:
-    """Entrants of equal inputs and work at one size, and whom each is compared with.
+    """Entrants with equal inputs and work at one size, and what each is compared with.
 
-    `work` is what one run does, in `unit` * s. `against` names, for an entrant's label, other entrants' labels by
-    what the ratio is called. `limit` is None where no limit of ours applies (integers, tensor cores).
+    `work` is what one run does, in `unit` * s. `against` has, for an entrant's label, the labels of other entrants by
+    the name of the ratio. `limit` is None if no limit of ours applies (integers, tensor cores).
     """
 
     size: str
@@ -84,7 +84,7 @@ class Contest:
         if self.limit is not None:
             runs["limit"] = self.limit.run
         times = interleave(runs)
-        for name, peer in alone.items():  # seconds long, and no rival for the device's clock
+        for name, peer in alone.items():  # takes seconds, and does not affect the device's clock
             times[name] = interleave({name: peer}, rounds=3)[name]
         limit = self.limit.raised(times["limit"]) if self.limit is not None else None
         outputs = {name: self._error(inputs, peer.product()) for name, peer in rivals.items()}

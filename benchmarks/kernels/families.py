@@ -12,7 +12,7 @@ Pair = tuple[Matrix, Matrix]
 Generator = np.random.Generator
 
 APART = 1e-6
-"""How far terms that cancel are from doing so, relative to their size."""
+"""How far cancelling terms are from cancelling exactly, relative to their size."""
 
 
 def inputs(name: str, rows: int, columns: int, depth: int) -> dict[str, NDArray[np.float32]]:
@@ -35,20 +35,20 @@ def _scaled_elements(rng: Generator, rows: int, columns: int, depth: int) -> Pai
 
 
 def _scaled_rows(rng: Generator, rows: int, columns: int, depth: int) -> Pair:
-    """Rows of A and columns of B of every size: so is C."""
+    """Rows of A and columns of B of very different sizes; so C has very different sizes too."""
     a, b = _uniform(rng, rows, columns, depth)
     return a * _scales(rng, (rows, 1)), b * _scales(rng, (1, columns))
 
 
 def _scaled_depth(rng: Generator, rows: int, columns: int, depth: int) -> Pair:
-    """Columns of A of every size, and rows of B that make up for it: no product is negligible."""
+    """Columns of A of very different sizes, and rows of B that compensate: no product is negligible."""
     a, b = _uniform(rng, rows, columns, depth)
     scales = _scales(rng, (1, depth))
     return a * scales, b / scales.T
 
 
 def _cancelling_halves(rng: Generator, rows: int, columns: int, depth: int) -> Pair:
-    """The second half of the products takes back the first."""
+    """The second half of the products cancels the first."""
     half = depth // 2
     a, b = _uniform(rng, rows, columns, depth)
     a[:, half : 2 * half] = -a[:, :half] * (1 + APART * rng.standard_normal((rows, half)))
@@ -57,7 +57,7 @@ def _cancelling_halves(rng: Generator, rows: int, columns: int, depth: int) -> P
 
 
 def _cancelling_neighbours(rng: Generator, rows: int, columns: int, depth: int) -> Pair:
-    """Every second product takes back the one before; the last one of an odd depth is small."""
+    """Every second product cancels the one before; the last one of an odd depth is small."""
     even = depth // 2 * 2
     a, b = _uniform(rng, rows, columns, depth)
     a[:, 1:even:2] = -a[:, 0:even:2]
@@ -79,4 +79,4 @@ FAMILIES: dict[str, Callable[[Generator, int, int, int], Pair]] = {
     "halves cancel": _cancelling_halves,
     "neighbours cancel": _cancelling_neighbours,
 }
-"""Scales are 10^-4 to 10^4, evenly in the exponent."""
+"""Scales are 10^-4 to 10^4, evenly distributed in the exponent."""

@@ -22,7 +22,7 @@ SOURCE = Path(__file__).parent.parent / "limits.cl"
 _NEVER = np.float32(-1.0)  # all sums are positive
 _LAUNCH_S = 0.004
 _FINALISTS = 3
-_WARM_UP_S = 0.3  # an idle clock takes its time
+_WARM_UP_S = 0.3  # an idle device needs time to raise its clock
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Limit:
     run: Run
 
     def raised(self, times: Sequence[float]) -> Limit:
-        """Return this limit, raised where it did better in these seconds, taken beside contenders."""
+        """Return this limit, raised if it did better in these seconds, which were taken beside contenders."""
         return replace(self, rate=max(self.rate, self.work / statistics.median(times)))
 
 
@@ -88,13 +88,13 @@ def _most_items(session: QueuedSession) -> int:
 def _multiply_add(session: QueuedSession, result: Memory) -> Iterator[_Shape]:
     cpu = _is_cpu(session)
     widths, chains, bodies = ((8, 16), (4, 8), (64,)) if cpu else ((1,), (4, 8, 16), (128, 512, 1024))
-    # Several times what is resident at once, so that no compute unit ends long before the others.
+    # Several times as many items as are resident at once, so that no compute unit ends long before the others.
     items = session.info.compute_units * (256 if cpu else 8 * 2048)
     for width, chain, body in itertools.product(widths, chains, bodies):
         steps = body // chain
         options = (f"-DCHAINS={chain}", f"-DSTEPS={steps}", f"-DWIDTH={width}")
         kernel = session.build(SOURCE.read_text(), options).kernel("multiply_add")
-        for group in (16,) if cpu else (64, 128, 256):  # NVIDIA builds for 256 where the source asks for no size
+        for group in (16,) if cpu else (64, 128, 256):  # NVIDIA builds for 256 if the source asks for no size
 
             def add(turns: int, kernel: Kernel = kernel, group: int = group) -> Run:
                 values = (np.int32(turns), np.float32(0.5), np.float32(1.0), _NEVER, result)

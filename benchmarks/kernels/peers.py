@@ -1,6 +1,6 @@
-"""What others do with the same product: cuBLAS through PyTorch, CLBlast through ctypes, NumPy's BLAS on the host.
+"""Other implementations of the same product: cuBLAS through PyTorch, CLBlast through ctypes, NumPy's BLAS on the host.
 
-Each is left out, with a reason, where it is not installed.
+Each is left out, with a reason, if it is not installed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Matrix = NDArray[np.float32]
 
 
 class Peer(Protocol):
-    """Multiplies the same two matrices: runs in batches, then gives the product."""
+    """Multiplies the same two matrices: runs in batches, then returns the product."""
 
     name: str
 
@@ -32,7 +32,7 @@ class Peer(Protocol):
 
 
 class Cublas:
-    """cuBLAS in fp32, TF32 off, by `torch.mm`. Raises SetupError without PyTorch or a CUDA device of the session's."""
+    """cuBLAS in fp32, TF32 off, by `torch.mm`. Raises SetupError without PyTorch or the session's CUDA device."""
 
     name = "cuBLAS fp32"
 
@@ -68,7 +68,7 @@ def _torch() -> Any:
 
 
 def _cuda_index(torch: Any, session: QueuedSession) -> int:
-    """The CUDA device that is the session's OpenCL device."""
+    """The index of the CUDA device that is the session's OpenCL device."""
     if session.info.vendor_name != "nvidia":
         raise SetupError(f"{session.info.name} is no CUDA device")
     count = int(torch.cuda.device_count())
@@ -84,10 +84,10 @@ _ROW_MAJOR, _PLAIN, _SINGLE = 101, 111, 32  # of clblast_c.h
 
 
 class Clblast:
-    """CLBlast on the session's queue. Raises SetupError where `libclblast` does not load or fails.
+    """CLBlast on the session's queue. Raises SetupError if `libclblast` does not load or fails.
 
-    `tuning` is a folder with the JSON files of `clblast_tuner_xgemm` (Debian's clblast-utils), run on this
-    device: without it CLBlast uses what its database holds for the device nearest to this one.
+    `tuning` is a folder with the JSON files of `clblast_tuner_xgemm` (Debian's clblast-utils), run on this device.
+    Without it CLBlast uses the entry in its database for the device nearest to this one.
     """
 
     def __init__(self, session: QueuedSession, a: Matrix, b: Matrix, tuning: Path | None = None) -> None:
@@ -130,9 +130,9 @@ class Clblast:
         return found
 
     def _choose_path(self) -> None:
-        """Take the faster here of CLBlast's two kernels, which it otherwise chooses by a size of its database."""
+        """Take the faster one here of CLBlast's two kernels; by default CLBlast chooses by a size in its database."""
         times = {}
-        for least_size in (1, 2**15):  # of the tuned kernel, which needs transposed copies; below: the direct one
+        for least_size in (1, 2**15):  # from it on the tuned kernel, with transposed copies; below the direct one
             self._override("GemmRoutine", {"XGEMM_MIN_INDIRECT_SIZE": least_size})
             self(1)
             times[least_size] = seconds(self, 8)
@@ -189,7 +189,7 @@ class NumpyBlas:
 def available(
     session: QueuedSession, a: Matrix, b: Matrix, tuning: Path | None, say: Callable[[str], None]
 ) -> dict[str, Peer]:
-    """Return the peers that work here, by name; what is missing is said with its reason."""
+    """Return the peers that work here, by name; a missing one is reported with its reason."""
     makers: list[Callable[[], Peer]] = [
         lambda: Cublas(session, a, b),
         lambda: Clblast(session, a, b, tuning),

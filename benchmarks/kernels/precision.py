@@ -21,7 +21,7 @@ from .queued import Planned, QueuedSession, Table
 
 DEPTHS = (1, 2, 3, 5, 7, 8, 9, 12, 16, 24, 31, 48, 63, 64, 65, 100, 255, 256, 257, 512, 1007, 2048, 8192)
 SHAPES = {(131, 260): DEPTHS, (512, 512): DEPTHS, (2048, 2048): (512, 2048, 8192)}
-"""Rows and columns of C, and the depths that they are multiplied at."""
+"""Rows and columns of C, and the depths at which they are multiplied."""
 
 LEAST = 1e-12
 """An error below this counts as this one."""
@@ -46,7 +46,7 @@ class Found:
 
 
 class Builds:
-    """Compiles plans; the sizes are arguments of these kernels, so one program serves many."""
+    """Compiles plans. The sizes are arguments of these kernels, so one program serves many sizes."""
 
     def __init__(self, session: QueuedSession) -> None:
         self._session = session

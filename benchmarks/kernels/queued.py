@@ -1,8 +1,8 @@
 """Contenders and their times: each runs batches of launches that wait in a queue, in turns with the others.
 
-The time of a batch is wall time from its first enqueue to the return of the wait, divided by its launches: the
-same clock and the same queueing for OpenCL, CUDA and the host. A batch lasts tens of milliseconds, so that the
-wait's own microseconds do not show. Queues take no profiling events: these cost microseconds between launches.
+The time of a batch is wall time from its first enqueue to the return of the wait, divided by its launches. Clock and
+queueing are the same for OpenCL, CUDA and the host. A batch lasts tens of milliseconds, so that the microseconds of the
+wait do not matter. Queues use no profiling events, which cost microseconds between launches.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Run = Callable[[int], None]
 """Called with n, runs n times and waits for the last."""
 
 BATCH_S = 0.04
-"""Seconds that a timed batch lasts."""
+"""Seconds of a timed batch."""
 
 ROUNDS = 9
 """Batches per contender."""
@@ -36,7 +36,7 @@ _LEAST_RUNS, _MOST_RUNS = 2, 2000
 
 
 class QueuedSession(OpenCLSession):
-    """A session whose queue takes no times, and which keeps no events."""
+    """A session whose queue does not profile, and which keeps no events."""
 
     def __init__(self, info: DeviceInfo) -> None:
         super().__init__(info)
@@ -50,11 +50,11 @@ class QueuedSession(OpenCLSession):
 
     @property
     def device(self) -> cl.Device:
-        """The device, for libraries that ask for it."""
+        """The device, for libraries that need it."""
         return self._device
 
     def launch(self, kernel: cl.Kernel, global_size: Sequence[int], local_size: Sequence[int] | None) -> cl.Event:
-        """Enqueue one kernel, and hand it to the device at once, as CUDA does: none waits for the end of a batch."""
+        """Enqueue one kernel and pass it to the device at once, as CUDA does: none waits for the end of a batch."""
         event = super().launch(kernel, global_size, local_size)
         self._queue.flush()
         return event
@@ -70,7 +70,7 @@ class Table:
 
 
 class Planned:
-    """A plan of a study, ready to be run in batches."""
+    """A plan of a study, ready to run in batches."""
 
     def __init__(self, table: Table, plan: Plan, compiled: Compiled | None = None) -> None:
         self._session = table.session
@@ -108,7 +108,7 @@ def batch_size(run: Run, batch_s: float = BATCH_S) -> int:
     """Warm up, and return how many runs last `batch_s` seconds."""
     run(1)
     one = seconds(run, 1)
-    while one * _LEAST_RUNS < batch_s / 10:  # short: the estimate is mostly the wait
+    while one * _LEAST_RUNS < batch_s / 10:  # short runs: the estimate is mostly the wait
         count = max(2, min(_MOST_RUNS, int(batch_s / 4 / one)))
         again = seconds(run, count)
         if again > 0.8 * one:

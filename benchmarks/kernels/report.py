@@ -16,7 +16,7 @@ RULE = "| --- | --- | --- | --- | --- | --- | --- | --- |"
 
 @dataclass(frozen=True)
 class Row:
-    """A study or a peer at one size. Lists hold a value per seed, in their order; NaN where nothing was found.
+    """A study or a peer at one size. Lists hold a value per seed, in the order of seeds; NaN if nothing was found.
 
     The configuration and the error are those of the seed with the median rate.
     """
@@ -35,7 +35,7 @@ class Row:
 
     @property
     def beyond_limit(self) -> bool:
-        """True where a share of the limit exceeds 100 %."""
+        """True if a share of the limit exceeds 100 %."""
         return any(share > 1 for share in self.shares)
 
     def markdown(self) -> str:
@@ -62,7 +62,7 @@ class Row:
 
 
 def _spread(values: Sequence[float]) -> str:
-    """The median and, where seeds differ, the range."""
+    """The median and, if seeds differ, the range."""
     found = [value for value in values if not math.isnan(value)]
     if not found:
         return "nothing"

@@ -1,4 +1,4 @@
-"""Which studies run at which sizes, against whom: a function per study that yields rows as they come."""
+"""Which studies run at which sizes, and against what: a function per study that yields rows as they come."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ SIZES: dict[str, dict[str, tuple[str, ...]]] = {
         "matmul": ("512",),
     },
 }
-"""What runs where no sizes are given."""
+"""The sizes that run if none are given."""
 
 LADDER = ("NAIVE", "TILED", "WPT")
 
 
 @dataclass(frozen=True)
 class Bench:
-    """What all rows of a run share."""
+    """The data that all rows of a run share."""
 
     device: DeviceInfo
     session: QueuedSession
@@ -57,7 +57,7 @@ class Bench:
     def search(
         self, kind: str, label: str, size: Size, choices: Choices, fix: Mapping[str, Sequence[Value]] | None = None
     ) -> Entrant:
-        """Search the study that a kind begins with, once in a run."""
+        """Search the study that begins the name of a kind; once in a run."""
         key = f"{label} {size}"
         if key not in self.found:
             self.found[key] = self._search(kind, label, size, choices, fix)
@@ -76,7 +76,7 @@ class Bench:
 
 
 def rows(bench: Bench, name: str, sizes: Sequence[str]) -> Iterator[Row]:
-    """Yield the rows of one study at these sizes (none given: the defaults). What cannot run here is said."""
+    """Yield the rows of one study at these sizes (none given: the defaults). Reports what cannot run here."""
     family = "cpu" if bench.device.kind == "cpu" else "gpu"
     study = Study.load(name.partition("-")[0])
     for text in sizes or SIZES[family][name]:
@@ -92,7 +92,9 @@ def parse_size(text: str, study: Study) -> dict[str, int]:
     if len(numbers) == len(text.split("x")) and len(numbers) in (1, len(study.sizes)) and min(numbers) > 0:
         return dict(zip(study.sizes, numbers * (len(study.sizes) // len(numbers)), strict=True))
     names = "x".join(study.sizes)
-    raise UsageError(f"{text!r} is no size of {study.name}", where="--sizes", hint=f"write 1024, or {names} in numbers")
+    raise UsageError(
+        f"{text!r} is not a size of {study.name}", where="--sizes", hint=f"write 1024, or {names} in numbers"
+    )
 
 
 def _product(size: Size) -> float:
@@ -109,7 +111,7 @@ def _sgemm(bench: Bench, text: str, size: Size) -> Iterator[Row]:
 
 
 def _sgemm_tensor(bench: Bench, text: str, size: Size) -> Iterator[Row]:
-    """What the study offers by choice beyond plain multiply-adds, whose limit is not that of the FMA units."""
+    """What the study's choices offer beyond plain multiply-adds; the limit of the FMA units does not apply to it."""
     if bench.device.vendor_name != "nvidia":
         bench.say("sgemm-tensor left out: its tensor cores are NVIDIA's")
         return
@@ -135,7 +137,7 @@ def _element_mult(bench: Bench, text: str, size: Size) -> Iterator[Row]:
 
 
 def _matmul(bench: Bench, text: str, size: Size) -> Iterator[Row]:
-    """The ladder in both types; in float beside sgemm and its peers."""
+    """The ladder in both types; in float, beside sgemm and its peers."""
     for choice in ("float", "int"):
         labels = [f"matmul {choice} {step}" for step in LADDER]
         entrants = [
@@ -163,4 +165,4 @@ STUDIES: dict[str, Callable[[Bench, str, Size], Iterator[Row]]] = {
     "element_mult": _element_mult,
     "matmul": _matmul,
 }
-"""By the name that --studies takes."""
+"""The studies by the names that --studies takes."""

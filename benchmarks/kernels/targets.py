@@ -1,4 +1,4 @@
-"""What the kernels must reach and reach for, as data."""
+"""What the kernels must reach, and what they should reach, as data."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 SEEDS_SHARE = 0.8
-"""A target is reached where this share of the seeds reaches it: 4 of 5."""
+"""A target is reached if this share of the seeds reaches it: 4 of 5."""
 
 SQUARES = ("1024", "2048", "4096", "8192")
 ODD = ("1600x1600x1007",)
@@ -15,7 +15,7 @@ ODD = ("1600x1600x1007",)
 
 @dataclass(frozen=True)
 class Target:
-    """A row of `kind` at one of `sizes` (None: any) reaches `least` times `of`; `must` tells it from a wish."""
+    """A row of `kind` at one of `sizes` (None: any) reaches `least` times `of`; without `must` it is only a wish."""
 
     kind: str
     of: str  # a peer's first word, "limit", "step before", "sgemm" or "naive"

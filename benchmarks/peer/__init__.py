@@ -1,1 +1,1 @@
-"""Whole commands beside Kernel Tuner's: the kernels they race on, and the race (`benchmarks/engine.py peer`)."""
+"""Whole commands beside Kernel Tuner's: the kernels of the race, and the race (`benchmarks/engine.py peer`)."""

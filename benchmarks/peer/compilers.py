@@ -1,4 +1,4 @@
-"""The driver's compiler by itself: what a search cannot be quicker than, whatever it does beside its builds."""
+"""The driver's compiler by itself: the least time of any search with these builds, whatever else it does."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _opened: Any = None
 
 
 def sources(problem: Any, number: int, seed: int) -> list[Source]:
-    """Return so many programs of random configurations, each another."""
+    """Return this many programs of random configurations, all different."""
     rows = problem.space.sample(np.random.default_rng(seed), number)
     plans = (problem.plan(problem.space.configuration(int(row))) for row in rows)
     return [(plan.source, list(plan.options)) for plan in plans]
 
 
 def _open(name: str, numbers: Any) -> None:
-    """Be a process that builds: for one device of this name, by turns where there are several."""
+    """Initialise a process that builds for a device of this name; several such devices are used in turn."""
     global _opened
     os.environ.update(CUDA_CACHE_DISABLE="1", POCL_KERNEL_CACHE="0", PYOPENCL_NO_CACHE="1")
     import pyopencl as cl
@@ -48,13 +48,13 @@ def _build(source: Source) -> float:
 
 
 def _ready(_: int) -> int:
-    """Return who answers, not at once: another process is to take the next."""
+    """Return the number of this process after a moment, so that another process takes the next task."""
     time.sleep(0.05)
     return os.getpid()
 
 
 def alone(name: str, programs: Sequence[Source], processes: int) -> tuple[float, float]:
-    """Have so many processes, all ready before, build the programs; return the seconds of all and the median one's."""
+    """Build the programs in this many processes, all ready before; return the seconds of all and the median of one."""
     spawn = get_context("spawn")
     numbers = spawn.Value("i", 0)
     with ProcessPoolExecutor(processes, spawn, initializer=_open, initargs=(name, numbers)) as pool:

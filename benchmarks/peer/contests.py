@@ -1,4 +1,4 @@
-"""The kernels on which we race Kernel Tuner: what both get, and how that is said to it."""
+"""The kernels for the race against Kernel Tuner: what both tuners get, and how Kernel Tuner gets it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Arrays = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class Contest:
-    """A study, of which sizes by default, with which parameters kept where they are on which kind of device.
+    """A study, its default size, and the parameters that stay at one value by kind of device.
 
     Kernel Tuner launches one kernel: `launched` work-items of a size, divided by `divisors`, in groups of `threads`.
     `expected` computes the output.
@@ -60,7 +60,7 @@ def _attractions(inputs: Arrays) -> NDArray[Any]:
 
 
 CONTESTS = {
-    # Of sgemm one kernel per configuration, and a product of values that Kernel Tuner can walk in a second.
+    # For sgemm: one kernel per configuration, and a product of values that Kernel Tuner can enumerate in a second.
     "sgemm": Contest(
         study="sgemm",
         size=4096,

@@ -1,6 +1,6 @@
 """`autotune search` and a program that runs Kernel Tuner, over the same configurations, with empty build caches.
 
-Ours draws them at random and verifies each; Kernel Tuner's program is given those, with the kernel and its data.
+Ours draws them at random and verifies each; Kernel Tuner's program gets the same ones, with the kernel and its data.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CACHES = ("CUDA_CACHE_PATH", "POCL_CACHE_DIR", "XDG_CACHE_HOME", "XDG_DATA_HOME
 
 
 def timed(who: str, words: Sequence[str], folder: Path) -> tuple[float, dict[str, Any]]:
-    """Run Python with these words, its build caches empty; return its wall seconds and the JSON that it prints."""
+    """Run Python with these words and empty build caches; return its wall seconds and the JSON that it prints."""
     caches = {name: str(folder / f"{who}-{name}") for name in _CACHES}
     path = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, sys.path)])
     began = time.monotonic()
@@ -41,7 +41,7 @@ def timed(who: str, words: Sequence[str], folder: Path) -> tuple[float, dict[str
 
 
 def run_ours(contest: Contest, problem: Any, trials: int, seed: int, folder: Path) -> tuple[float, dict[str, Any]]:
-    """Search by the command; return its wall seconds and what it prints."""
+    """Search by the command; return its wall seconds and its output."""
     size = ",".join(f"{name}={value}" for name, value in problem.size.items())
     fixed = [
         word for name, values in contest.fix(problem.device.kind).items() for word in ("--fix", f"{name}={values[0]}")
@@ -52,7 +52,7 @@ def run_ours(contest: Contest, problem: Any, trials: int, seed: int, folder: Pat
 
 
 def tried(problem: Any, folder: Path) -> list[Mapping[str, Any]]:
-    """Return the configurations that ours tried."""
+    """Return the configurations that our search tried."""
     from autotune.store import Store
 
     with Store.open(str(folder / "ours.db")) as store:
@@ -93,14 +93,14 @@ def run_kernel_tuner(
 
 
 def tune(path: str) -> None:
-    """Be the program that runs Kernel Tuner."""
-    sys.modules["torch"] = None  # type: ignore[assignment]  # it would import it for seconds and not use it
+    """Run Kernel Tuner, as the program for that."""
+    sys.modules["torch"] = None  # type: ignore[assignment]  # importing it takes seconds, and it is not used
     import kernel_tuner
 
     request, threads, trials = pickle.loads(Path(path).read_bytes())
     names = [name for name in request["tune_params"] if name != "block_size_x"]
 
-    def allowed(p: dict[str, Any]) -> bool:  # Kernel Tuner takes a lambda's text apart
+    def allowed(p: dict[str, Any]) -> bool:  # Kernel Tuner would parse the text of a lambda
         return bool(threads.get(tuple(p[name] for name in names)) == p["block_size_x"])
 
     results, _ = kernel_tuner.tune_kernel(

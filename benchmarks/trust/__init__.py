@@ -1,1 +1,1 @@
-"""Is the number right: eight own studies of short kernels, and a simulated device whose truth is known."""
+"""Is the measured number right: eight own studies of short kernels, and a simulated device with known times."""

@@ -1,12 +1,12 @@
-"""Searches on a CPU device beside a load that comes and goes, judged by a table that was taken quietly.
+"""Searches on a CPU device beside a load that comes and goes, judged by a table that was measured without load.
 
     python -m benchmarks.trust.busy [STUDY ...] [--searches 20] [--trials 30] [--save]
 
-The table has all configurations, timed in turns before and after all searches; what all of them took longer in a round
-than in others is taken off. While they run, as many processes as
-there are cores compute for .3 to 3 s and rest for as long. A pick's loss is to the fastest of what its search tried.
-Beside it the picks that the mean and the least of each trial's first seven runs would have made. Trials are within 5 %
-by what they were compared by; the best's time is over the table's.
+The table has all configurations, timed in turns before and after all searches; a slowdown of a round that all of them
+share is removed. While the searches run, as many processes as there are cores compute for .3 to 3 s and rest for as
+long. A pick's loss is relative to the fastest configuration that its search tried.
+Beside it are the picks that the mean and the least of each trial's first seven runs would have made. Trials are within
+5 % by the time that they were compared by; the best's time is divided by that in the table.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _ROUND_S = 0.7
 
 @contextmanager
 def load(seed: int) -> Iterator[None]:
-    """Keep all cores busy now and then."""
+    """Keep all cores busy from time to time."""
     cores = range(len(os.sched_getaffinity(0)))
     processes = [multiprocessing.Process(target=_compute, args=(seed + core,)) for core in cores]
     for process in processes:
@@ -82,14 +82,14 @@ def table(problem: Problem) -> dict[str, float]:
         for configuration, one in zip(everything, found, strict=True)
         if isinstance(one, Measurement)
     }
-    # Samples of one place were taken in the same round.
+    # Samples at the same position were taken in the same round.
     rounds = zip(*([ns / median(samples) for ns in samples] for samples in times.values()), strict=True)
     pace = [median(ratios) for ratios in rounds]
     return {name: median([ns / p for ns, p in zip(samples, pace, strict=True)]) for name, samples in times.items()}
 
 
 class Judged:
-    """What the searches of one study said, beside what is true."""
+    """What the searches of one study said, beside the true values."""
 
     def __init__(self, true: Mapping[str, float]) -> None:
         self.true = true
@@ -102,7 +102,7 @@ class Judged:
         self.of_best: list[float] = []
 
     def add(self, result: Result, tried: Sequence[Trial]) -> None:
-        """Take in a search and its trials."""
+        """Add a search and its trials."""
         best, default = result.best, result.default
         assert best is not None
         assert default is not None
@@ -179,14 +179,14 @@ def main() -> None:
     if options.save:
         save(
             "trust-busy",
-            question="What does a search on a CPU say while other work comes and goes?",
+            question="How right is a search on a CPU while other work comes and goes?",
             command=f"python -m benchmarks.trust.busy --searches {options.searches} --trials {options.trials}",
             columns=COLUMNS,
             rows=rows,
             asked="95 % within 3 %, 93 to 97 % in the interval, under 5 % falsely faster",
-            note="Where the table itself moved by more than is asked, the machine was not quiet, and the row tells "
-            "little but of the three rules beside each other. Times within 5 and 10 %: of each trial's median, at the "
-            "pace by which it was compared; the best's time: over the table's.",
+            note="If the table itself moved by more than is asked, the machine was not quiet, and the row only "
+            "compares the three rules. Times within 5 and 10 %: the median of each trial, at the pace by which it was "
+            "compared. The best's time: over that of the table.",
         )
 
 

@@ -2,10 +2,10 @@
 
     python -m benchmarks.trust.contended [--finales 200] [--save]
 
-Eight finalists of known times, the default 1.4 times as long as the fastest, on two cores. On each of them another
-program computes and rests in turn. A run takes as long as its slower half; half of a core is left beside the other
-program, and the scheduler's accounts tell that the thread waited. Runs vary by themselves, as much as those of the
-studies beside this did on a virtual machine. What is put to work is `autotune.bench.finals`.
+Eight finalists of known times run on two cores; the default takes 1.4 times as long as the fastest. On each core
+another program alternately computes and rests. A run takes as long as its slower half. Beside the other program a run
+gets half of a core, and the scheduler's accounts show that the thread waited. Runs vary as much as those of the studies
+in this folder did on a virtual machine. The code under test is `autotune.bench.finals`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ STEP_S = 0.001  # beside a run: building, checking
 
 
 class Cores:
-    """Runs kernels; `now` is its time in seconds."""
+    """Runs kernels; `now` is the simulated time in seconds."""
 
     def __init__(self, seed: int, rests: tuple[float, float] | None) -> None:
         self.random = random.Random(seed)
@@ -51,7 +51,7 @@ class Cores:
         self._until = [0.0 if rests else float("inf")] * CORES
 
     def run(self, true_ns: float) -> int:
-        """Return what a run took."""
+        """Return the time of a run."""
         began, left_s = self.now, true_ns * 1e-9 * max(0.5, self.random.gauss(1, NOISE))
         while left_s > 1e-9:
             taken = self._taken()
@@ -64,7 +64,7 @@ class Cores:
         return round((self.now - began) * 1e9)
 
     def _taken(self) -> int:
-        """Return how many cores another program has now."""
+        """Return how many cores another program uses now."""
         for core, until in enumerate(self._until):
             if until <= self.now:
                 self._computes[core] = not self._computes[core]
@@ -74,7 +74,7 @@ class Cores:
 
 
 class Bench:
-    """As much of a bench as finalists need; a plan is its time in nanoseconds."""
+    """The part of a bench that finalists need; a plan is its time in nanoseconds."""
 
     def __init__(self, cores: Cores) -> None:
         self._cores = cores
@@ -89,7 +89,7 @@ class Bench:
         return plan
 
     def contention(self) -> float:
-        """Return the share waited since this was asked."""
+        """Return the share of time waited since the last call."""
         ran, waited = self._cores.ran, self._cores.waited
         self._cores.ran = self._cores.waited = 0.0
         return waited / (ran + waited) if waited else 0.0
@@ -104,13 +104,16 @@ class Bench:
         return SimpleNamespace(reason="")
 
     def throttled(self) -> str:
-        """Nothing."""
+        """Return no throttling."""
         return ""
 
 
 class Found(NamedTuple):
-    """The pick's loss, the seconds, whether it is said that others had its cores, and whether its ratio to the default
-    lies in the interval of that."""
+    """The result of a finale.
+
+    `loss` of the pick, the seconds, whether it is `said` that others used its cores, and whether its true ratio to the
+    default lies `inside` the reported interval.
+    """
 
     loss: float
     seconds: float
@@ -119,7 +122,7 @@ class Found(NamedTuple):
 
 
 def finale(seed: int, run_ms: float, rests: tuple[float, float] | None) -> Found:
-    """Return what came of one finale."""
+    """Return the result of one finale."""
     cores, draw = Cores(seed, rests), random.Random(-seed)
     times = [run_ms * 1e6 * (1 + draw.uniform(0, 0.12)) for _ in range(FINALISTS - 1)] + [run_ms * 1.4e6]
     vars(finals)["time"] = SimpleNamespace(monotonic=lambda: cores.now)
@@ -159,13 +162,13 @@ def main() -> None:
     if options.save:
         save(
             "trust-contended",
-            question="Who is picked among finalists beside a load that comes and goes?",
+            question="Which finalist is picked beside a load that comes and goes?",
             command=f"python -m benchmarks.trust.contended --finales {options.finales} --save",
             columns=COLUMNS,
             rows=rows,
             asked="95 % within 3 %, 93 to 97 % in the interval",
-            note="Simulated: eight finalists within 12 % of the fastest and a default 1.4 times as long, on two cores "
-            "on each of which another program computes for .3 to 3 s and rests; runs vary by 5 %. "
+            note="Simulated: eight finalists within 12 % of the fastest and a default 1.4 times as long, on two cores, "
+            "on each of which another program computes for .3 to 3 s and rests. Runs vary by 5 %. "
             "Seconds are those of the turns.",
         )
 

@@ -28,15 +28,15 @@ COLUMNS = (
 
 _QUESTION = "Does a search give the same time again, the time that a program sees, and a pick that holds?"
 _NOTE = (
-    "Spread: largest against smallest of all searches, each with new processes and an empty database; loss: of each "
-    f"pick against the best of them, timed together in loops of 400 queued runs, in {LOOPS} processes, whose mean "
-    "counts: each has a context of its own. Such a loop takes as long as the host where launches are shorter than it "
-    "takes to enqueue them: the reduction's, and on some hosts Jacobi's."
+    "Spread: largest over smallest time of all searches, each with new processes and an empty database. Loss: of each "
+    f"pick against the best of the picks, timed together in loops of 400 queued runs; the mean over {LOOPS} processes "
+    "counts, each with a context of its own. If launches are shorter than the time to enqueue them (the reduction and, "
+    "on some hosts, Jacobi), such a loop takes as long as the host."
 )
 _QUESTION_IN_C = "And where C enqueues, without the events that pyopencl asks for with each launch?"
 _NOTE_IN_C = (
-    f"Only the loops are other ones, of {LOOPS} processes too. By how much sooner a launch is done without an event "
-    "is the same for all configurations."
+    "As above, but with loops written in C. Without an event, launches of all configurations are shorter by the same "
+    "time."
 )
 
 
@@ -49,7 +49,7 @@ def call(*words: str, text: str = "") -> Any:
 
 
 def judge(study: str, searches: int, trials: int, options: Sequence[str]) -> list[str]:
-    """Return the row of one study; the loops have these `options`."""
+    """Return the row of one study; `options` are for the loops."""
     path = str(HERE / f"{study}.toml")
     found, began = [], time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
@@ -79,14 +79,14 @@ def judge(study: str, searches: int, trials: int, options: Sequence[str]) -> lis
 
 
 def in_loops(path: str, configurations: Sequence[Any], options: Sequence[str]) -> list[float]:
-    """Return what a run of each takes in loops of queued runs: the mean over processes of the median over rounds."""
+    """Return the time of a run of each in loops of queued runs: the mean over processes of the median over rounds."""
     text = json.dumps(configurations)
     found = [call("benchmarks.trust.loop", path, *options, text=text) for _ in range(LOOPS)]
     return [mean(median(times) for times in of_one) for of_one in zip(*found, strict=True)]
 
 
 def _told(found: Any) -> str:
-    """What a search says of the default and of its pick, each with its interval and the samples that this is of."""
+    """What a search says of the default and of its pick, each with its interval and its number of samples."""
     said = []
     for name in ("default", "best"):
         low, high = (ns / 1e3 for ns in found[name]["interval_ns"])
@@ -112,7 +112,7 @@ def main() -> None:
     for study in options.studies:
         rows[study] = judge(study, options.searches, options.trials, in_c)
         print(" | ".join(rows[study]), flush=True)
-        if options.save:  # what is cut off leaves what was known, and the next call goes on from it
+        if options.save:  # after each study, so that the next call can continue after an interruption
             save(
                 name,
                 question=_QUESTION_IN_C if in_c else _QUESTION,

@@ -1,8 +1,8 @@
-"""What the event costs that pyopencl asks for with each launch: batches behind the holder, with events and without.
+"""The cost of the event that pyopencl requests with each launch: batches behind the holder, with and without events.
 
 python -m benchmarks.trust.events [STUDY ...] [--save]
 
-Each study's default configuration, in three processes; both kinds in turns in one of them. Without events the C
+Each study's default configuration, in three processes; in each process both kinds in turns. Without events the C
 function itself is called, as by a program that passes none.
 """
 
@@ -124,7 +124,7 @@ def main() -> None:
             columns=COLUMNS,
             rows=rows,
             note="Device time of a run of the default configuration in batches behind the holder; median of "
-            f"{PROCESSES} processes; last: the largest of these against the smallest.",
+            f"{PROCESSES} processes. Last columns: the largest of the {PROCESSES} against the smallest.",
         )
 
 

@@ -3,8 +3,8 @@
     python -m benchmarks.trust.loop STUDY [--in-c] < configurations.json
 
 Reads a list of configurations, runs them in turns, in a new order each round, and prints the nanoseconds of one run of
-each, round by round. Of the tuner only the plan and its buffers are used: no gate, no profiling, nothing subtracted.
-Python enqueues, by pyopencl, or C does, which takes a compiler, `cc`.
+each, round by round. Only the plan and its buffers come from the tuner: no gate, no profiling, nothing subtracted.
+Python enqueues, by pyopencl, or C does, which needs a compiler, `cc`.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from autotune.study import Problem, Study, input_data
 
 RUNS, ROUNDS = 400, 5
 _WARM_S = 0.2
-_LONGEST_S = 0.2  # of a loop: long kernels are repeated less often
+_LONGEST_S = 0.2  # seconds of a loop: long kernels are repeated less often
 
 Enqueuer = Callable[[cl.CommandQueue, Built], Callable[[int], None]]
-"""Given a queue and a built plan, what enqueues so many runs of it there."""
+"""Given a queue and a built plan, a function that enqueues this many runs of it there."""
 
 
 class Launch(ctypes.Structure):
-    """As `enqueue.c` has it."""
+    """The struct of `enqueue.c`."""
 
     _fields_ = (
         ("kernel", ctypes.c_void_p),
@@ -50,13 +50,13 @@ class Launch(ctypes.Structure):
 
 
 def launch_function() -> Any:
-    """Return clEnqueueNDRangeKernel of the library that pyopencl has loaded: who calls it need not ask for an event."""
+    """Return clEnqueueNDRangeKernel of the library that pyopencl has loaded; a caller can pass no event."""
     lines = Path("/proc/self/maps").read_text().splitlines()
     return ctypes.CDLL(next(line.split()[-1] for line in lines if "libOpenCL" in line)).clEnqueueNDRangeKernel
 
 
 def _compiled() -> Callable[..., int]:
-    """Return `enqueue` of `enqueue.c`, compiled, with the library's function before the rest."""
+    """Return `enqueue` of `enqueue.c`, compiled, with the library's function as its first argument."""
     with tempfile.TemporaryDirectory() as folder:
         library = f"{folder}/enqueue.so"
         source = str(Path(__file__).with_name("enqueue.c"))
@@ -67,7 +67,7 @@ def _compiled() -> Callable[..., int]:
 
 
 def in_c() -> Enqueuer:
-    """Return what enqueues by C, without events."""
+    """Return an enqueuer by C, without events."""
     enqueue = _compiled()
 
     def of(queue: cl.CommandQueue, built: Built) -> Callable[[int], None]:
@@ -88,7 +88,7 @@ def in_c() -> Enqueuer:
 
 
 def in_python(queue: cl.CommandQueue, built: Built) -> Callable[[int], None]:
-    """Return what enqueues by pyopencl, with an event for each launch."""
+    """Return an enqueuer by pyopencl, with an event for each launch."""
     steps = [(kernel, launch.global_size, launch.local_size) for kernel, launch in built.kernels]
 
     def runs(count: int) -> None:
@@ -128,7 +128,7 @@ def main(path: str, enqueuer: Enqueuer) -> None:
         loops[0](runs[0])
     for _ in range(ROUNDS):
         for index in random.sample(range(len(loops)), len(loops)):
-            loops[index](max(1, runs[index] // 10))  # what the one before left in the caches
+            loops[index](max(1, runs[index] // 10))  # replaces what the previous loop left in the caches
             times[index].append(1e9 * loops[index](runs[index]))
     print(json.dumps(times))
 

@@ -1,11 +1,11 @@
-"""The rules on a device whose truth is known: who is picked, and what the intervals are worth.
+"""The rules on a simulated device with known times: what is picked, and how good the intervals are.
 
     python -m benchmarks.trust.simulated [--searches 200] [--save]
 
-Each search tries 60 configurations of known times on a device whose clock ramps up, that runs at half its speed for
-seconds now and then, has two speeds 8 % apart, and a fifth of whose runs are up to 60 % longer. Ours: `measure` with
-its early stop and an anchor that shows the pace, then the five fastest and the default in turns. Beside it the mean
-and the least of seven runs each.
+Each search tries 60 configurations of known times. The device's clock ramps up; for seconds now and then it runs at
+half its speed; it has two speeds 8 % apart; and a fifth of its runs are up to 60 % longer. Ours: `measure` with its
+early stop and an anchor that shows the pace, then the five fastest and the default in turns. Beside it the mean and the
+least of seven runs each.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from autotune.ranking import FINALISTS, median_interval, speedup
 from autotune.tuner.loop import RETIME_S
 from benchmarks.tables import save
 
-RUNS = 40  # of a sample, as the queue's clock takes them
-GAP_S = 0.05  # between two trials: builds and verification
+RUNS = 40  # in a sample, as with the queue's clock
+GAP_S = 0.05  # seconds between two trials: builds and verification
 
 
 class Device:
-    """Runs configurations; `now` is its time in seconds."""
+    """Runs configurations; `now` is its simulated time in seconds."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -40,7 +40,7 @@ class Device:
         ]
 
     def run(self, true_ns: float, runs: int = 1) -> int:
-        """Return what so many runs took in all."""
+        """Return the time of this many runs together."""
         ramp = 1 + 3 * math.exp(-self.now / 0.02)
         spell = 2.0 if any(start <= self.now < end for start, end in self.spells) else 1.0
         mode = 1.08 if self.random.random() < 0.3 else 1.0
@@ -51,7 +51,7 @@ class Device:
 
 
 class Search:
-    """Ours: the rules, the pace and the finale's turns on such a device, as `bench` puts them to work."""
+    """Ours: the rules, the pace and the finale's turns on such a device, as `bench` uses them."""
 
     def __init__(self, device: Device, times: Sequence[float]) -> None:
         self.device, self.times = device, times
@@ -61,7 +61,7 @@ class Search:
         self.rules = Rules()
 
     def run(self) -> tuple[int, bool, bool]:
-        """Return the pick, whether its interval holds its truth, and whether it is said to beat the default."""
+        """Return the pick, whether its interval holds its true time, and whether it is said to beat the default."""
         for index in range(len(self.times)):
             self.device.now += GAP_S
             timed = self._time(index)
@@ -116,7 +116,7 @@ class Search:
 
 
 def seven(device: Device, times: Sequence[float], estimate: Callable[[Sequence[float]], float]) -> int:
-    """Return the pick by so many single runs of each."""
+    """Return the pick from seven single runs of each."""
     found = []
     for true_ns in times:
         device.now += GAP_S
@@ -161,7 +161,7 @@ def main() -> None:
     if options.save:
         save(
             "trust-simulated",
-            question="Who is picked on a device whose truth is known, and what are the intervals worth?",
+            question="Which configuration is picked on a device whose truth is known, and how good are the intervals?",
             command=f"python -m benchmarks.trust.simulated --searches {options.searches} --save",
             columns=("way", "within 3 % of the best", "worst loss", "interval holds the truth", "falsely faster"),
             rows=rows,

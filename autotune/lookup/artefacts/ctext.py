@@ -1,4 +1,4 @@
-"""Expressions, names and text of others, safe in C: whatever a study or a database says stays in its place."""
+"""Expressions, names and text of others, made safe for C: no text of a study or a database leaves its place."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from autotune.model import Value
 
 
 class NoCError(Exception):
-    """What C's whole numbers and doubles do not say alike: a noun that ends "C cannot say"."""
+    """What C's whole numbers and doubles cannot express in the same way: a noun that completes "C cannot say"."""
 
 
 def string(text: str) -> str:
@@ -30,7 +30,7 @@ def _char(byte: int) -> str:
 
 
 def lines(text: str) -> list[str]:
-    """Return the literals of a long text, a line each, none beyond what every compiler takes."""
+    """Return a long text as literals, at least one for each line, none longer than every compiler accepts."""
     pieces = [line[at : at + 200] for line in text.splitlines(keepends=True) for at in range(0, len(line), 200)]
     return [string(piece) for piece in pieces]
 
@@ -43,7 +43,7 @@ _LONGEST = 2**15
 
 
 def arithmetic(prefix: str) -> str:
-    """Return the functions that C which `whole` wrote calls. With them each operand is written once, however deep."""
+    """Return the functions that the C of `whole` calls. With them each operand is written once, at any depth."""
     return Path(__file__).with_name("arithmetic.c.in").read_text(encoding="utf-8").replace("@P", prefix)
 
 
@@ -52,25 +52,25 @@ _FUNCTIONS = {
     "not": "not", "and": "and", "or": "or", "if": "if", "min": "min", "max": "max", "abs": "abs",
     "ceil_div": "ceil_div", "round_up": "round_up", "is_power_of_two": "is_power_of_two",
 }  # fmt: skip
-"""What stands for a sign in arithmetic.c.in."""
+"""The function in arithmetic.c.in for each sign."""
 
 _ALONE = {"and": "1LL", "or": "0LL"}
-"""What stands beside the only part of such that constants left: its truth is the whole's."""
+"""The second operand if only one part is left besides constants: the result is then the truth of that part."""
 
 _SIGNS = {"<": "<", ">": ">", "<=": "l", ">=": "g", "==": "=", "!=": "!"}
-"""What stands for a comparison in the first argument of `chain`."""
+"""The character for each comparison in arguments of `compare` and `chain`."""
 
 
 def whole(node: Node, names: Mapping[str, str], prefix: str) -> str:
-    """Return C of type long long for an expression of whole numbers; `names` are what its names are in C.
+    """Return C of type long long for an expression of whole numbers; `names` gives its names in C.
 
-    It is no number where the expression has no value, which `PREFIX_known_` tells (arithmetic.c.in). Raises
-    NoCError for what has no such form: text, `/`, log2, a name that C does not know; and for what is too long.
+    Where the expression has no value, the C gives a special value that `PREFIX_known_` detects (arithmetic.c.in).
+    Raises NoCError for what has no such form (text, `/`, log2, a name that C does not know) and for what is too long.
     """
     if node.is_constant:
         value = int(node.value) if isinstance(node.value, bool | int) else None
         if value is None or node.value != value:
-            raise NoCError(f"{node.value!r:.40}, which is no whole number")
+            raise NoCError(f"{node.value!r:.40}, which is not a whole number")
         return f"{value}LL" if value >= 0 else f"({value}LL)"
     if node.sign == "name":
         if node.value not in names:
@@ -88,7 +88,7 @@ def whole(node: Node, names: Mapping[str, str], prefix: str) -> str:
 def _called(node: Node, parts: list[str], prefix: str) -> str:
     if node.sign in _FUNCTIONS:
         function = f"{prefix}_{_FUNCTIONS[node.sign]}_"
-        if node.sign in ("and", "or", "min", "max"):  # of any number
+        if node.sign in ("and", "or", "min", "max"):  # with any number of operands
             first, *rest = parts if len(parts) > 1 else [*parts, _ALONE[node.sign]]
             return reduce(lambda left, right: f"{function}({left}, {right})", rest, first)
         return f"{function}({', '.join(parts)})"
@@ -103,12 +103,12 @@ def _called(node: Node, parts: list[str], prefix: str) -> str:
 
 
 def number_in(c: str) -> int | None:
-    """Return the number of at least 0 that is all of an expression in C."""
+    """Return the number if an expression in C is only a number of at least 0, else None."""
     return int(c[:-2]) if c[:-2].isdecimal() else None
 
 
 def product(parts: Iterable[str], prefix: str) -> str:
-    """Return C of type long long for the product of such: no number where it is beyond 2**62."""
+    """Return C of type long long for the product of such expressions; beyond 2**62 it has no value."""
     parts = list(parts)
     fixed = [number for part in parts if (number := number_in(part)) is not None]
     if len(fixed) > 1 and math.prod(fixed) <= MOST:
@@ -117,12 +117,12 @@ def product(parts: Iterable[str], prefix: str) -> str:
 
 
 def _passed(parts: list[str]) -> str:
-    """Return arguments as a function of any number of them takes them: C converts none."""
+    """Return arguments for a variadic function, cast because C does not convert them."""
     return ", ".join(f"(long long){part}" for part in parts)
 
 
 def prefix_of(study: str, chosen: Mapping[str, Value]) -> str:
-    """Return what every name in a study's header begins with; `chosen`: those of its choices that are no defaults."""
+    """Return what every name in a study's header begins with; `chosen`: its choices that are not the defaults."""
     told = {name: re.sub("^-", "MINUS_", str(value)) for name, value in chosen.items()}  # -1 and 1 are two headers
     words = "_".join([study, *(f"{name}_{value}" for name, value in told.items())])
     name = re.sub(r"[^A-Za-z0-9]+", "_", words).upper().strip("_")  # names with __ are C++'s own
@@ -130,7 +130,7 @@ def prefix_of(study: str, chosen: Mapping[str, Value]) -> str:
 
 
 def checked_prefix(prefix: str) -> str:
-    """Return a prefix that a user wrote. Raises UsageError where C takes no such names."""
+    """Return a prefix that a user wrote. Raises UsageError if names in C cannot begin with it."""
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", prefix):
         raise UsageError(f"no name in C begins with {prefix!r:.60}", where="--prefix", hint="write --prefix SCALE_F64")
     if _is_opencl(prefix):

@@ -1,4 +1,4 @@
-"""The same as one JSON document, for programs that are not C; `schema.json` beside this file says what it holds."""
+"""The bests as one JSON document, for programs in other languages than C; `schema.json` here says what it holds."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _entry(entry: Entry) -> dict[str, Any]:
 
 
 def _argument(argument: Argument) -> dict[str, Any]:
-    """Return what there is to say of an argument; of images, samplers and structs their type alone."""
+    """Return the properties of an argument; for images, samplers and structs only their type."""
     if type(argument) is Buffer:
         extents, access = list(argument.allocate), argument.access
         return {"kind": "buffer", "type": argument.type, "access": access, "extents": extents, "bytes": argument.nbytes}

@@ -21,14 +21,14 @@ _MOST_HALF = 65_519
 """The greatest whole number that half holds, rounded."""
 
 MOST_LAUNCHES = 256
-"""So many launches of one run a header can hold, loops unrolled."""
+"""The most launches of one run, with loops unrolled, that a header can hold."""
 
 
 _KINDS = {Buffer: "buffer", Local: "local", Scalar: "scalar"}
 
 
 class LaunchText(NamedTuple):
-    """One launch: `active` is C that is 0 where it does not take place; `local` None: the driver's choice."""
+    """One launch: `active` is C that is 0 if it does not take place; the driver chooses a `local_size` of None."""
 
     entry: str
     active: str
@@ -49,31 +49,31 @@ class ArgumentText(NamedTuple):
     value: str
 
     def total(self, prefix: str) -> str:
-        """Return C for all of its bytes."""
+        """Return C for its total number of bytes."""
         return product((*self.extents, f"{self.nbytes}LL"), prefix)
 
 
 class Geometry(NamedTuple):
     """What depends on the sizes; equal for configurations that are launched alike.
 
-    `valid` is C: the conditions on which it may run, at sizes that may be such. `ends`: which buffer holds each output
-    when a run ends, where that may be another.
+    `valid`: the conditions, in C, under which it may run at allowed sizes. `ends`: which buffer holds each output when
+    a run ends, if that can change.
     """
 
     valid: tuple[str, ...]
     launches: tuple[LaunchText, ...]
     arguments: tuple[ArgumentText, ...]
-    unsaid: tuple[str, ...]  # arguments that the program makes itself: images, samplers, scalars of several numbers
-    options: str  # those that no size enters, for clBuildProgram
+    unsaid: tuple[str, ...]  # arguments that the user's program makes: images, samplers, scalars of several numbers
+    options: str  # those that depend on no size, for clBuildProgram
     computed: tuple[Computed, ...]  # the others
     ends: tuple[tuple[str, str], ...] = ()
-    unsayable: str = ""  # what has no form in C, so that its own size alone is valid
+    unsayable: str = ""  # what C cannot express, so that only its own size is valid
 
 
 def geometry(entry: Entry, names: dict[str, str], prefix: str) -> Geometry:
-    """Return an entry's; where C cannot say all of it, that of its own size, valid there alone.
+    """Return an entry's geometry. If C cannot express all of it, return that of its own size, valid only there.
 
-    `names` are the sizes in C. Raises StudyError where an option holds what no string of C can.
+    `names` are the sizes in C. Raises StudyError if an option holds what no string of C can.
     """
     try:
         return _of_any_size(entry, names, prefix)
@@ -94,7 +94,7 @@ def _of_any_size(entry: Entry, names: dict[str, str], prefix: str) -> Geometry:
     for name in problem.study.fixed:
         needs.add(f"{names[name]} == {problem.size[name]}LL")
     for amount in filter(None, (problem.study.flops, problem.study.bytes)):
-        with suppress(NoCError):  # no part of the geometry, and often a fraction
+        with suppress(NoCError):  # not part of the geometry, and often a fraction
             needs.add(f"{c(amount)} >= 0LL")
     launches = []
     for launch in problem.study.launches:
@@ -140,7 +140,7 @@ def _of_any_size(entry: Entry, names: dict[str, str], prefix: str) -> Geometry:
 
 
 class _Needs:
-    """The conditions, in C, on which sizes may be served: of what no size enters, the entry's own size is the proof."""
+    """The conditions, in C, under which sizes may be served. What depends on no size held at the entry's own size."""
 
     def __init__(self, prefix: str, names: dict[str, str]) -> None:
         self._prefix = prefix
@@ -156,12 +156,12 @@ class _Needs:
             self._found[f"({condition})"] = None
 
     def known(self, value: str) -> None:
-        """The value of an expression, which has one."""
+        """Require that an expression has a value."""
         if value not in self._sizes:
             self.add(f"{self._prefix}_known_({value})")
 
     def fit(self, least: int, values: Iterable[str], active: str = "1LL") -> None:
-        """Numbers of at least so much, which size_t holds, where their launch takes place."""
+        """Require numbers of at least `least` that size_t can hold, if their launch takes place."""
         absent = f"{active} == 0LL || " if self._is_sized(active) else ""
         for value in values:
             number, condition = number_in(value), f"{absent}{self._prefix}_fits_({value}, {least}LL)"
@@ -171,7 +171,7 @@ class _Needs:
                 self.add(condition)
 
     def held(self, value: str, kind: str) -> None:
-        """A number that a type of OpenCL holds; a float holds any."""
+        """Require a number that a type of OpenCL can hold; a float holds any."""
         dtype = numpy_type(kind)[0]
         ends = (-_MOST_HALF, _MOST_HALF) if dtype.itemsize == 2 else (-MOST, MOST)
         if dtype.kind in "iu":
@@ -181,7 +181,7 @@ class _Needs:
             self.add(f"{value} >= {least}LL && {value} <= {most}LL")
 
     def any(self, values: Sequence[str]) -> None:
-        """One that is not 0."""
+        """Require that one value is not 0."""
         if all(map(self._is_sized, values)):
             self.add(" || ".join(f"{value} != 0LL" for value in values))
 
@@ -232,14 +232,14 @@ def _of_its_size(entry: Entry, names: dict[str, str], prefix: str) -> Geometry:
 
 
 def _is_said(argument: Argument) -> bool:
-    """Whether extents, or one number, say all of an argument."""
+    """Whether extents, or one number, describe an argument completely."""
     if type(argument) is Scalar:
         return isinstance(argument.value, int | float)
     return type(argument) in (Buffer, Local)
 
 
 def kind_of(argument: Argument) -> str | None:
-    """Return what kind of ArgumentText a study's argument becomes; None for one of which extents do not say all."""
+    """Return what kind of ArgumentText a study's argument becomes; None if extents or a number cannot describe it."""
     several = isinstance(argument, Scalar) and (isinstance(argument.value, tuple) or is_struct(argument.type))
     return None if several else _KINDS.get(type(argument))
 

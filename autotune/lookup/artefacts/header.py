@@ -1,4 +1,4 @@
-"""A C99 and C++ header without dependency: a table of bests, which of them to take, and how to launch it."""
+"""A C99 and C++ header without dependencies: a table of bests, which of them to take, and how to launch it."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from autotune.lookup.losses import MOST_SIZES
 from autotune.text import c_comment
 
 _FLOATS = ("half", "float", "double")
-"""Types of scalars that a program is given as a double, whole or not."""
+"""Types of scalars that a program gets as a double, also if they are whole numbers."""
 
 
 def render(catalogue: Catalogue, *, embed: bool = False, prefix: str | None = None) -> Artefact:
     """Return the header; `embed`: with the kernel's text; `prefix`: what all of its names begin with.
 
-    What no header can say of a best, such as a long loop at its size, leaves that out and is noted. Raises StudyError
-    where it is true of all, UsageError for what no name begins with.
+    A best that no header can express, such as one with a long loop at its size, is left out and noted. Raises
+    StudyError if none can be expressed, UsageError for a prefix that no name can begin with.
     """
     made = _Header(catalogue, prefix)
     return Artefact(made.text(embed), len(made.catalogue.entries), tuple(made.notes()))
 
 
 class _Header:
-    """One header. `p` is the prefix; a size `M` is `M_` in C, whatever macros the program has."""
+    """One header. `p` is the prefix; a size `M` is `M_` in C, in case the program has a macro `M`."""
 
     def __init__(self, catalogue: Catalogue, prefix: str | None) -> None:
         study, choices = catalogue.study, catalogue.choices
@@ -58,7 +58,7 @@ class _Header:
                 count += len(entry.lost)
 
     def _said(self, catalogue: Catalogue) -> tuple[dict[int, Geometry], dict[int, StudyError]]:
-        """Return the geometry of what a header can say, by its place in `all`, and why it cannot say that of others."""
+        """Return the geometry of each item of `all` that a header can express, by place, and errors for the others."""
         said, unsaid = dict[int, Geometry](), dict[int, StudyError]()
         for place, entry in enumerate(catalogue.all):
             try:
@@ -67,7 +67,7 @@ class _Header:
                 unsaid[place] = error
                 continue
             stands_in = place > len(catalogue.entries)
-            if not (stands_in and found.unsayable):  # which is for its own size alone: no program asks for that
+            if not (stands_in and found.unsayable):  # then it serves its own size alone, which no program asks for
                 said[place] = found
         return said, unsaid
 
@@ -87,7 +87,7 @@ class _Header:
         body = "\n".join(part for part in parts if part)
         guard, number = f"{p}_TUNED_H", f"0x{text_digest(body)[:8]}"
         opening = f"#ifndef {guard}\n#define {guard} {number}\n"
-        # Of two headers with the same names the second would go unheard.
+        # Otherwise the second of two headers with the same names would be ignored silently.
         closing = f"#elif {guard} != {number}\n#error another header with the names of {p} came before: --prefix NAME\n"
         return "\n".join([*self._about(), opening, body, f"{closing}#endif /* {guard} */"]) + "\n"
 
@@ -215,7 +215,7 @@ typedef struct {{ const {p}_entry *entry; {p}_match match; }} {p}_selection;
         yield self._build_options()
 
     def _valid(self) -> str:
-        """Whether a variant may run; what all of them need, which is most of it, stands there once."""
+        """Return the function that says whether a variant may run. Conditions common to all are written once."""
         first, *others = (one.valid for one in self.variants)
         common = [condition for condition in first if all(condition in other for other in others)]
 
@@ -226,9 +226,9 @@ typedef struct {{ const {p}_entry *entry; {p}_match match; }} {p}_selection;
         return self._switch("int {p}_valid_", "", found, "0", first=needs)
 
     def _arguments(self) -> dict[str, str]:
-        """Return the kinds of all arguments, also of those that no variant takes: a program names what the study has.
+        """Return the kinds of all arguments, also of those that no variant takes: a program may name any of them.
 
-        Else it would not compile any more once the best is another.
+        Otherwise the program would not compile any more once another configuration is the best.
         """
         found = {argument.name: argument.kind for one in self.variants for argument in one.arguments}
         known = self.catalogue.all[0].problem.arguments
@@ -247,7 +247,7 @@ typedef struct {{ const {p}_entry *entry; {p}_match match; }} {p}_selection;
         extra: str = "",
         first: str = "",
     ) -> str:
-        """A function over the variants; `more` None: the sizes have no part in it; `first`: what stands before all."""
+        """Return a function over the variants. If `more` is None, it takes no sizes; `first` precedes the switch."""
         sizes = "" if more is None or not self.sizes else f", {self.parameters}"
         unused = "" if more is None else "".join(f" (void){name};" for name in self.names.values())
         cases = [f"    case {place}: {body(one)}" for place, one in enumerate(self.variants)]

@@ -1,4 +1,4 @@
-"""Build options of a configuration as C: one string of those that no size enters, formats and values of the others."""
+"""Build options of a configuration as C: one string for those without sizes, formats and values for the others."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ WHOLE = "%lld"
 
 
 class Computed(NamedTuple):
-    """An option that a size enters: a format of printf, beginning with a blank, and its values in C.
+    """An option that depends on a size: a format of printf, which begins with a blank, and its values in C.
 
-    `of` are the expressions in C that it has to have the values of.
+    `of` are the expressions in C that must have a value.
     """
 
     form: str
@@ -29,10 +29,10 @@ class Computed(NamedTuple):
 def options(
     entry: Entry, known: Mapping[str, Any], names: Mapping[str, str], prefix: str
 ) -> tuple[str, tuple[Computed, ...]]:
-    """Return the options that no size enters, and those that one does.
+    """Return the options that depend on no size, and those that depend on one.
 
-    `names` are the sizes in C, `known` the values of all other names. Raises NoCError for what C cannot say alike,
-    StudyError where an option holds what no string of C can.
+    `names` are the sizes in C, `known` the values of all other names. Raises NoCError for what C cannot express in the
+    same way, StudyError if an option holds what no string of C can.
     """
     study, here = entry.problem.study, {**entry.problem.constants, **entry.best.configuration}
     given = [option for option in study.options if option.when.holds(here)]
@@ -52,7 +52,7 @@ def options(
 def _sized(
     option: Option, known: Mapping[str, Any], names: Mapping[str, str], prefix: str, study: str
 ) -> Computed | None:
-    """Return an option that a size enters; None for another, or where it is never given."""
+    """Return an option that depends on a size; None for any other option, or one that is never given."""
     used, when = [name for name in option.names if name in names], put_in(option.when.tree, known)
     if when.names and used:
         raise NoCError("an option that names a size, given at some sizes")
@@ -75,7 +75,7 @@ def _literal(text: str) -> str:
 
 
 def joined(options: Iterable[str], study: str) -> str:
-    """Return build options as the one string that clBuildProgram takes. Raises StudyError for what it would split."""
+    """Return build options as the one string for clBuildProgram. Raises StudyError for one that this would split."""
     options = list(options)
     for option in options:
         if not option.isprintable() or any(mark in option for mark in "\"'\\"):

@@ -23,5 +23,5 @@ def render(best: Best, format: str) -> str:
 
 
 def flags(best: Best) -> tuple[str, ...]:
-    """Return the build options that are no `-D`."""
+    """Return the build options that are not `-D`."""
     return tuple(option for option in best.options if not option.startswith("-D"))

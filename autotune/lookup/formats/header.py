@@ -13,10 +13,10 @@ from autotune.text import c_comment
 def render(best: Best) -> str:
     """Return a header; include it before the kernel's own `#ifndef` defaults.
 
-    It has no guard: C takes the same define again, and of two sizes' headers the compiler says what is redefined,
-    where a guard would have the second go unheard.
+    It has no guard: C accepts the same define again. If the headers of two sizes are included, the compiler reports
+    what is redefined; with a guard, the second would be ignored silently.
 
-    Raises StudyError where a computed define is text that would not stay on its line.
+    Raises StudyError if a computed define is text that would not stay on its line.
     """
     values = best.defines
     for name, value in values.items():

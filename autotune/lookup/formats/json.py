@@ -10,12 +10,12 @@ from autotune.text import giga_rate, in_quotes
 
 
 def render(best: Best) -> str:
-    """Return one object: `configuration` an object, times in nanoseconds, null where nothing was measured.
+    """Return one object: `configuration` is an object, times are in nanoseconds, null if nothing was measured.
 
     `interval_ns` holds the median in `confidence` per cent of cases.
 
     `options` are all build options: a `-D` for each choice, parameter and computed define, and the study's flags.
-    `launches` are those of a run in order: `kernel`, `global`, and `local` and `offset`, null where the driver decides.
+    `launches` are those of a run in order: `kernel`, `global`, and `local` and `offset`, null if the driver decides.
     """
     fields = {
         "study": best.study,

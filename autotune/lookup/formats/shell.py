@@ -1,6 +1,6 @@
 """`TUNED_NAME=value` lines, quoted for a shell: `tuned=$(autotune best --format shell) && eval "$tuned"`.
 
-No program acts on variables that begin with the prefix, whatever a study calls its parameters.
+The prefix keeps names of parameters apart from variables that programs act on.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ MATCH = "AUTOTUNE_MATCH"
 def render(best: Best) -> str:
     """Return one assignment per choice, parameter and computed define, one with all build options, one with the match.
 
-    A define with parameters, `AT(r,i)`, is none of a shell's: it stands among the options alone. The options are quoted
-    once more, as `--format defines` prints its own: `eval "cc $AUTOTUNE_OPTIONS ..."`.
+    A define with parameters, `AT(r,i)`, cannot be a shell variable: it is only among the options. The options are
+    quoted a second time, as `--format defines` prints its own: `eval "cc $AUTOTUNE_OPTIONS ..."`.
     """
     values = {**best.choices, **best.configuration, **best.defines}
     values = {name: value for name, value in values.items() if "(" not in name}

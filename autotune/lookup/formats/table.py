@@ -33,7 +33,7 @@ def _time(best: Best) -> str:
     if best.time_ns is None or best.interval_ns is None:
         return ""
     low, high = (text.time(end) for end in best.interval_ns)
-    sure = f"{confidence(best.runs)} % " if best.runs else ""  # an older server does not tell of how many
+    sure = f"{confidence(best.runs)} % " if best.runs else ""  # an older server does not send the number of runs
     return f"{text.time(best.time_ns)} (median; {sure}interval {low} to {high})"
 
 
@@ -41,7 +41,7 @@ def _measured(best: Best) -> str:
     if best.time_ns is None:
         return ""
     name, size = best.device_name or best.measured_on, best.measured_size
-    if best.measured_on not in (best.device, name):  # models of one name are told apart
+    if best.measured_on not in (best.device, name):  # several models may have the same name
         name += f" ({best.measured_on})"
     where = f" at {text.pairs(size)}" if size and size != best.size else ""
     return f"{best.measured[:10]}{where} on {name}, driver {best.driver}, best of {text.count(best.trials, 'trial')}"

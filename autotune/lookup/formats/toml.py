@@ -41,7 +41,7 @@ def _entries(table: Mapping[str, Any]) -> list[str]:
 
 def _value(value: Any) -> str:
     if isinstance(value, str):
-        # A JSON string is a TOML basic string but for what in_quotes writes as TOML does.
+        # A JSON string is a TOML basic string, except for characters that in_quotes writes as TOML does.
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, Iterable):
         return "[" + ", ".join(_value(item) for item in value) + "]"

@@ -1,7 +1,7 @@
-"""What is answered, as the API's own document shows it; clients are generated from it.
+"""The answers, as the API's own document shows them; clients are generated from it.
 
-`views/` makes these answers as plain data, which goes out as it is: none is ever one of these. What may be added later
-is no mistake, so none says that it has no more. Times are nanoseconds, instants ISO 8601 in UTC.
+`views/` makes these answers as plain data, which is sent as it is: no answer is ever an instance of these classes.
+Fields may be added later, so no class forbids more. Times are nanoseconds, instants ISO 8601 in UTC.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ from autotune.service.answered.studies import Checked, Constraint, OwnStudy, Par
 
 
 class Shows:
-    """Has the document show `kind` where a route returns plain data: `-> Annotated[Json, Shows(Search)]`."""
+    """Makes the document show `kind` for a route that returns plain data: `-> Annotated[Json, Shows(Search)]`."""
 
     def __init__(self, kind: type[BaseModel]) -> None:
         self._kind = kind
 
     def __get_pydantic_json_schema__(self, *_: Any) -> dict[str, Any]:
-        """Return what `shown` knows it by: pydantic would put the schema of the kind itself here, without its name."""
+        """Return a mark that `shown` replaces: pydantic would put the schema of the kind here, without its name."""
         return {_MARK: self._kind.__name__}
 
 

@@ -1,4 +1,4 @@
-"""What is told of what is stored: bests, trials, comparisons."""
+"""The answers about stored results: bests, trials, comparisons."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from autotune.service.answered.words import Instant, Interval, Size, Value, Valu
 
 
 class Launch(BaseModel):
-    """One launch of a kernel. Null: the driver decides on the local size, no offset."""
+    """One launch of a kernel. A null `local`: the driver decides; a null `offset`: none."""
 
     kernel: str
     global_: list[int] = Field(alias="global")
@@ -20,7 +20,7 @@ class Launch(BaseModel):
 
 
 class Measured(BaseModel):
-    """A configuration and its time: null where it was never measured."""
+    """A configuration and its time, null if it was never measured."""
 
     configuration: Values
     time_ns: float | None = Field(description="The median.")
@@ -55,7 +55,7 @@ class Best(_Best):
 
 
 class StoredBest(_Best):
-    """A stored best; match, options and launches are null where its study is not here to tell them."""
+    """A stored best; match, options and launches are null if its study is not here."""
 
     match: str | None
     options: list[str] | None
@@ -106,7 +106,7 @@ class Trial(_Of):
 
 
 class Trials(BaseModel):
-    """`next` is `before` of the page after; null: there is none."""
+    """`next` is the `before` of the next page, or null if there is none."""
 
     trials: list[Trial]
     next: int | None
@@ -161,7 +161,7 @@ class Cell(BaseModel):
 
 
 class Comparison(BaseModel):
-    """The best per value; `left_out` are smaller sizes that are stored."""
+    """The best per value; `left_out` counts smaller stored sizes."""
 
     study: str
     by: str

@@ -1,4 +1,4 @@
-"""What is told of searches."""
+"""The answers about searches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class GivenBudget(BaseModel):
 
 
 class ShortTrial(BaseModel):
-    """A trial as progress tells it."""
+    """A trial in an event of the kind `progress`."""
 
     configuration: Values
     outcome: Outcome
@@ -38,7 +38,7 @@ class BestSoFar(ShortTrial):
 
 
 class Progress(BaseModel):
-    """Where a search stands, as its events of the kind `progress` tell it."""
+    """The progress of a search, as in its events of the kind `progress`."""
 
     search: int
     phase: str
@@ -53,7 +53,7 @@ class Progress(BaseModel):
 
 
 class Finalist(Measured):
-    """A trial as a search's result tells it."""
+    """A trial in the result of a search."""
 
     outcome: Outcome
     reason: str
@@ -68,7 +68,7 @@ class Finalist(Measured):
 
 
 class Example(BaseModel):
-    """A configuration that failed; `unsteady` where it was right at another time."""
+    """A configuration that failed; `unsteady` if it was right at another time."""
 
     configuration: Values
     reason: str
@@ -76,7 +76,7 @@ class Example(BaseModel):
 
 
 class Failures(BaseModel):
-    """How many ended so, and one of them."""
+    """How many trials ended in this way, and one of them."""
 
     count: int
     example: Example | None
@@ -148,7 +148,7 @@ class Search(BaseModel):
 
 
 class Searches(BaseModel):
-    """`next` is `before` of the page after; null: there is none."""
+    """`next` is the `before` of the next page, or null if there is none."""
 
     open: list[Search]
     searches: list[Search]
@@ -156,7 +156,7 @@ class Searches(BaseModel):
 
 
 class Points(BaseModel):
-    """Each of `trials` is [number, outcome, time_ns, finished, configuration]; `next` is `after` of the rest."""
+    """Each of `trials` is [number, outcome, time_ns, finished, configuration]; `next` is the `after` for the rest."""
 
     trials: list[list[Any]]
     next: int | None

@@ -1,4 +1,4 @@
-"""What is told of the server itself: its devices, its tokens."""
+"""The answers about the server itself: its devices, its tokens."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from autotune.service.answered.words import Instant
 
 
 class Health(BaseModel):
-    """That the server is there."""
+    """The server is there."""
 
     status: str
     version: str
@@ -52,7 +52,7 @@ class Device(BaseModel):
 
 
 class Model(BaseModel):
-    """A model of which something is stored."""
+    """A stored device model."""
 
     fingerprint: str
     name: str
@@ -67,7 +67,7 @@ class Devices(BaseModel):
 
 
 class StoredToken(BaseModel):
-    """A token, but for itself."""
+    """A token without its secret."""
 
     name: str
     role: str
@@ -78,7 +78,7 @@ class StoredToken(BaseModel):
 
 
 class AddedToken(BaseModel):
-    """A new token, which is told this once."""
+    """A new token, which is shown only this once."""
 
     name: str
     token: str

@@ -1,4 +1,4 @@
-"""What is told of studies."""
+"""The answers about studies."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from autotune.service.answered.words import Instant, Size, Value, Values
 
 
 class StudyFrom(BaseModel):
-    """Whose text stands for the name of a study."""
+    """Whose uploaded text is used for the name of a study."""
 
     asked_by: str
     search: str
@@ -28,7 +28,7 @@ class OwnStudy(BaseModel):
 
 
 class Parameter(BaseModel):
-    """What a parameter may be."""
+    """The values of a parameter."""
 
     values: list[Value]
     default: Value
@@ -36,7 +36,7 @@ class Parameter(BaseModel):
 
 
 class Constraint(BaseModel):
-    """What a valid configuration fulfils."""
+    """A condition that valid configurations fulfil."""
 
     require: str
     reason: str

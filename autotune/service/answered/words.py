@@ -1,4 +1,4 @@
-"""What answers are made of: values, sizes, instants."""
+"""The parts of answers: values, sizes, instants."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 Value = float | str
-"""Of a parameter or choice."""
+"""The value of a parameter or choice."""
 
 Values = dict[str, Value]
 Size = dict[str, int]

@@ -1,14 +1,14 @@
 """The pages for browsers, beside the API: `router` is mounted at `/` by `app.create_app`, after the routes of `/v1`.
 
-A page takes `service: Service = request.app.state.service` and asks `service.views` the same functions that the JSON
-routes ask. Whoever asks a page for `Accept: application/json` gets its data.
+A page takes `service: Service = request.app.state.service` and calls the same functions of `service.views` as the JSON
+routes. With `Accept: application/json`, a page returns its data.
 
     common.py    templates, static files, JSON or HTML, errors as pages
     results.py   home, best configurations, one problem and what was learned of it, comparisons
     searches.py  searches, one search as it goes on; trials, one trial
     submit.py    a form for a search, checked before it runs
     admin.py     signing in; tokens and workers
-    snippets.py  a best as what somebody takes along
+    snippets.py  a best in the forms in which people use it
     lessons.py   what reports tell of stored problems, kept while nothing changes
 """
 

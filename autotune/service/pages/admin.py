@@ -22,7 +22,7 @@ Token = Annotated[str, Query(max_length=200)]
 
 @router.get("/login")
 def login(request: Request, token: Token = "", to: Annotated[str, Query(max_length=300)] = "/") -> Response:
-    """Ask for a token; the address that `autotune serve` prints brings one along."""
+    """Ask for a token, or take it from the address that `autotune serve` prints."""
     if token:
         return _sign_in(request, token, "/")
     return show(request, "login.html", {"to": _local(to), "error": ""})
@@ -57,7 +57,7 @@ def _sign_in(request: Request, token: str, to: str) -> Response:
 
 
 def _local(address: str) -> str:
-    """Return an address of this server; `//elsewhere` is none."""
+    """Return an address if it is on this server, else /; `//elsewhere` is not on this server."""
     return address if address.startswith("/") and not address.startswith(("//", "/\\")) else "/"
 
 

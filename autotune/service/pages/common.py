@@ -68,7 +68,7 @@ def static_files() -> dict[str, Path]:
 
 @lru_cache(maxsize=1)
 def static_version() -> str:
-    """Return what stands for the static files as they are: a new one is a new address, so that each may be kept."""
+    """Return a digest of all static files: when they change, so do their addresses, so each can be cached for good."""
     whole = hashlib.sha256()
     for name, path in static_files().items():
         whole.update(name.encode() + path.read_bytes())
@@ -97,7 +97,7 @@ def wants_json(request: Request) -> bool:
 
 
 def show(request: Request, template: str, data: dict[str, Any], status: int = 200, **more: Any) -> Response:
-    """Return a page, or its `data` alone to whoever wants JSON; `more` is for the template only."""
+    """Return a page, or only its `data` to a client that wants JSON; `more` is for the template only."""
     if wants_json(request):
         return Visible(plain(data, nulls=True), status, {"Cache-Control": "no-store", "Vary": "Accept"})
     caller = caller_of(request)
@@ -115,18 +115,18 @@ def show(request: Request, template: str, data: dict[str, Any], status: int = 20
             read_only=service.config.read_only,
         )
     )
-    if root := service.config.root:  # what a template is given has its quotation marks escaped: this is none of it
+    if root := service.config.root:  # values in a template have escaped quotation marks, so they do not match
         html = _ADDRESS.sub(rf"\g<0>{root}", html)
     return HTMLResponse(html, status, {"Cache-Control": "no-store", "Vary": "Accept"})
 
 
 def go(address: str) -> Response:
-    """Return the answer to a form: look there."""
+    """Return the answer to a form: a redirect to an address."""
     return RedirectResponse(address, 303)
 
 
 def install(app: FastAPI) -> None:
-    """Have errors of pages answered by pages (those of the API and of programs stay as they are), and lessons kept."""
+    """Have errors of pages answered by pages (not those of the API and of programs), and have lessons kept."""
     app.state.lessons = Lessons()
     handlers = dict(app.exception_handlers)
 
@@ -153,13 +153,13 @@ def _error(request: Request, error: Exception) -> Response:
     else:
         assert isinstance(error, RequestValidationError)
         unfit = unknown_of(error) or Refused(422, "the address holds what this page does not take")
-        unfit.hint = ""  # which is for programs
+        unfit.hint = ""  # the hint is for programs
         status, told = unfit.status, problem_of(unfit)
     is_part = request.headers.get("hx-request") is not None
     if status == 401:
         if request.method in ("GET", "HEAD") and not is_part:
             return go(f"/login?to={request.url.path}")
-        # A page to sign in at, in the place of the form, would lose what was typed.
+        # To replace the form by a page to sign in would lose what was typed.
         told["hint"] = SIGN_IN if is_part else f"{SIGN_IN}: reload this page"
     if is_part:
         answer = show(request, "checked.html", {"error": told | {"line": None, "around": []}}, status)

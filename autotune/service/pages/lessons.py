@@ -1,4 +1,4 @@
-"""What reports tell of stored problems and searches. What takes long is kept while nothing was added."""
+"""Reports on stored problems and searches. What takes long is kept while nothing is added."""
 
 from __future__ import annotations
 
@@ -23,19 +23,20 @@ from autotune.study import StudyText
 _KEPT = 32
 
 _AGAIN_S = 60.0
-"""Seconds after which it is tried again to tell a default: a process may have found no memory, or no time."""
+"""Seconds before an unknown default is asked for again: its process may have lacked memory or time."""
 
 _ASKING = threading.BoundedSemaphore(4)
-"""Held by each request that waits for a default: a request takes a thread, of which all others need one too, and a
-study may take half a minute to tell."""
+"""Held by each request that waits for a default. Such a request occupies a thread, which all other requests need too,
+and a study may take half a minute.
+"""
 
 BUSY = "the study's default configuration is not known: the server is busy with those of other pages; ask again"
-"""Said instead of waiting behind more of them than that."""
+"""Said instead of waiting if more requests than that wait."""
 
 log = logging.getLogger(__name__)
 
 LIVE_DOTS = 800
-"""Trials that the chart of a running search shows: it is sent anew each time something happens."""
+"""Trials in the chart of a running search, which is sent anew each time something happens."""
 
 
 class Lesson(NamedTuple):
@@ -47,7 +48,7 @@ class Lesson(NamedTuple):
 
 
 class _Kept(NamedTuple):
-    """A lesson, with what it was made of: it holds while that is the same, until an instant at most."""
+    """A lesson with what it was made from: it is valid while that stays the same, until an instant at most."""
 
     text: StudyText | str
     stored: tuple[int, ...]
@@ -55,19 +56,19 @@ class _Kept(NamedTuple):
     until: float
 
     def is_of(self, text: StudyText | str, stored: tuple[int, ...]) -> bool:
-        """Whether it was made of these."""
+        """Whether it was made from these."""
         return (self.text is text or (isinstance(text, str) and self.text == text)) and self.stored == stored
 
 
 class Lessons:
-    """What was learned of the problems that were looked at last."""
+    """The lessons of the problems that were looked at last."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[int, _Kept] = OrderedDict()
         self._lock = threading.Lock()
 
     def of(self, service: Service, problem: listing.Problem, text: StudyText | str) -> Lesson:
-        """Return what a problem teaches; `text` is its study as it is now, or why its default is not known without."""
+        """Return what a problem teaches; `text` is its study as it is now, or why its default is not known."""
         stored = _stored(service, problem.number)
         with self._lock:
             kept = self._kept.get(problem.number)
@@ -92,16 +93,16 @@ def _lesson(service: Service, problem: listing.Problem, text: StudyText | str) -
 
 
 def _stored(service: Service, problem: int) -> tuple[int, ...]:
-    """Return how many trials tell what is best of a problem, how many of their searches have ended, and the first."""
+    """Return how many trials decide what is best, how many of their searches have ended, and the first search."""
     searches = listing.answering(service.store, problem)
     trials = survey.by_outcome(survey.tally(service.store, [search.number for search in searches])).total()
     return trials, sum(search.ended is not None for search in searches), *(search.number for search in searches[:1])
 
 
 def default_of(service: Service, problem: listing.Problem, text: StudyText | str) -> Configuration | str:
-    """Return the study's default configuration for a problem, moved where it is not valid there; else why not.
+    """Return the study's default configuration for a problem, moved if it is not valid there, or the reason why not.
 
-    To be called from a thread of a request: an uploaded study is looked at in a process of its own.
+    Call it from a thread of a request: an uploaded study is examined in a process of its own.
     """
     if isinstance(text, str):
         return text
@@ -114,7 +115,7 @@ def default_of(service: Service, problem: listing.Problem, text: StudyText | str
         return BUSY
     try:
         return from_thread.run(submitting.default_of, service, problem.key, device)
-    except AutotuneError as error:  # the study is another one today, or its process found no room
+    except AutotuneError as error:  # the study is a different one now, or its process lacked memory
         log.warning("problem %d: the default of %s is not known: %s", problem.number, text.name, error)
         return single.not_known(for_others(error))
     finally:

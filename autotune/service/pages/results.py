@@ -31,7 +31,7 @@ router = APIRouter()
 PAGE = 20
 
 _MOST_NAME = 120
-"""Characters of a file's name that a browser is told."""
+"""The most characters in the name of a file to download."""
 
 Number = Annotated[int, Path(ge=1, le=2**63 - 1)]
 
@@ -64,7 +64,7 @@ def best(
                 break
             last = problem.number
             name = f"{problem.key._replace(kernel_hash='', study_hash='')}"
-            if name not in seen:  # of several texts of a study the newest speaks for all
+            if name not in seen:  # of several texts of a study, only the newest is shown
                 seen.add(name)
                 rows.append(views.row_of_problem(service, problem.number, problem.key, nullcontext(records), text_of))
     rows = _by_size(rows)
@@ -76,7 +76,7 @@ def best(
 
 
 def _by_size(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return rows with those of one study, its choices and a device together, in the order of their sizes."""
+    """Return rows grouped by study, choices and device, each group in the order of the sizes."""
     groups: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         groups.setdefault(canonical([row["study"], row["choices"], row["device"]]), []).append(row)
@@ -84,7 +84,7 @@ def _by_size(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _lesson(request: Request, service: Service, number: int) -> tuple[listing.Problem, Lesson]:
-    """Return a problem and what it teaches, as far as that is kept."""
+    """Return a problem and what it teaches, from the kept lessons if it is there."""
     found = _problem(service, number)
     try:
         text: StudyText | str = service.studies.of(found.key.study, found.key.kernel_hash, found.key.study_hash)
@@ -215,7 +215,7 @@ def _title(key: ProblemKey) -> str:
 
 
 def _map(lesson: Lesson, down: str, across: str) -> tuple[dict[str, Any] | None, list[str]]:
-    """Return the heat map of two parameters, None where fewer vary, and the names of those that vary."""
+    """Return the heat map of two parameters (None if fewer vary), and the names of those that vary."""
     varying = learned.varying_of(lesson.known, lesson.told["importance"])
     if len(varying) < 2:
         return None, varying

@@ -43,7 +43,7 @@ def search(request: Request, service: Opened, caller: Reader, id: SearchId) -> R
 
 @router.get("/searches/{id}/live")
 def live(request: Request, service: Opened, caller: Reader, id: SearchId) -> Response:
-    """The part of that page that changes while the search runs; the status has htmx look no more once it has ended."""
+    """The part of that page that changes while the search runs; after its end, the status makes htmx stop polling."""
     told = _told(service, id)
     return show(request, "live.html", told, _LOOK_NO_MORE if told["ended"] and "hx-request" in request.headers else 200)
 

@@ -1,4 +1,4 @@
-"""A best as what somebody takes along, and comparisons as what a chart draws."""
+"""A best in the forms in which people use it, and comparisons as a chart shows them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from autotune.text import command, in_quotes, pairs
 
 
 def forms(best: Best, server: str) -> list[dict[str, str]]:
-    """Return `name`, `title` and `text` of each form in which a best is taken along."""
+    """Return `name`, `title` and `text` of each form of a best."""
     found = {"command": _command(best, server), "python": _python(best, server)}
     for name in formats.FORMATS:
-        if name != "table":  # the page is one itself
+        if name != "table":  # the page itself is a table
             try:
                 found[name] = formats.render(best, name)
             except AutotuneError as error:  # a header cannot hold everything
@@ -52,7 +52,7 @@ def _python(best: Best, server: str) -> str:
 
 
 def chart(cells: Sequence[dict[str, Any]], by: str, sizes: Sequence[str]) -> dict[str, Any] | None:
-    """Return lines over sizes, where those can be told by one number: GFLOPS where known, else times; else None."""
+    """Return lines over sizes: GFLOPS if known, else times; None if one number does not describe the sizes."""
     measured = [cell for cell in cells if cell["best"] is not None and cell["best"]["time_ns"] is not None]
     if not measured or any(len(set(cell["size"].values())) != 1 for cell in measured):
         return None

@@ -1,4 +1,4 @@
-"""A form for a search: of a study of the server, or of one's own; checked before it runs, errors at their line."""
+"""A form for a search, of a study of the server or of one's own, which is checked first; errors show their line."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from autotune.text import parse_choices, parse_duration, parse_size
 router = APIRouter()
 
 OWN = "own"
-"""The choice of the form that stands for a study of one's own."""
+"""The choice in the form for a study of one's own."""
 
 _MOST_FIELDS = 400
 Form = dict[str, str]
@@ -52,7 +52,7 @@ def fields(
 
 @router.post("/submit")
 async def submit(request: Request, service: Opened) -> Response:
-    """Check what was filled in, or have it searched; who may not, by now, gets the form back as it was filled in."""
+    """Check the filled-in form, or queue the search; a caller without (or no longer with) the role gets it back."""
     require_role(caller_of(request), "read")
     given = {
         name: value for name, value in (await request.form(max_fields=_MOST_FIELDS)).items() if isinstance(value, str)
@@ -76,7 +76,7 @@ async def submit(request: Request, service: Opened) -> Response:
 
 
 def asked_for(given: Form, service: Service) -> Submit:
-    """Return what a filled-in form asks for. Raises UsageError for what cannot be read, at its field."""
+    """Return what a filled-in form asks for. Raises UsageError, naming the field, for what cannot be read."""
     own = given.get("study") == OWN
     shape: dict[str, Any] = {"device": given.get("device") or None, "sampler": given.get("sampler") or DEFAULT_SAMPLER}
     if own:
@@ -109,7 +109,7 @@ def asked_for(given: Form, service: Service) -> Submit:
 
 
 def _kernel_in(toml: str) -> str:
-    """Return the kernel's file as a study names it."""
+    """Return the name of the kernel's file in a study."""
     named = re.search(r"""^[ \t]*kernel[ \t]*=[ \t]*["']([^"'\n]+)["']""", toml, re.MULTILINE)
     return named[1] if named else "kernel.cl"
 
@@ -128,14 +128,14 @@ def placed(told: dict[str, str], given: Form) -> dict[str, Any]:
 
 
 def line_of(text: str, told: dict[str, str]) -> int | None:
-    """Return the line of a TOML text that an error is about: one that it names, or that of the key where it is."""
+    """Return the line of a TOML text that an error is about: the line that it names, or the line of its key."""
     if not text:
         return None
     named = re.search(r"TOML: .*\bline (\d+)", told["error"])
     if named and int(named[1]) <= text.count("\n") + 1:
         return int(named[1])
     where = re.sub(r"^\S*\.toml:?", "", told["where"]).strip()
-    if not where and (path := re.match(r"([\w.\[\]-]+):", told["error"])):  # as the schema's errors tell it
+    if not where and (path := re.match(r"([\w.\[\]-]+):", told["error"])):  # as errors of the schema name it
         where = path[1]
     keys = [part for part in re.split(r"[\s:.\[\]]+", where) if part]
     found, start = None, 0
@@ -148,7 +148,7 @@ def line_of(text: str, told: dict[str, str]) -> int | None:
 
 
 def _is_of(line: str, key: str) -> bool:
-    """Whether a line of TOML heads the table of a key, or sets it; in time that grows with the line alone."""
+    """Whether a line of TOML is the heading of a key's table, or sets the key; in time that is linear in the line."""
     line, quoted = line.lstrip(), re.escape(key)
     if not line.startswith("["):
         return re.match(rf'"?{quoted}"?\s*=', line) is not None
@@ -159,7 +159,7 @@ def _is_of(line: str, key: str) -> bool:
 def _answer(
     request: Request, service: Service, given: Form, *, status: int = 200, checked: Any = None, error: Any = None
 ) -> Response:
-    """Return what came of a check, alone where only that part of the page is asked for."""
+    """Return the result of a check; only that part of the page if htmx asks for it."""
     if request.headers.get("hx-request"):
         return show(request, "checked.html", {"checked": checked, "error": error})
     return _show(request, service, given, status=status, checked=checked, error=error)
@@ -177,7 +177,7 @@ def _show(
 
 
 class _Given(dict[str, str]):
-    """What a form was filled in with: nothing in all other fields."""
+    """The values of a filled-in form; all other fields are empty."""
 
     def __missing__(self, name: str) -> str:
         return ""
@@ -193,7 +193,7 @@ def _study(service: Service, name: str) -> dict[str, Any] | None:
 
 
 def _unix(text: str) -> str:
-    return text.replace("\r\n", "\n")  # as browsers send what stands in a form
+    return text.replace("\r\n", "\n")  # browsers send form text with \r\n
 
 
 def _whole(text: str, where: str, least: int = 1) -> int | None:
@@ -201,7 +201,7 @@ def _whole(text: str, where: str, least: int = 1) -> int | None:
     if not text:
         return None
     if not text.isdecimal() or len(text) > 12 or int(text) < least:
-        raise UsageError(f"{text!r:.40} is no whole number of at least {least}", where=where)
+        raise UsageError(f"{text!r:.40} is not a whole number of at least {least}", where=where)
     return int(text)
 
 
@@ -209,7 +209,7 @@ def _sizes(text: str) -> dict[str, int]:
     found: dict[str, int] = {}
     for name, value in _pairs(text).items():
         if not isinstance(value, int):
-            raise UsageError(f"{name}={value} is no size", where="size", hint="write M=1024,N=512")
+            raise UsageError(f"{name}={value} is not a size", where="size", hint="write M=1024,N=512")
         found[name] = value
     return found
 

@@ -3,12 +3,12 @@
     home       devices, what runs, what is queued in which order, the problems searched last with their bests
     devices    of this machine, and every stored model
     studies    by name, with what each takes;  study: one of them, whole
-    searches   newest first;  search: one, submitted or only stored;  points: its trials as a chart has them
+    searches   newest first;  search: one, submitted or only stored;  points: its trials for a chart
     trials     newest first, by filters;  trial: one, with samples, options and build log
     compare    the best per value, size or device, of what is stored
-    history    the newest trials, as the command line has them
+    history    the newest trials, as on the command line
     tokens     names, roles and times, for admins
-All may take a while (they ask the database): call them in a thread. They raise AutotuneError, Refused(404) among them.
+All may take a while (they ask the database): call them in a thread. They raise AutotuneError, such as Refused(404).
 """
 
 from autotune.service.views.results import (

@@ -1,4 +1,4 @@
-"""Where an open submission stands: its place in its queue, and whether there is a server that works that queue."""
+"""The position of an open submission: its place in its queue, and whether a server works on that queue."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ if TYPE_CHECKING:
 
 
 class Queues:
-    """What one view tells of the queues, each asked for once however many submissions it shows."""
+    """What one view shows of the queues; each is read once, for any number of submissions."""
 
     def __init__(self, service: Service) -> None:
         self._waiting = cache(lambda server: _places(service.store.waiting(server)))
         self._is_at_work = cache(service.is_at_work)
 
     def place(self, one: Submission) -> int | None:
-        """The place of what is queued (0: the next); None where nobody is there to work the queue."""
+        """The place in the queue (0: the next); None if it does not wait, or if no server works on the queue."""
         if one.state != QUEUED or not self._is_at_work(one.server):
             return None
         found: int | None = self._waiting(one.server).get(one.uuid)
         return found
 
     def state(self, one: Submission) -> tuple[str, str]:
-        """The state and the reason for it; what a killed server left is as the next of its name will find it."""
+        """The state and the reason for it; for what a killed server left, the state that its next start will find."""
         if one.state not in OPEN or self._is_at_work(one.server):
             return one.state, one.reason
         if one.state == STOPPING:

@@ -27,7 +27,7 @@ TextOf = Callable[[str, str, str], StudyText]
 """Finds the study of a stored problem by its name and hashes."""
 
 LATEST = 12
-"""Problems on the first page."""
+"""How many problems the first page shows."""
 
 
 def home(service: Service, *, bests: bool = True) -> Json:
@@ -62,7 +62,7 @@ def devices(service: Service) -> Json:
 
 
 def latest(service: Service) -> list[Json]:
-    """The problems searched last, each as `row_of_problem` tells it, and when its last search ended in `searched`."""
+    """The problems searched last, each as in `row_of_problem`, and in `searched` when its last search ended."""
     text_of = asked_once(service.studies.of)
     return [
         row_of_problem(service, one.number, one.key, open_records(locate(service.config.database)), text_of)
@@ -74,7 +74,7 @@ def latest(service: Service) -> list[Json]:
 def row_of_problem(
     service: Service, number: int, key: ProblemKey, opened: AbstractContextManager[Records], text_of: TextOf
 ) -> Json:
-    """A stored problem with its best as `best_of_problem` tells it, or why there is none in `error`."""
+    """A stored problem with its best as in `best_of_problem`, or in `error` why there is none."""
     row: Json = {
         "problem": number,
         "study": key.study,
@@ -94,7 +94,7 @@ def row_of_problem(
 
 
 def asked_once(text_of: TextOf) -> TextOf:
-    """Return the same for many problems: each study is looked for once, also one that is not here or cannot be read."""
+    """Return a `text_of` for many problems that looks for each study once, even if it is missing or cannot be read."""
     found: dict[tuple[str, ...], StudyText | AutotuneError] = {}
 
     def ask(*wanted: str) -> StudyText:
@@ -114,10 +114,10 @@ def asked_once(text_of: TextOf) -> TextOf:
 def best_of_problem(
     service: Service, records: Records, number: int, key: ProblemKey, text_of: TextOf, *, whole: bool = False
 ) -> tuple[Json, Best | None]:
-    """A stored problem's best as `best_json` has it, and the answer itself.
+    """A stored problem's best as in `best_json`, and the answer itself.
 
-    Where no study of that name is here, or it can say nothing of this problem, `match`, `options` and `launches` are
-    None, not known, nor is there an answer that forms could be made of. Raises AutotuneError.
+    If no study of that name is here, or it cannot be used for this problem, `match`, `options` and `launches` are None
+    (not known), and so is the answer. Raises AutotuneError.
     """
     info = service.machine.of_model(key.device)
     try:
@@ -145,7 +145,7 @@ def best_of_problem(
 
 
 def best_json(best: Best) -> Json:
-    """A best as `GET /v1/best` tells it."""
+    """A best as `GET /v1/best` returns it."""
     return {
         **best._asdict(),
         "match": best.match.value,
@@ -211,7 +211,7 @@ def history(service: Service, study: str | None, limit: int, failed: bool, devic
 
 
 def _fingerprint(service: Service, device: str | None) -> str | None:
-    """Return the model that a selector means; None where none is given. Raises DeviceError."""
+    """Return the model that a selector means, or None without a selector. Raises DeviceError."""
     if device is None:
         return None
     return asking.device_meant(device, service.config.database, service.machine.find).fingerprint
@@ -226,9 +226,9 @@ def compare(
     choice: Sequence[str] = (),
     device: str | None = None,
 ) -> Json:
-    """The best per value of a parameter, per `size` (each entry one) or per `device`, of what is stored.
+    """The best per value of a parameter, per `size` (each entry is one size) or per `device`, of what is stored.
 
-    `cells` and `left_out` as `reports.sides` tells them.
+    `cells` and `left_out` are those of `reports.sides`.
     """
     text = service.studies.text(study)
     known = [*parameter_values(text), "size", "device"]

@@ -21,7 +21,7 @@ Json = dict[str, Any]
 def searches(service: Service, *, study: str | None, device: str | None, before: int | None, limit: int) -> Json:
     """`open`: what is queued or runs, newest first (first page only); `searches`: what has ended, newest first.
 
-    `before` is the `next` of the page before. What ended before anything was stored stands among what was begun then.
+    `before` is the `next` of the previous page. Searches that ended before anything was stored are sorted in by time.
     """
     open_ = service.store.submitted(states=OPEN) if before is None else []
     found = listing.searches(service.store, study=study, device=device, latest=True, before=before, limit=limit)
@@ -29,7 +29,7 @@ def searches(service: Service, *, study: str | None, device: str | None, before:
     early = service.store.unstored(study=study, after=after, before=before)
     queues = Queues(service)
     opened = [submitted(service, one, queues) for one in _on(device, open_) if study in (None, one.study)]
-    told = {one["id"] for one in opened}  # one that ended between the two reads is stored as well
+    told = {one["id"] for one in opened}  # a search that ended between the two reads is also stored
     rows = [*listed(service, found), *(submitted(service, one, queues) for one in _on(device, early))]
     rows = [row for row in rows if row["id"] not in told]
     return {
@@ -44,7 +44,7 @@ def _on(device: str | None, sent: Sequence[Submission]) -> list[Submission]:
 
 
 def listed(service: Service, found: Sequence[listing.Search]) -> list[Json]:
-    """Stored searches, each as its submission tells of it where there is one; those at work are left out."""
+    """Stored searches, each shown as its submission if there is one; open submissions are left out."""
     names = [one.submission for one in found if one.submission]
     parts = listing.searches(service.store, names=names, limit=1000) if names else []
     submissions = service.store.named(names) if names else {}
@@ -63,10 +63,10 @@ def listed(service: Service, found: Sequence[listing.Search]) -> list[Json]:
 def search(service: Service, name: str) -> Json:
     """One search by its id, that of a submission or of a stored search.
 
-    `id`, `state`, `study`, `study_from` (where an uploaded one was asked for by name), `device`, `size`,
-    `choices`, `request`, `asked_by`, `created`, `started`, `ended`, `reason`, `exit_code` (of the command line, where
-    it failed), `place` (0: the next of its queue), `progress` (the last that was told), `result` (of `autotune search
-    --json`), `outcomes`, `searches` (numbers of the stored searches that are its work).
+    `id`, `state`, `study`, `study_from` (if an uploaded study was asked for by name), `device`, `size`, `choices`,
+    `request`, `asked_by`, `created`, `started`, `ended`, `reason`, `exit_code` (of the command line, if it failed),
+    `place` (0: the next of its queue), `progress` (the last reported), `result` (of `autotune search --json`),
+    `outcomes`, `searches` (numbers of the stored searches that are its work).
     """
     submission = service.store.submission(name)
     found = listing.searches(service.store, names=[name])
@@ -78,17 +78,17 @@ def search(service: Service, name: str) -> Json:
 
 
 def study_from(one: Uploaded) -> Json:
-    """Whose text stands for a name that is none of the server's own: the `search` that first brought it, and when."""
+    """Whose text is used for a name that the server's own studies do not have: the first `search` with it, and when."""
     return {"asked_by": one.asked_by, "search": one.search, "created": one.created}
 
 
 def has_ended(told: Json) -> bool:
-    """Whether what `search` gave is final."""
+    """Whether a search, as `search` returns it, is in a final state."""
     return told["state"] not in OPEN
 
 
 def submitted(service: Service, one: Submission, queues: Queues, parts: Sequence[listing.Search] = ()) -> Json:
-    """A submission, with the stored searches that are its work, as `search` tells of it."""
+    """A submission, with the stored searches that are its work, in the form of `search`."""
     state, reason = queues.state(one)
     return {
         "id": one.uuid,
@@ -120,19 +120,19 @@ def submitted(service: Service, one: Submission, queues: Queues, parts: Sequence
 
 
 def _outcomes(service: Service, parts: Sequence[listing.Search]) -> dict[str, int]:
-    """How many trials of these searches ended how."""
+    """How many trials of these searches had each outcome."""
     counted = survey.tally(service.store, [part.number for part in parts])
     return {outcome.value: count for outcome, count in survey.by_outcome(counted).items()}
 
 
 def _size(one: Submission, parts: Sequence[listing.Search]) -> Json:
-    """The size that was asked for; whole once the search has begun, where a file has a part of it."""
+    """The size that was asked for. Once the search has begun, it is complete even if only a part was given."""
     found = dict(parts[-1].key.size) if parts else (one.result or {}).get("size")
     return found or one.request.get("size") or {}
 
 
 def stored(service: Service, one: listing.Search) -> Json:
-    """A stored search, in the same words."""
+    """A stored search, with the same keys."""
     states = {"lost": STOPPED, "interrupted": STOPPED, "error": FAILED}
     reason = "lost" if one.is_lost else one.reason
     state = RUNNING if one.ended is None and not one.is_lost else states.get(reason, DONE)
@@ -158,7 +158,7 @@ def stored(service: Service, one: listing.Search) -> Json:
 
 _UNSENT: Json = dict.fromkeys(("study_from", "budget", "server", "queue", "place", "exit_code", "progress", "result"))
 _UNSENT |= {"uploaded": False, "attempts": 1}
-"""What is told of a search that was sent to no server."""
+"""The values for a search that was not sent to a server."""
 
 
 def _numbers_of(service: Service, name: str) -> list[int]:
@@ -170,7 +170,7 @@ def _numbers_of(service: Service, name: str) -> list[int]:
 def points(service: Service, name: str, *, after: int = 0, limit: int = 5000) -> Json:
     """The trials of a search in the order they began: `trials` of [number, outcome, time_ns, finished, configuration].
 
-    `next` is what `after` should be for the rest; None: there is none.
+    `next` is the `after` for the rest, or None if there is no more.
     """
     numbers = _numbers_of(service, name)
     found = survey.following(service.store, numbers, after=after, limit=limit) if numbers else []
@@ -192,7 +192,7 @@ def trials(
     before: int | None = None,
     limit: int = 50,
 ) -> Json:
-    """`trials`, newest first, by filters, without samples and logs; `next` is `before` of the page after."""
+    """`trials`, newest first, by filters, without samples and logs; `next` is the `before` of the next page."""
     for outcome in outcomes:
         if outcome not in set(Outcome):
             raise Refused(422, f"no outcome {outcome!r:.40}", where="outcome", hint=f"known: {', '.join(Outcome)}")

@@ -87,7 +87,7 @@ def shape_of_value(value: Any) -> tuple[int, ...]:
             raise BoundError("a list holds parts of different shapes")
         return (len(value), *(shapes.pop() if shapes else ()))
     if not isinstance(value, int | float | np.ndarray | np.generic):
-        raise BoundError(f"calculates with {value!r:.40}, which is no number")
+        raise BoundError(f"calculates with {value!r:.40}, which is not a number")
     return np.shape(value)
 
 
@@ -96,7 +96,7 @@ def whole(value: Any) -> int:
     if isinstance(value, Outline):
         raise UnknownError
     if not isinstance(value, int | np.ndarray | np.integer) or np.shape(value):
-        raise BoundError(f"{value!r:.40} is no whole number")
+        raise BoundError(f"{value!r:.40} is not a whole number")
     return int(bounded(int(value)))
 
 

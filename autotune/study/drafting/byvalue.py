@@ -71,6 +71,14 @@ class ByValue:
                 alone = re.fullmatch(r"\[\s*(\d{1,9})\s*\]", found[3] or "")
                 yield found[2], found[1], int(alone[1]) if alone else 0 if found[3] else None
 
+    def first_places(self, kind: str) -> str:
+        """Return the key for data of structs whose whole numbers are 0 and 1: hardly any array ends before these."""
+        members = [(name, self._meant(of)) for name, of, _ in self.members(kind)]
+        if any(of in self._structs for _, of in members):
+            return ", data = { low = 0, high = 1 }"
+        whole = (f"{name} = {{ low = 0, high = 1 }}" for name, of in members if components(of)[0] in WHOLE_TYPES)
+        return f", data = {{ fields = {{ {', '.join(whole)} }} }}"
+
     def value(self, name: str) -> Any:
         """Return an argument's value in sums of sizes: a dict for a struct, a list for an array or a tuple of these."""
         return self._value(self._kinds[name], name, 0)

@@ -188,9 +188,10 @@ def is_alone(of: Proposal, entry: str) -> bool:
 
 
 def _counted(reading: Reading, own: Collection[str]) -> dict[int, Sum]:
-    """Return the extents in indices `group * EXTENT + item`, in numbers or `own` names, if no guard is on the item."""
-    left_out = {name for varying, _ in reading.guards for name in varying.names}
-    told = {axis: extent for axis, extent in reading.groups().items() if f"lid#{axis}" not in left_out}
+    """Return the extents by which groups count places, numbers and the kernel's own, where all items count."""
+    guarded = [varying.names for varying, _ in reading.guards]
+    left_out = {axis for axis in range(3) for names in guarded if f"lid#{axis}" in names and f"wid#{axis}" not in names}
+    told = {axis: extent for axis, extent in reading.groups().items() if axis not in left_out}
     return {axis: extent for axis, extent in told.items() if extent.names <= {*own}}
 
 

@@ -269,13 +269,6 @@ class Launches(Indices):
                 value = value.with_value(f"{EXTENT}{axis}", Sum.of(self._new(IMAGE_NAMES[axis])))
         return value
 
-    def unread_image(self, dimensions: int) -> list[Sum]:
-        """Return assumed extents for an image that is read at coordinates that were not understood."""
-        if len(self.axes) == dimensions:
-            return [self.axes[axis] for axis in sorted(self.axes, reverse=True)]
-        own = [self._named(Sum.of(f"{EXTENT}{axis}")) for axis in range(dimensions) if IMAGE_NAMES[0] in self.made]
-        return own[::-1] or [Sum.of(128)] * dimensions
-
     def items(self, axis: int) -> str | None:
         """Return the work-items along an axis as an expression; None if nothing says how many."""
         local = self._local[axis]

@@ -162,8 +162,8 @@ _CONVERTS = re.compile(r"CONVERT_(?:\w+_)?(U?(?:CHAR|SHORT|INT|LONG)|HALF|FLOAT|
 
 
 def _number(name: str) -> str:
-    """Return a value for an unknown macro by its name alone: a type if the name says so, 16 for an extent of a
-    work-group, else 1.
+    """What a macro of that name might be that nothing in the text says more of: of work-items along an axis a few, a
+    type where it has this name, else 1.
     """
     if _OF_TYPES.fullmatch(name):
         return _type(name)

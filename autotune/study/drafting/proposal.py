@@ -24,7 +24,7 @@ from autotune.study.drafting.nouns import COUNT_NAME, SMALL_NAME, TASK_NAME
 from autotune.study.drafting.preprocessing import Preprocessed
 from autotune.study.drafting.reading import Reading
 from autotune.study.drafting.repeats import lengths, operands, repeats, row_lengths
-from autotune.study.drafting.scanning import DEFINE, candidates, number_of
+from autotune.study.drafting.scanning import DEFINE, candidates, number_of, stated_as
 from autotune.study.drafting.shapes import Shapes
 from autotune.study.drafting.sketch import Sketch
 from autotune.study.drafting.statements import read
@@ -57,7 +57,7 @@ class Proposal:
         self.made: dict[str, str] = {}
         """Sizes that the kernel does not take, each with a remark."""
         stated = OF_OPENCL | dict.fromkeys(sketch.extensions, "1")
-        stated |= {name: sketch.macros.get(name, text) for name, text in given.items()}
+        stated |= {name: stated_as(text, sketch.macros.get(name, text), given) for name, text in given.items()}
         self._readings: dict[tuple[object, ...], Reading | None] = {}
         self.code = Preprocessed(sketch.source, stated)
         """The text as preprocessed with the defaults."""

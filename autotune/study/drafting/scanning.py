@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 
 from autotune.devices import KernelArgument
@@ -65,6 +65,14 @@ def _branch_end(text: str, at: int) -> int:
 
 def _is_defined_more(text: str, name: str) -> bool:
     return _DEFINED.findall(text).count(name) > 1
+
+
+def stated_as(text: str, told: str, given: Collection[str]) -> str:
+    """Return what a macro of a text stands for: as the compiler has `told`, but where that is computed from others that
+    may be `given`, `TILE * 4`, the text itself.
+    """
+    computed = number_of(told) is None and not is_plain(told)
+    return text if computed and not {*given}.isdisjoint(re.findall(r"\w+", text)) else told
 
 
 def number_of(text: str) -> int | None:

@@ -1,4 +1,4 @@
-"""Proposals for the extents of buffers and images, from what was read of a kernel's indices."""
+"""Proposals of the extents of buffers from what was read of a kernel's indices."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from functools import cached_property
 from math import gcd
 from typing import Any
 
+from autotune.study.drafting.images import BEYOND, Images
 from autotune.study.drafting.indices import rows_of_ids, tile_of, words
-from autotune.study.drafting.launches import Launches, extent_of
+from autotune.study.drafting.launches import extent_of
 from autotune.study.drafting.terms import Sum, factors_of, is_multiple, taken_off, undivided
-
-BEYOND = "by the places that were understood; others may lie farther"
-"""Why the extents of a buffer are a guess."""
 
 
 def product(shape: Sequence[Sum]) -> Sum:
@@ -36,15 +34,13 @@ def _ahead(varying: Sum, limit: Sum, rest: Sum) -> Sum:
     return (limit if whole else Sum.of(f"round_up({limit}, {step})")) - step + ahead + 1
 
 
-class Shapes(Launches):
-    """The extents that one kernel's reading tells; for the arguments see `Launches`."""
+class Shapes(Images):
+    """What one kernel's reading says of extents; what it is given, `Launches` says."""
 
     def __init__(self, *given: Any) -> None:
         self._turns: dict[str, Sum] = {}
         """The bounds of variables that stand for the turns of loops, or for other counted sums."""
         super().__init__(*given)
-        self.doubts: dict[str, str] = {}
-        """Why the extents of a buffer are a guess."""
 
     # -- limits -----------------------------------------------------------------------------------
 
@@ -330,24 +326,3 @@ class Shapes(Launches):
         beyond = ((index - varying, limit) for varying, limit in alike)
         ends = (limit + rest for rest, limit in beyond if not rest or rest.number is None)
         return next(ends, None) if strided else None
-
-    def image(self, name: str, dimensions: int) -> list[Sum] | None:
-        """Return the extents of an image in NumPy's order; None if its coordinates do not tell."""
-        found: list[Sum | None] = [None] * dimensions
-        for mention in self.reading.mentions:
-            if mention.name != name:
-                continue
-            for place, coordinate in enumerate(mention.places[:dimensions]):
-                started = self._started(coordinate)
-                ids = self._ids(started)
-                extent = self.axes.get(min(ids)) if len(ids) == 1 else self.upper(coordinate)
-                several = started.factor_of(f"gid#{min(ids, default=0)}")
-                if len(ids) == 1 and not several:  # the id is within a quotient, for example
-                    extent = self.upper(coordinate)
-                elif extent is not None and len(ids) == 1 and several.known and (several.number or 2) > 1:
-                    extent = extent * several
-                found[place] = found[place] or extent
-                if any(re.match(r"\([^.]*(?:gid|wid)#\d.*\)\.#", each) for each in started.names):
-                    self.doubts[name] = BEYOND  # a value of which only the ids in it are known
-        whole = [each for each in found if each is not None]
-        return whole[::-1] if len(whole) == dimensions else None

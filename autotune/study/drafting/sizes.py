@@ -65,14 +65,17 @@ class Sizes:
         self._big = [name for name in (*self.names, *of.made) if not (self.is_small(name) or name[:7] == "ENTRIES")]
 
     def is_small(self, name: str) -> bool:
-        """Whether a size is small: by its name, because a launch subtracts it, or because it is the number of things
-        that each item processes.
+        """Whether a size is small by its name, less than another, as a launch has to have something left, or how many
+        of something each item takes, or how many items of a group share something.
         """
         counted = [str(extent) for shapes in self._of.tuned.values() for extent in shapes.axes.values()]
         padded = any(name in shapes.padded() for shapes in self._of.shapes.values())
         if padded or any(re.fullmatch(rf"{name}( // \d+)?", extent) for extent in counted):
             return False
         items = [extent or "" for items in self._items.values() for extent in items]
+        told = (pair for shapes in self._of.shapes.values() for pair in shapes.reading.quotients.values())
+        if any(by == Sum.of(name) and {each[:4] for each in of.names} <= {"lid#", "lsz#"} for of, by in told):
+            return True
         if self._of.is_small(name) or any(re.search(rf"- (?:\d+ \* )?{name}\b", extent) for extent in items):
             return True
         shared = any(re.search(rf"(?:, |// ){name}\b", extent) for extent in items)  # so many for each item

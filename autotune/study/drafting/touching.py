@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from autotune.study.drafting.reading import Pointer
-from autotune.study.drafting.syntax import is_type
+from autotune.study.drafting.syntax import Tree, is_type
 from autotune.study.drafting.terms import Sum
 
 _UNDERSTOOD = re.compile(
@@ -34,8 +34,8 @@ def touched(
         index = places if places is not None else () if alone is None else (alone,)
         if pointers and all(isinstance(each, Sum) for each in index):
             yield pointers[0], tuple(index), found[1]
-    elif name.startswith(("atomic_", "atom_")) and pointers:
-        yield pointers[0], Sum(), "both"
+    elif (kind := atomic_kind(name)) and pointers:
+        yield pointers[0], Sum(), kind
     elif (found := re.fullmatch(r"v(load|store)a?(?:_half)?(2|3|4|8|16)?(?:_\w+)?", name)) and pointers:
         width = Sum.of(widths.get(name) or int(found[2] or 1))
         at = next(iter(given[found[1] == "store" :]), None)  # after the stored value
@@ -45,6 +45,30 @@ def touched(
         count = given[2] if len(given) > 2 and isinstance(given[2], Sum) and given[2].known else Sum.of(1)
         yield pointers[0], count - 1, "write"
         yield pointers[1], count - 1, "read"
+
+
+def atomic_kind(name: str) -> str:
+    """Return how an atomic function uses what it points to: read, write, both; empty for other functions."""
+    found = re.fullmatch(r"atom(?:ic)?_(?:(load)|(store|init|flag_clear))?\w*", name)
+    return "" if found is None else "read" if found[1] else "write" if found[2] else "both"
+
+
+def addressed(tree: Tree = ("",)) -> Tree | None:
+    """Return the element or member whose address is taken, `x[i]` of `(global uint *)&x[i]`; None of others."""
+    if tree[0] == "cast":
+        return addressed(tree[2])
+    return tree[2] if tree[:2] == ("unary", "&") and tree[2][0] != "name" else None
+
+
+def beside_fraction(left: Tree, right: Tree) -> Tree | None:
+    """Return what less than a pixel is added to or taken off, `x` of `x + 0.5f`: the same pixel; or None."""
+    return left if _is_fraction(right) else right if _is_fraction(left) else None
+
+
+def _is_fraction(tree: Tree) -> bool:
+    if tree[0] == "vector":
+        return all(map(_is_fraction, tree[1:]))
+    return tree[0] == "number" and "." in tree[1] and 0 < float(tree[1]) < 1
 
 
 def components(type_name: str) -> tuple[str, int]:

@@ -144,6 +144,8 @@ def _meanings(text: str, name: str, choices: Collection[str]) -> set[str]:
 
 
 def _next(text: str, name: str) -> list[str]:
+    if is_plain(atomic := name.removeprefix("atomic_")):
+        return [atomic]
     typedefs = re.findall(rf"\btypedef\s+([\w\s]+?)\s+{re.escape(name)}\s*;", text)
     macros = re.findall(rf"^[ \t]*#[ \t]*define[ \t]+{re.escape(name)}[ \t]+([\w ]+)$", text, re.MULTILINE)
     enums = re.findall(rf"\btypedef\s+enum\b[^;{{}}]*\{{[^{{}}]*\}}\s*{re.escape(name)}\s*;", text)

@@ -9,12 +9,13 @@ from autotune.devices import KernelArgument
 from autotune.errors import StudyError
 from autotune.study.drafting.byvalue import letters
 from autotune.study.drafting.groups import is_of_group
+from autotune.study.drafting.images import BEYOND
 from autotune.study.drafting.leaving import left_alone, untouched
 from autotune.study.drafting.parts import counted
 from autotune.study.drafting.proposal import Proposal
 from autotune.study.drafting.repeats import codes
 from autotune.study.drafting.scanning import of_unions, struct_attributes
-from autotune.study.drafting.shapes import BEYOND, product
+from autotune.study.drafting.shapes import product
 from autotune.study.drafting.syntax import NotRead, names_in
 from autotune.study.drafting.terms import Sum, spread_out
 from autotune.study.drafting.touching import components
@@ -250,7 +251,8 @@ class Uses:
         """Return the key for an input's data, in terms of `sizes`, and a remark; empty strings for the default data."""
         if not is_whole(kind):
             leads = kind in self._of.structs and any(each.reading.leads(one.name) for each in self._of.shapes.values())
-            return "", "its data: members of it say which places of other arguments are used" if leads else ""
+            said = "its data: members of it say which places of other arguments are used"
+            return (self._of.by_value.first_places(kind), said) if leads else ("", "")
         others = {*self._of.whole} - {*sizes}
         for each in (*self._of.tuned.values(), *self._of.shapes.values()):
             if one.name in each.reading.offsets and one.name in self.shapes:

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from autotune.study.drafting.byvalue import spread, swizzled, with_component
+from autotune.study.drafting.dividing import Divided
 from autotune.study.drafting.functions import Function
-from autotune.study.drafting.guarding import Guards
 from autotune.study.drafting.reading import EXTENT, Mention, Pointer
 from autotune.study.drafting.syntax import NotRead, Tree, expression, folded, whole
-from autotune.study.drafting.terms import Sum, counted_through, put_together, quotient, remainder, with_ids
-from autotune.study.drafting.touching import bytes_of, is_understood, touched
+from autotune.study.drafting.terms import Sum
+from autotune.study.drafting.touching import addressed, atomic_kind, beside_fraction, bytes_of, is_understood, touched
 from autotune.study.drafting.vectors import elements
 
 IDS = {
@@ -22,7 +22,7 @@ IDS = {
 }  # fmt: skip
 _EXTENTS = {"get_image_width": 0, "get_image_height": 1, "get_image_depth": 2}
 _ARITHMETIC = ("+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>")
-_CONVERTED = re.compile(r"(?:convert|as)_u?(?:char|short|int|long)(?:2|3|4|8|16)?(?:_sat)?(?:_rt[ezpn])?")
+_CONVERTED = re.compile(r"(convert_(half|float|double)|(convert|as)_u?(char|short|int|long))\d*(_sat)?(_rt[ezpn])?")
 _METHODS = ("vector", "unary", "cond", "member", "index", "assign", "call", "cast", "sizeof")
 _BELOW = Sum.of(-(2**31))
 """A place before all others, at which images with a border are read."""
@@ -30,15 +30,14 @@ MOST_STEPS = 20_000
 _DEEPEST = 5
 
 
-class Values(Guards, ABC):
-    """The walk through expressions, within the scopes of the walk through statements."""
+class Values(Divided, ABC):
+    """Expressions within the scopes of a walk through statements."""
 
     def __init__(
         self, functions: Mapping[str, Function], known: Mapping[str, str], widths: Mapping[str, str], *, through: bool
     ) -> None:
-        super().__init__(known)
+        super().__init__(known, through=through)
         self._functions, self._widths = functions, widths
-        self._through = through  # whether items are counted through along all axes
         self.takes: frozenset[str] = frozenset()
         """The names of the kernel's arguments."""
         self._returned: list[Any] = []
@@ -214,6 +213,8 @@ class Values(Guards, ABC):
 
     def _of_binary(self, operator: str, parts: Any, bound: bool) -> Any:
         before = len(self.found.compared)
+        if operator in ("+", "-") and (pixel := beside_fraction(*parts)) is not None:
+            return self._of(pixel, bound)
         left, right = self._of(parts[0], bound), self._of(parts[1], bound)
         if operator in ("&&", "||"):
             self.found.settle(before, both=operator == "&&")
@@ -243,6 +244,8 @@ class Values(Guards, ABC):
         if operator in ("/", "%", ">>", "<<", "&") and right.known and right:
             self._ask_apart(left)
             power = Sum.of(2**right.number) if right.number is not None and 0 <= right.number < 31 else None
+            if right.names and right.names.isdisjoint(self.takes):  # macros, which no launch makes large
+                power = Sum.of(f"(2 ** {right})") if len(right.terms) == 1 else Sum.of(f"(2 ** ({right}))")
             if operator in ("/", "%"):
                 return self._quotient(left, right) if operator == "/" else self._remainder(left, right)
             if operator == "&":
@@ -259,34 +262,6 @@ class Values(Guards, ABC):
     def _lasting(self, name: str, value: Any) -> Any:
         """Return a variable's value from an assignment on: unknown if it is in a branch or loop inside its block."""
         return value if self._is_within(name) or not isinstance(value, Sum) else self._unread(value)
-
-    def _with_ids(self, value: Sum) -> Sum:
-        value = with_ids(value)
-        for name in value.names & self.found.quotients.keys():
-            value = put_together(value, name, *self.found.quotients[name])
-        through = counted_through(value) if self._through else value
-        self.found.through |= {axis for axis in (1, 2) if {f"gid#{axis}", f"wid#{axis}"} & value.names - through.names}
-        return through
-
-    def _quotient(self, value: Sum, by: Sum) -> Sum:
-        found = quotient(value, by)
-        if len(found.names) == 1 and not found.known:
-            self.found.quotients[min(found.names)] = (value, by)
-        return found
-
-    def _remainder(self, value: Sum, by: Sum) -> Sum:
-        found = remainder(value, by)
-        if not found.known:
-            self.found.guards.append((found, by))
-        return found
-
-    def _divided_by(self, value: Sum, taken: Sum) -> Sum | None:
-        """Return the divisor if a value's quotient times the divisor is subtracted: W in `n - n / W * W`; else None."""
-        for name in taken.names & self.found.quotients.keys():
-            whole, by = self.found.quotients[name]
-            if whole == value and taken == Sum.of(name) * by:
-                return by
-        return None
 
     def _ask_apart(self, *values: Any) -> None:
         """Note that ids along axes are used for more than counting the items of all axes."""
@@ -317,7 +292,9 @@ class Values(Guards, ABC):
         if name in _EXTENTS and len(parts) == 2:
             return Sum.of(f"{EXTENT}{_EXTENTS[name]}")
         if name == "get_image_dim":
-            return tuple(Sum.of(f"{EXTENT}{axis}") for axis in _EXTENTS.values())  # only volumes use the third
+            return tuple(Sum.of(f"{EXTENT}{axis}") for axis in _EXTENTS.values())  # a third is asked of a volume alone
+        if (kind := atomic_kind(name)) and (place := addressed(*parts[1:2])) is not None:
+            return self._atomic(kind, place, parts[2:])
         given = [self._of(part) for part in parts[1:]]
         if name == "min" and len(given) == 2:
             return self._minimum([each for each in given if isinstance(each, Sum)])
@@ -348,6 +325,17 @@ class Values(Guards, ABC):
         found = self.function(function, dict(zip(function.takes, given, strict=False)))
         self._depth -= 1
         return found
+
+    def _atomic(self, kind: str, tree: Tree, given: Sequence[Tree]) -> None:
+        """Walk through what is read or assigned, the element or member whose address an atomic function takes."""
+        for part in given[1:]:
+            self._of(part)
+        if kind == "read":
+            self._of(tree)
+        else:
+            self._of_assign(
+                "assign", ("=" if kind == "write" else "+=", tree, *(given[:1] or [("number", "1")])), False
+            )
 
     def _touched(self, name: str, given: Sequence[Any]) -> None:
         """Note what OpenCL's own functions read and write."""

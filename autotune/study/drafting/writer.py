@@ -206,8 +206,9 @@ class _Writer:
     def _argument(self, one: KernelArgument) -> None:
         kind = self._of.kind_of(one)
         if one.type_name == "sampler_t":
-            sampler = '{ sampler = { addressing = "clamp_to_edge", filter = "nearest", normalized = false } }'
-            self._guess(f"{one.name} = {sampler}", "how images are read")
+            normalized = json.dumps(any(shapes.normalized for shapes in self._of.shapes.values()))
+            how = f'addressing = "clamp_to_edge", filter = "nearest", normalized = {normalized}'
+            self._guess(f"{one.name} = {{ sampler = {{ {how} }} }}", "how images are read")
         elif one.type_name.startswith("image"):
             self._image(one)
         elif one.address == "local":
@@ -244,7 +245,7 @@ class _Writer:
         shape, access = self._shapes.get(one.name), self._uses.access(one)
         dimensions = re.fullmatch(r"image([123])d_t", one.type_name)
         if dimensions is None:
-            self._gap(f'{one.name} = {{ type = "{GAP}" }}', f"{one.type_name} is no kind of argument here")
+            self._gap(f'{one.name} = {{ type = "{GAP}" }}', f"{one.type_name} is not a kind of argument here")
             return
         if access != "in":
             self._outputs.append(one)

@@ -1,0 +1,198 @@
+"""The file of an open SQLite database, which may be removed or replaced meanwhile.
+
+SQLite goes on writing to a file that has no name any more. What was stored is copied through the open connection to
+where it can be found again.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import tempfile
+import time
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import cast
+
+from sqlalchemy.pool import PoolProxiedConnection
+
+from autotune.errors import StoreError
+from autotune.store.location import SCHEMA, is_our_file, log_of
+from autotune.text import say
+
+Inode = tuple[int, int] | None
+
+
+class OpenFile:
+    """The file at a path, held open by a connection of its own, which it takes out of its pool: another file may come
+    to its place, and be opened by the pool.
+    """
+
+    def __init__(self, path: Path, held: PoolProxiedConnection) -> None:
+        held.detach()
+        self._held = held
+        self._path = path
+        self._inode = inode(path)
+        self._mode = _mode(path)
+        self._log = _log_files(path)
+
+    @property
+    def is_there(self) -> bool:
+        """Say whether what is at the path now is still this file."""
+        return self._inode == inode(self._path)
+
+    def close(self) -> None:
+        """Let go of it."""
+        self._held.close()
+
+    def replace(self) -> Path | None:
+        """Write it anew, and say so, where nothing is in its place; None then, and where what is there stands for it.
+
+        Else write a copy, and return where. Raises StoreError where that cannot be.
+        """
+        path, source = self._path, cast(sqlite3.Connection, self._held.dbapi_connection)
+        anew = inode(path) is None and _restore(source, path, self._log, self._mode)
+        _remove_log(self._log)  # before what is there now is opened
+        if anew:
+            say(f"autotune: {path}: was removed meanwhile; it is written anew, with everything that was in it")
+        return None if anew or _stands_for(source, path) else _keep_copy(source, path)
+
+
+def inode(path: Path) -> Inode:
+    """Return device and inode of a file; None where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _log_files(path: Path) -> dict[Path, Inode]:
+    """Return the files in which SQLite keeps what has not come to `path` yet, and which they are."""
+    log = Path(log_of(str(path)))
+    files = [log, log.with_name(log.name.removesuffix("wal") + "shm")]
+    return {file: inode(file) for file in files}
+
+
+def _remove_log(files: dict[Path, Inode]) -> None:
+    """Remove the files that `_log_files` found, but not those of another database that are in their place.
+
+    Whoever opens the file that came to the place of the old one would have the old log replayed into it.
+    """
+    for file, known in files.items():
+        if known is not None and inode(file) == known:
+            with suppress(OSError):
+                file.unlink()
+
+
+def _mode(path: Path) -> int:
+    """Return who may read and write a file, as `chmod` takes it; its owner, where it is gone."""
+    try:
+        return stat.S_IMODE(path.stat().st_mode)
+    except OSError:
+        return 0o600
+
+
+def _restore(connection: sqlite3.Connection, path: Path, log: dict[Path, Inode], mode: int) -> bool:
+    """Write the open database to `path` anew, where nothing is there now; False where that cannot be done.
+
+    `mode`: who might read and write it, and may.
+    """
+    copy = _restored(path)
+    try:
+        # Made by one process alone: another that had the file open finds it made, and keeps a copy of its own.
+        os.close(os.open(copy, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except OSError:
+        return False
+    try:
+        _write(connection, copy)
+        copy.chmod(mode)  # whatever the umask
+        if inode(path) is not None:
+            return False
+        _remove_log(log)
+        path.hardlink_to(copy)
+    except (OSError, sqlite3.Error):
+        return False
+    finally:
+        copy.unlink(missing_ok=True)
+    return True
+
+
+def _restored(path: Path) -> Path:
+    return path.with_name(f"{path.name}.restored")
+
+
+RESTORE_S = 5.0
+"""How long another process is waited for that writes the database anew."""
+
+_OURS = (
+    "SELECT version FROM {}.schema_version",
+    "SELECT * FROM {}.devices",
+    "SELECT id, study, kernel_hash, study_hash, device, size, choices FROM {}.problems",
+    "SELECT id, uuid, problem_id FROM {}.searches",
+    "SELECT * FROM {}.search_devices",
+    "SELECT id, uuid, search_id FROM {}.trials",
+    "SELECT id, uuid, outcome FROM {}.trials WHERE outcome NOT IN ('pending', 'lost')",
+    "SELECT id, uuid, trial_id FROM {}.retimings",
+    "SELECT * FROM {}.submissions",
+    "SELECT * FROM {}.tokens",
+)
+"""What another file has to have of an open database to stand for it: what has ended, and all that is at work."""
+
+
+def _stands_for(connection: sqlite3.Connection, path: Path) -> bool:
+    """Say whether the file that is at `path` now has all that the open database has, under the same numbers.
+
+    So it does where another process that had the database open has written it anew.
+    """
+    deadline = time.monotonic() + RESTORE_S
+    while inode(path) is None:
+        if inode(_restored(path)) is None or time.monotonic() > deadline:
+            return False
+        time.sleep(RESTORE_S / 100)
+    try:
+        connection.execute("ATTACH ? AS there", (str(path),))
+    except sqlite3.Error:
+        return False
+    try:
+        schema = connection.execute(SCHEMA.replace("sqlite_master", "there.sqlite_master"))
+        return is_our_file(schema, str(path)) and not any(
+            connection.execute(f"{rows.format('main')} EXCEPT {rows.format('there')} LIMIT 1").fetchone()
+            for rows in _OURS
+        )
+    except (sqlite3.Error, StoreError):
+        return False
+    finally:
+        connection.execute("DETACH there")
+
+
+def _keep_copy(connection: sqlite3.Connection, path: Path) -> Path:
+    """Write the open database to a new file beside `path` or, where that cannot be, in a temporary folder.
+
+    Raises StoreError where there is room nowhere.
+    """
+    reason: Exception | None = None
+    for folder in (path.parent, Path(tempfile.gettempdir())):
+        try:
+            handle, name = tempfile.mkstemp(prefix=f"{path.stem}-kept-", suffix=".db", dir=folder)
+        except OSError as error:
+            reason = error
+            continue
+        os.close(handle)
+        try:
+            _write(connection, Path(name))
+        except (OSError, sqlite3.Error) as error:
+            reason = error
+            with suppress(OSError):
+                Path(name).unlink()
+            continue
+        return Path(name)
+    raise StoreError(f"was removed or replaced meanwhile, and no copy can be written: {reason}", where=str(path))
+
+
+def _write(connection: sqlite3.Connection, to: Path) -> None:
+    with closing(sqlite3.connect(to)) as copy:
+        connection.backup(copy)
+    with to.open("rb") as file:
+        os.fsync(file.fileno())

@@ -1,0 +1,67 @@
+"""Proposals of the extents of images from the coordinates at which a kernel reads and writes them."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC
+from typing import Any
+
+from autotune.study.drafting.launches import IMAGE_NAMES, Launches
+from autotune.study.drafting.reading import EXTENT
+from autotune.study.drafting.terms import Sum
+
+BEYOND = "by the places that were understood; others may lie farther"
+"""Why the extents of a buffer or an image are a guess."""
+
+
+class Images(Launches, ABC):
+    """What one kernel's reading says of images; what it is given, `Launches` says."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.doubts: dict[str, str] = {}
+        """Why the extents of a buffer or an image are a guess."""
+
+    def image(self, name: str, dimensions: int) -> list[Sum] | None:
+        """Return the extents of an image, as NumPy counts them."""
+        found: list[Sum | None] = [None] * dimensions
+        for mention in self.reading.mentions:
+            if mention.name != name:
+                continue
+            for place, coordinate in enumerate(mention.places[:dimensions]):
+                if (shared := self._shared(coordinate)) is not None:
+                    found[place] = found[place] or shared
+                    continue
+                started = self._started(coordinate)
+                ids = self._ids(started)
+                extent = self.axes.get(min(ids)) if len(ids) == 1 else self.upper(coordinate)
+                several = started.factor_of(f"gid#{min(ids, default=0)}")
+                if len(ids) == 1 and not several:  # of a quotient, say
+                    extent = self.upper(coordinate)
+                elif extent is not None and len(ids) == 1 and several.known and (several.number or 2) > 1:
+                    extent = extent * several
+                found[place] = found[place] or extent
+                if any(re.match(r"\([^.]*(?:gid|wid)#\d.*\)\.#", each) for each in started.names):
+                    self.doubts[name] = BEYOND  # of a product or sum no more is known than whose work it is
+        whole = [each for each in found if each is not None]
+        return whole[::-1] if len(whole) == dimensions else None
+
+    @property
+    def normalized(self) -> bool:
+        """Whether images are read at coordinates from 0 to 1."""
+        places = (place for mention in self.reading.mentions if len(mention.places) > 1 for place in mention.places)
+        return any(self._shared(place) is not None for place in places)
+
+    def _shared(self, coordinate: Sum) -> Sum | None:
+        """Return what counts the parts of a coordinate from 0 to 1, w of `(float)x / w`; None of others."""
+        alone = min(coordinate.names, default="") if len(coordinate.names) == 1 else ""
+        value, by = self.reading.quotients.get(alone, (None, Sum())) if coordinate == Sum.of(alone) else (None, Sum())
+        most = self.upper(value) if value is not None and by.names else None
+        return most if most is not None and (most - self._named(by)).number is not None else None
+
+    def unread_image(self, dimensions: int) -> list[Sum]:
+        """Return what the extents are taken for of an image that is read at coordinates which are not understood."""
+        if len(self.axes) == dimensions:
+            return [self.axes[axis] for axis in sorted(self.axes, reverse=True)]
+        own = [self._named(Sum.of(f"{EXTENT}{axis}")) for axis in range(dimensions) if IMAGE_NAMES[0] in self.made]
+        return own[::-1] or [Sum.of(128)] * dimensions
