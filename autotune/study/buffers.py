@@ -172,7 +172,7 @@ class Sampler(Argument):
 
 
 def _require_no_parameter(table: ArgumentTable, where: str, given: Scope, tuned: Scope) -> None:
-    """Raise StudyError where a parameter shapes data that every configuration has in common."""
+    """Raise StudyError if a parameter shapes data that all configurations share."""
     cure = "pad with allocate, which may use parameters"
     if table.access == "out":  # nothing is copied into it from the host
         cure += ", or let [check] stand for the output"

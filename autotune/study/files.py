@@ -59,7 +59,7 @@ class Header(NamedTuple):
 
     @property
     def itemsize(self) -> int:
-        """Bytes of an element; 1 where only NumPy can tell."""
+        """Bytes of an element; 1 if only NumPy can tell."""
         digits = self.kind[2:]
         return int(digits) if digits.isdecimal() and len(digits) < 5 else 1
 
@@ -93,7 +93,7 @@ def find_data(name: str, study: Path, where: str) -> Path:
 
 
 def file_digest(path: Path) -> str:
-    """Return the SHA-256 of a file's contents. Raises StudyError where it cannot be read."""
+    """Return the SHA-256 of a file's contents. Raises StudyError if it cannot be read."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -250,7 +250,7 @@ def _numpy_header(file: Any) -> tuple[Header, int]:
 
 
 def _require_length(path: Path, header: Header, begins: int) -> None:
-    """Raise StudyError where a .npy of plain numbers has less data than its header says."""
+    """Raise StudyError if a .npy of plain numbers has less data than its header says."""
     if header.kind[1:2] not in ("b", "i", "u", "f"):
         return  # structs, or types that its reader refuses
     needed = begins + math.prod(header.shape) * header.itemsize

@@ -337,7 +337,7 @@ def default_choices(text: StudyText) -> dict[str, Value]:
 
 
 def default_configuration(text: StudyText) -> dict[str, Value]:
-    """Return each parameter of a study at its default (the first value where none is named)."""
+    """Return each parameter of a study at its default (the first value if none is named)."""
     values = parameter_values(text)
     stated = {name: entry for name, entry in text.table["parameters"].items() if isinstance(entry, Mapping)}
     return {name: stated.get(name, {}).get("default", listed[0]) for name, listed in values.items()}

@@ -42,7 +42,7 @@ def limits_of(problem: Problem, number: str, launch: Launch, above: Sequence[Loo
         for axis, (whole, part) in enumerate(zip(launch.global_size, launch.local_size, strict=True)):
             limit = problem.device.max_work_item_sizes[axis]
             limits.append((f"({part.text}) >= 1 and ({part.text}) <= {limit}", f"work-group extent {axis} fits"))
-            if not whole.names & steps:  # what changes from turn to turn fails at the launch
+            if not whole.names & steps:  # a size that depends on a loop's step fails only at the launch
                 limits.append((f"({whole.text}) % ({part.text}) == 0", f"global size {axis} is whole work-groups"))
     arguments = [problem.study.arguments[name] for name in launch.arguments if name in problem.study.arguments]
     local = [argument for argument in arguments if isinstance(argument, Local)]

@@ -161,7 +161,7 @@ class Problem:
         return Tolerance(self._number(relative, "tolerance.relative"), self._number(absolute, "tolerance.absolute"))
 
     def plan(self, configuration: Configuration) -> Plan:
-        """Return what a worker builds and runs for a configuration. Raises SpaceError where it is not valid."""
+        """Return what a worker builds and runs for a configuration. Raises SpaceError if it is not valid."""
         self.flops(configuration), self.bytes(configuration)  # so that their errors come before anything runs
         return planning.plan_of(self, configuration, self.valid(configuration, self.values))
 
@@ -202,7 +202,7 @@ class Problem:
         return {name: own_value(one, self.values.get(name, ())) for name, one in configuration.items()}
 
     def valid(self, configuration: Configuration, values: Mapping[str, Sequence[Value]]) -> dict[str, Any]:
-        """Return the values of all names for a configuration. Raises SpaceError where it is not valid."""
+        """Return the values of all names for a configuration. Raises SpaceError if it is not valid."""
         for name in configuration:
             if name not in values:
                 raise SpaceError(f"no parameter named {name!r}{did_you_mean(name, values)}", where=self.study.name)

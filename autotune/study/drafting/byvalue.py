@@ -16,7 +16,7 @@ WHOLE_TYPES = ("int", "uint", "long", "ulong", "size_t", "short", "ushort", "cha
 NARROW = {"short": 2**15 - 1, "ushort": 2**16 - 1, "char": 2**7 - 1, "uchar": 2**8 - 1}
 """The largest numbers of narrow types: a number of such a type is a size only if extents depend on it."""
 _MOST = 32
-"""The maximum of array elements that are read in a struct, and of levels of structs within structs."""
+"""The most array elements that are read in a struct, and levels of structs within structs."""
 _LONGEST = 64
 """Characters of the name of a size."""
 

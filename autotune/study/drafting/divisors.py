@@ -14,7 +14,7 @@ _ROUNDING = ("ceil_div", "round_up")
 """Functions that divide by their second argument."""
 
 _MOST = 10_000
-"""The maximum of configurations to try."""
+"""The most configurations to try."""
 
 
 def zero_for_some(texts: Iterable[str], values: Mapping[str, Sequence[int]]) -> list[str]:

@@ -19,7 +19,7 @@ _MOST = 4096
 """The largest tile or group."""
 
 _MOST_TOLD = 8
-"""The maximum of macros to list."""
+"""The most macros to list."""
 
 
 def own_to_tune(of: Proposal) -> list[str]:

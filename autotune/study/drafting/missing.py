@@ -52,7 +52,7 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 _TAKES = re.compile(r"^[ \t]*#[ \t]*define[ \t]+\w+\(([\w, \t]*)\)", re.MULTILINE)
 """The parameters of a macro."""
 _MOST = 16
-"""The maximum of names in one condition, and of conditions around a kernel."""
+"""The most names in one condition, and conditions around a kernel."""
 
 
 class Unknown(NamedTuple):

@@ -13,7 +13,7 @@ from autotune.study.includes import without_comments
 _DEFINE = re.compile(r"[ \t]*#[ \t]*define[ \t]+(\w+)(\([^()]*\))?(.*)", re.DOTALL)
 _MOST_TOKENS = 400_000
 _MOST_STEPS = 1_000_000
-"""The maximum of tokens to look at while macros are expanded."""
+"""The most tokens to look at while macros are expanded."""
 _DEEPEST = 12
 _MOST_CONDITION = 2000
 """The longest condition that is read, in tokens: nested calls take more than linear time."""

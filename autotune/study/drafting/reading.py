@@ -11,7 +11,7 @@ from autotune.study.drafting.syntax import Tree
 from autotune.study.drafting.terms import Sum, apart, in_elements, quotient, undivided
 
 _MOST_GUARDS = 200
-"""The maximum of guards to read: each place is compared with all of them."""
+"""The most guards to read: each place is compared with all of them."""
 _TO_THE_END = 1 << 62
 _MOST_ITEMS = 1024
 """The most items in a work-group that devices usually allow."""
