@@ -230,7 +230,9 @@ def main() -> None:
         from tables import save
 
         question = "How much of the package does one trial, and one look-up, pass through?"
-        about = "Distinct functions, files, and calls from a function to one in another file, which three in four of"
+        about = (
+            "Distinct functions, distinct files, and calls from one file to another, which at least three in four of"
+        )
         about += f" {options.traced} trials go through. PoCL, {STUDY} {SIZE}."
         save("trace", question=question, command="python benchmarks/trace.py", columns=columns, rows=rows, note=about)
 

@@ -1,6 +1,6 @@
-"""The parts of an OpenCL session: its memory, its programs, and the library's errors as ours.
+"""The parts of an OpenCL session: its memory, its programs, and pyopencl's errors as ours.
 
-The library's own build cache is off: a killed worker would leave a stale lock there, which delays the next worker by a
+pyopencl's own build cache is off: a killed worker would leave a stale lock there, which delays the next worker by a
 minute.
 """
 
@@ -68,7 +68,7 @@ class OpenCLMemory:
                 raise BackendError(f"{self.info.name} has no {said}", name="CL_IMAGE_FORMAT_NOT_SUPPORTED")
         pixels = f"{self.info.name} has no {said} and {' x '.join(map(str, extents))} pixels"
         most = self._most_pixels(len(extents))
-        if any(extent > limit for extent, limit in zip(extents, most, strict=True)):  # NVIDIA's driver would create it
+        if any(extent > limit for extent, limit in zip(extents, most, strict=True)):  # NVIDIA's driver does not refuse
             raise BackendError(f"{pixels}: {' x '.join(map(str, most))} at most", name="CL_INVALID_IMAGE_SIZE")
         try:
             return cl.create_image(self._context, cl.mem_flags.READ_WRITE, made, shape=extents)

@@ -50,8 +50,7 @@ def _names() -> list[str]:
 def _installed(path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
     """Return the backends of packages on Python's path.
 
-    Cached: reading a hundred packages takes 10 ms, and a program asks with every look-up and every kernel that it
-    calls.
+    Cached: reading a hundred packages takes 10 ms, and each look-up and each kernel that a program calls needs this.
     """
     return tuple(entry_points(group=GROUP))
 
@@ -104,7 +103,7 @@ def environment(info: DeviceInfo, caches: Path, *, worker: bool) -> Mapping[str,
 
 
 _listing: list[Callable[[], list[DeviceInfo] | None]] = []
-"""A function that lists the devices of this package's backends for this process; not for its forks, since it may need
+"""A function that lists the devices of this package's backends for this process. Forks do not use it, since it may need
 a thread of this process."""
 
 os.register_at_fork(after_in_child=_listing.clear)
@@ -116,7 +115,7 @@ def list_by(listing: Callable[[], list[DeviceInfo] | None]) -> None:
 
 
 _loaded_by: list[int] = []
-"""The number of the process that first loaded drivers: this one, or one from which it was forked."""
+"""The number of the process that first loaded drivers: this process, or one from which it was forked."""
 
 
 def list_bundled() -> list[DeviceInfo]:
@@ -162,7 +161,7 @@ def selector_of(info: DeviceInfo) -> str:
 
 
 def _devices_of(backend: Backend) -> Sequence[DeviceInfo]:
-    """Return the devices of another package's backend. If it fails, that is said, and other devices can be used."""
+    """Return the devices of another package's backend. If it fails, print so: other devices can still be used."""
     try:
         return backend.devices()
     except Exception as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 from abc import abstractmethod
@@ -9,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import optuna
@@ -83,6 +84,14 @@ class State(IntEnum):
     FAILED = 3
 
 
+class Told(NamedTuple):
+    """A row that was tried before, with what came of it; nanoseconds, a lower bound of them, or NaN."""
+
+    row: int
+    state: State
+    time_ns: float
+
+
 class History:
     """Rows tried or in flight, with what came of them; brought up to date from a study step by step.
 
@@ -125,19 +134,27 @@ class History:
         self._seen = len(trials)
         self._append(new)
 
+    def add(self, told: Sequence[Told]) -> None:
+        """Take in rows that no study has, of which none is known yet, behind those that are."""
+        self._tried.update(one.row for one in told)
+        self._extend(*(list(column) for column in zip(*told, strict=True)))
+
     def _append(self, new: Sequence[tuple[int, FrozenTrial]]) -> None:
-        rows, before = np.array([row for row, _ in new], np.int64), len(self.rows)
-        if self._mask is not None:
-            self._mask[rows] = True
-        self.rows = np.append(self.rows, rows)
-        self._sorted = np.sort(self.rows) if self._mask is None else self._sorted
-        self.states = np.append(self.states, np.full(len(new), State.RUNNING, np.int64))
-        self.times = np.append(self.times, np.full(len(new), np.nan))
+        before = len(self.rows)
+        self._extend([row for row, _ in new], [State.RUNNING] * len(new), [math.nan] * len(new))
         for position, (_, trial) in enumerate(new, before):
             if trial.state.is_finished():
                 self._close(position, trial)
             else:
                 self._open[trial.number] = position
+
+    def _extend(self, rows: list[int], states: list[State], times: list[float]) -> None:
+        if self._mask is not None:
+            self._mask[rows] = True
+        self.rows = np.append(self.rows, np.array(rows, np.int64))
+        self._sorted = np.sort(self.rows) if self._mask is None else self._sorted
+        self.states = np.append(self.states, np.array(states, np.int64))
+        self.times = np.append(self.times, np.array(times, np.float64))
 
     def _close(self, position: int, trial: FrozenTrial) -> None:
         if trial.state == TrialState.COMPLETE:
@@ -174,10 +191,18 @@ class RowSampler(BaseSampler):
         self.space = space
         self.seed = seed
         self.history = History(self.codec)
+        self._told = 0  # trials that the study has not
 
     @abstractmethod
     def choose(self, study: Study, trial: FrozenTrial) -> int:
         """Pick an untried row."""
+
+    def know(self, study: Study, told: Sequence[Told]) -> None:
+        """Go by these trials as if the study had them: there each would cost several times what a database asks."""
+        if told:
+            self.history.update(study)
+            self.history.add(told)
+            self._told += len(told)
 
     def prepare(self, trials: float) -> None:
         """Load what so many proposals will take."""
@@ -188,7 +213,7 @@ class RowSampler(BaseSampler):
 
     def random(self, trial: FrozenTrial) -> np.random.Generator:
         """The generator of one proposal."""
-        return np.random.default_rng([self.seed, trial.number])
+        return np.random.default_rng([self.seed, trial.number + self._told])
 
     def candidates(self, rng: np.random.Generator) -> NDArray[np.int64]:
         """All rows that may be proposed, or of a large space a random sample of them; never empty."""

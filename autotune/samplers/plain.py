@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from optuna.samplers import GPSampler, TPESampler
 from optuna.study import Study
-from optuna.trial import FrozenTrial
+from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from autotune.errors import SpaceError
-from autotune.samplers.base import LISTED_ROWS, RowSampler
+from autotune.samplers.base import LISTED_ROWS, RowSampler, State, Told
 
 
 class RandomSampler(RowSampler):
@@ -48,6 +49,20 @@ class StockSampler(RowSampler):
     """
 
     stock: ClassVar[type]
+
+    def know(self, study: Study, told: Sequence[Told]) -> None:
+        """Put the trials into the study, where the stock sampler looks."""
+        for one in told:
+            timed, bounded = one.state == State.TIMED, one.state == State.BOUNDED
+            study.add_trial(
+                create_trial(
+                    state=TrialState.COMPLETE if timed else TrialState.PRUNED,
+                    value=one.time_ns if timed else None,
+                    params=self.codec.params(one.row),
+                    distributions=self.codec.distributions,
+                    intermediate_values={0: one.time_ns} if bounded else {},
+                )
+            )
 
     def choose(self, study: Study, trial: FrozenTrial) -> int:
         """The stock sampler's proposal if it is allowed, else the nearest allowed row, as far as those are listed."""

@@ -11,7 +11,7 @@ from optuna.trial import TrialState
 
 from autotune.errors import SpaceError
 from autotune.model import Configuration, Identity, Outcome, Trial, Value, identity
-from autotune.samplers.base import one_thread, quiet_optuna
+from autotune.samplers.base import State, Told, one_thread, quiet_optuna
 from autotune.samplers.registry import Donors, entry_of
 from autotune.space import Space
 
@@ -74,12 +74,14 @@ class Proposer:
 
     def add(self, trials: Iterable[Trial]) -> None:
         """Know these finished trials, in this order. One that is not valid here, or known, is passed over."""
-        for trial in trials:
-            row = self._space.row(trial.configuration)
-            if row is None or row in self._seen or not trial.outcome.ended:
-                continue
-            self._seen.add(row)
-            self._study.add_trial(self._frozen(row, trial))
+        ended = [trial for trial in trials if trial.outcome.ended]
+        rows = self._space.rows_of([trial.configuration for trial in ended]).tolist()
+        new: dict[int, Trial] = {}
+        for row, trial in zip(rows, ended, strict=True):
+            if row >= 0 and row not in self._seen:
+                new.setdefault(row, trial)
+        self._seen.update(new)
+        self._sampler.know(self._study, [_told(row, trial) for row, trial in new.items()])
 
     def expected_gain(self, trials: int) -> float | None:
         """Estimated share of the best time that the next `trials` will save, 0..1; None: cannot be said (yet).
@@ -98,16 +100,12 @@ class Proposer:
             self._gains.popleft()
         return max(gain for _, gain in self._gains) if self._gains[0][0] <= finished - trials else None
 
-    def _frozen(self, row: int, trial: Trial) -> optuna.trial.FrozenTrial:
-        codec = self._sampler.codec
-        ok, bound = trial.outcome == Outcome.OK, _bound(trial)
-        return optuna.trial.create_trial(
-            state=TrialState.COMPLETE if ok else TrialState.PRUNED,
-            value=_time(trial) if ok else None,
-            params=codec.params(row),
-            distributions=codec.distributions,
-            intermediate_values={} if bound is None else {0: bound},
-        )
+
+def _told(row: int, trial: Trial) -> Told:
+    if trial.outcome == Outcome.OK:
+        return Told(row, State.TIMED, _time(trial))
+    bound = _bound(trial)
+    return Told(row, State.FAILED, math.nan) if bound is None else Told(row, State.BOUNDED, bound)
 
 
 def _time(trial: Trial) -> float:

@@ -1,4 +1,4 @@
-"""Transactions on an open database: on a server that goes away or a file that is locked for a while, or removed."""
+"""Transactions on an open database, also if its server goes away, or its file is locked for a while or removed."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from autotune.store.openfile import OpenFile
 from autotune.text import say, typed
 
 PATIENCE_S = 60.0
-"""How long a search waits for a server that went away, or for who has the file locked."""
+"""How long a search waits for a server that went away, or for a locked file."""
 
 OVERTAKEN = 10
-"""How often a step is taken where others store the same meanwhile: each time there is less left to store."""
+"""How often a step is tried if others store the same rows meanwhile: each time there is less left to store."""
 
 PAUSE_S = 0.5
-"""How long it waits before it asks again."""
+"""The pause before the next try."""
 
 _ANOTHER = "name the server that takes writes: of several, ?host=A&host=B&target_session_attrs=read-write finds it"
 _KEPT = "finished trials are kept: when it is back, type it again and it goes on"
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class Access:
-    """An open database, a context manager. Whatever it cannot do is a StoreError."""
+    """An open database, a context manager. Every failure is a StoreError."""
 
     def __init__(self, engine: Engine, location: Location) -> None:
         self.where = str(location)
@@ -49,14 +49,14 @@ class Access:
         self._gone: StoreError | None = None
         self._has_written = False
         self._waited = False
-        """Whether the server stayed away for PATIENCE_S, or somebody waited no longer for its answer, and it has not
-        been back since: nobody waits for it again."""
+        """Whether the server stayed away for PATIENCE_S, or a wait for its answer was interrupted, and it has not been
+        back since: then no step waits for it again."""
 
     def close(self) -> None:
-        """Give the connections back; a file that was removed is written anew before."""
+        """Close all connections; before that, write a file that was removed anew."""
         self._tend_file()
         self._let_go()
-        for pool in self._left:  # what other threads were at when it was left came back to it since
+        for pool in self._left:  # connections that other threads used at that time were returned to it since
             pool.dispose()
 
     def __enter__(self) -> Self:
@@ -77,12 +77,12 @@ class Access:
         *,
         durable: bool = True,
     ) -> T:
-        """Take a step as one transaction, which outlasts the machine where `durable`.
+        """Run a step as one transaction, which survives a crash of the machine if `durable`.
 
-        Where the server goes away, or the file stays locked, wait for it and take the step `again`. Raises
-        ConnectionLost after PATIENCE_S, and from then on at once, until it is back.
-        The answer to a commit may be what was lost, so a step that is taken twice does once: it finds by its uuid
-        what it has done.
+        If the server goes away, or the file stays locked, wait for it and run the step `again`. Raises
+        ConnectionLost after PATIENCE_S, and from then on at once, until the database is back.
+        The commit may have succeeded although its answer was lost. So a step must have the same effect if it is run
+        twice: it finds by its uuid what it has already stored.
         """
         self._require_file()
         deadline = time.monotonic() + (0.0 if self._waited else PATIENCE_S)
@@ -91,7 +91,7 @@ class Access:
             try:
                 with self._writing(durable=durable) as connection:
                     if (version := connection.execute(VERSION).scalar()) != SCHEMA_VERSION:
-                        version_in(version, self.where)  # a newer program keeps more than this one knows of
+                        version_in(version, self.where)  # a newer program stores more than this one knows
                     found = due(connection)
                 self._waited, self._has_written = False, True
                 return found
@@ -100,7 +100,7 @@ class Access:
                 if not turns:
                     raise
             except KeyboardInterrupt:
-                self._waited = True  # who waits no longer for an answer has none of what is stored last waited for
+                self._waited = True  # after an interrupt, the last steps do not wait either
                 raise
             except ConnectionLost as error:
                 if isinstance(error, ReadsOnly):
@@ -123,9 +123,9 @@ class Access:
         self._engine.dispose()
 
     def _require_file(self) -> None:
-        """Write the database anew where its file was removed, or go on with what another process has written anew.
+        """Write the database anew if its file was removed, or use the file that another process has written anew.
 
-        Raises StoreError where the file in its place lacks something.
+        Raises StoreError if a file that took its place lacks stored data.
         """
         if self._gone is None and (self._file is None or self._file.is_there):
             return
@@ -136,7 +136,7 @@ class Access:
                 self._replace_file(self._file)
 
     def _tend_file(self) -> None:
-        """Do as `_require_file` for who does not write: that the file is another is said, once."""
+        """Do as `_require_file` for readers: if the file lacks something, say so once instead of raising."""
         if self._gone is None:
             try:
                 self._require_file()
@@ -155,7 +155,7 @@ class Access:
             )
             raise self._gone
         self._let_go()
-        with self._writing():  # opens it, which makes its log
+        with self._writing():  # opens the file, which creates its log
             pass
         self._hold_file()
 
@@ -169,6 +169,6 @@ class Access:
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
-        self._tend_file()  # a connection that is made now would make an empty one
+        self._tend_file()  # else a new connection would create an empty file
         with clear_errors(self._location), clear_values(self._location), self._reader.connect() as connection:
             yield connection

@@ -1,4 +1,4 @@
-"""Trials as they begin, end and are timed again: one durable transaction for all that ended together."""
+"""Store trials when they begin, end and are timed again: one durable transaction for all that ended together."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from autotune.text import pairs
 
 
 class NoSuchTrialError(StoreError):
-    """A trial that was not begun or has not passed: whoever says so is mistaken, or its row was deleted meanwhile."""
+    """A trial that was not begun or has not passed: the caller is wrong, or its row was deleted meanwhile."""
 
 
 class Attempts(Access):
     """The trials of searches. Every method is one transaction and may raise StoreError."""
 
     def begin(self, search_id: int, configurations: Sequence[Configuration]) -> list[int]:
-        """Put attempts on record before anything can go wrong; return the trials' numbers.
+        """Store attempts before anything can go wrong; return the trials' numbers.
 
-        They outlast this process, and the machine once one of them or a later one is finished.
+        They survive a crash of this process, and one of the machine once any of them or a later one is finished.
         """
         started = datetime.now(UTC)
         rows = [
@@ -52,7 +52,7 @@ class Attempts(Access):
         )
 
     def withdraw(self, *trial_ids: int) -> None:
-        """Take attempts off the record that have not come to run. Leaves finished trials alone."""
+        """Delete attempts that did not run. Finished trials stay."""
 
         def step(connection: Connection) -> None:
             for some in pages(trial_ids):
@@ -62,10 +62,10 @@ class Attempts(Access):
             self._written(step)
 
     def finish(self, ended: Sequence[tuple[int, Trial]]) -> None:
-        """Record how trials ended, by their numbers; all of them, or none.
+        """Store how trials ended, by their numbers; all of them, or none.
 
-        Driver and instants that a trial does not tell are filled in here. Raises NoSuchTrialError where one was not
-        begun or has been finished before.
+        A missing driver or instant of a trial is filled in here. Raises NoSuchTrialError if a trial was not begun or
+        has been finished before.
         """
         names, instant = {number: uuid.uuid4().hex for number, _ in ended}, now()
         rows = {number: trial_columns(trial, _AT_THE_END) for number, trial in ended}
@@ -108,11 +108,11 @@ class Attempts(Access):
             self._written(partial(step, due=dict(ended)), again)
 
     def retime(self, search_id: int, taken: Sequence[tuple[Configuration, Measurement]]) -> str:
-        """Add the timings of configurations that were timed in turns, all or none; return the instant they share.
+        """Add the re-timings of configurations that were timed in turns, all or none; return their common instant.
 
-        Each is added to the latest verified trial of its configuration of the same problem. Earlier re-timings stay;
-        the latest counts. The runs it was verified in are added up in the trial's environment, which then says how the
-        device was throttled meanwhile. Raises NoSuchTrialError, and ValueError where there is no sample.
+        Each is added to the latest verified trial of its configuration in the same problem. Earlier re-timings stay;
+        the latest counts. Its verified runs are added to those in the trial's environment, which then also tells how
+        the device was throttled meanwhile. Raises NoSuchTrialError, and ValueError if there is no sample.
         """
         if not all(measurement.samples_ns for _, measurement in taken):
             raise ValueError("a re-timing needs samples")
@@ -135,9 +135,9 @@ def _retime(
     name: str,
     instant: str,
 ) -> None:
-    """Add a re-timing, of that uuid, to the latest verified trial of a configuration in the problem of a search.
+    """Add a re-timing with the uuid `name` to the latest verified trial of a configuration in a search's problem.
 
-    That is one under the search's driver. What a later search found that started over is not this one's.
+    Only trials under the search's drivers count, and none of a later generation.
     """
     problem_id = select(searches.c.problem_id).where(searches.c.id == search).scalar_subquery()
     own = select(searches.c.generation).where(searches.c.id == search).scalar_subquery()
@@ -170,7 +170,7 @@ def _retime(
 def _add_retiming(
     connection: Connection, trial_id: int, driver: str, measurement: Measurement, name: str, instant: str
 ) -> bool:
-    """Add a re-timing of that uuid to a trial, once; say whether it is new."""
+    """Add a re-timing with the uuid `name` to a trial, once; return whether it is new."""
     if queries.number(connection, retimings, name) is not None:
         return False
     columns = {"uuid": name, "trial_id": trial_id, "driver": driver, "taken": instant}
@@ -203,7 +203,7 @@ def _devices_used(connection: Connection, search_ids: Iterable[int]) -> dict[tup
 
 
 def _is_finished(connection: Connection, trial_id: int, columns: Mapping[str, Any]) -> bool:
-    """True where a trial ended at just the instant and with the outcome that the columns tell."""
+    """Return whether a stored trial has exactly the end and the outcome in these columns."""
     told = {name: columns[name] for name in ("outcome", "finished")}
     query = select(trials.c.id).where(trials.c.id == trial_id, queries.same(trials, told))
     return connection.execute(query).first() is not None

@@ -1,9 +1,9 @@
-"""The summary that look-ups read instead of all trials: what counts of each configuration, how many trials there are,
+"""The summary that look-ups read instead of all trials: what counts for each configuration, and the number of trials
 of a problem and of each search.
 
-It follows from the trials and their re-timings by `ranking.standings` and is brought up to date in the transaction
-that changes them. What counts of a configuration depends on its own trials alone, so only those are read again. What
-another tool made (of the sampler IMPORTED) is nobody's best and not counted.
+`ranking.standings` computes it from the trials and their re-timings. It is updated in the transaction that changes
+them. What counts for a configuration depends only on its own trials, so only these are read again. Trials of another
+tool (with the sampler IMPORTED) are never the best and not counted.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from autotune.store.location import IMPORTED
 from autotune.store.records import UNFINISHED, pages
 
 _UNFINISHED = ", ".join(f"'{outcome}'" for outcome in UNFINISHED)
-# The + keeps SQLite from walking through all trials of a search to find those of a few configurations: without it the
-# statements begin at the problem's searches, with it at the configurations, which other sizes and devices have as well.
+# The + keeps SQLite from reading all trials of a search to find those of a few configurations. Without it the
+# statements begin at the problem's searches, with it at the configurations, which other sizes and devices have too.
 _TRIALS = f"""
 SELECT t.configuration_hash, t.outcome, t.driver, s.generation, t.id, t.time_ns
 FROM trials t JOIN searches s ON s.id = {{}}t.search_id
@@ -36,12 +36,12 @@ _ALL_RETIMINGS = text(_RETIMINGS.format(""))
 _SOME_TRIALS, _SOME_RETIMINGS = (
     text(query.format("+") + _NAMED).bindparams(bindparam("names", expanding=True)) for query in (_TRIALS, _RETIMINGS)
 )
-# Counts no further than is asked: reads the index alone.
+# Counts only up to :most, and reads only the index.
 _REACHED = text(
     "SELECT COUNT(*) FROM (SELECT 1 FROM trials WHERE configuration_hash IN :names LIMIT :most) AS reached"
 ).bindparams(bindparam("names", expanding=True))
 _FINISHED = text("SELECT trials FROM problems WHERE id = :problem")
-# Also locks the problem, where two searches could otherwise read without each other's trials.
+# Also locks the problem: otherwise two searches could each miss the other's trials.
 _COUNT = text("UPDATE problems SET trials = trials + :finished WHERE id = :problem")
 _COUNT_OF = text("UPDATE searches SET trials = trials + :finished WHERE id = :search")
 _COUNT_ALL = text(f"""
@@ -72,8 +72,8 @@ _KINDS = {"ok": MEASURED, "retimed": RETIMED, "wrong_result": WRONG}  # all othe
 def follow(
     connection: Connection, problem: int, configurations: Collection[str], finished: Mapping[int, int] | None = None
 ) -> None:
-    """Take into the summary of a problem what became of some configurations, and how many trials of each search have
-    finished.
+    """Update the summary of a problem for some configurations, and add `finished`, the number of newly finished trials
+    by search.
     """
     finished = finished or {}
     connection.execute(_COUNT, {"problem": problem, "finished": sum(finished.values())})
@@ -110,7 +110,7 @@ def _events(connection: Connection, once: TextClause, again: TextClause, asked: 
 
 
 def build(connection: Connection) -> None:
-    """Make the summary of all there is."""
+    """Build the summary of all stored trials."""
     connection.execute(_COUNT_ALL)
     for problem in connection.execute(text("SELECT id FROM problems")).scalars().all():
         _replace(connection, problem, _events(connection, _ALL_TRIALS, _ALL_RETIMINGS, {"problem": problem}))

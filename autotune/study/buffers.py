@@ -25,10 +25,10 @@ _READ, _WRITTEN = {"in", "inout"}, {"out", "inout"}
 class Buffer(Argument):
     """A global buffer: its data fills `shape`; the kernel sees `allocate`, each extent >= that of `shape`.
 
-    `access` is `in`, `out`, `inout` (restored before each verified run), `scratch` or `zeroed` (before each
-    run). What lies in `allocate` and not in `shape` is zero. `filled` names the input whose contents it begins with,
-    where that is another's: the two have changed places when the run ends. `constant`: in constant memory; in a study
-    an expression where that depends on the configuration.
+    `access` is `in`, `out`, `inout` (restored before each verified run), `scratch` or `zeroed` (zeroed before each
+    run). The part of `allocate` outside `shape` is zero. `filled` names the input whose contents it begins with, if
+    that is another's because the two change places by the end of the run. `constant`: it is in constant memory; in a
+    study an expression if that depends on the configuration.
     """
 
     shape: tuple[Extent, ...]
@@ -86,7 +86,7 @@ class Buffer(Argument):
             )
         data = self.data.concrete(names, f"{where}.data")
         placed = self.constant
-        # Where no configuration is at hand, nothing asks where the kernel has it.
+        # Without a configuration, nothing needs to know in which memory it is.
         constant = placed if isinstance(placed, bool) else padded and bool(placed.evaluate(names))
         return replace(self, type=kind, shape=shape, allocate=allocate, data=data, constant=constant)
 
@@ -98,9 +98,9 @@ class Buffer(Argument):
 class Image(Buffer):
     """An image of one to three dimensions; as data it is a buffer of vectors, one component a channel.
 
-    `shape` is as NumPy has it: `(height, width)`. `order` is OpenCL's order of channels; `normalized`: the kernel sees
-    whole numbers as 0 to 1 (or -1 to 1). On the device its pixels lie beside it in a buffer, from which it is filled
-    and into which it is copied to be checked.
+    `shape` is in NumPy's order: `(height, width)`. `order` is OpenCL's order of channels; `normalized`: the kernel sees
+    whole numbers as 0 to 1 (or -1 to 1). On the device, a buffer beside the image holds its pixels: the image is
+    filled from it, and copied into it for checks.
     """
 
     order: str = "RGBA"
@@ -174,9 +174,9 @@ class Sampler(Argument):
 def _require_no_parameter(table: ArgumentTable, where: str, given: Scope, tuned: Scope) -> None:
     """Raise StudyError where a parameter shapes data that every configuration has in common."""
     cure = "pad with allocate, which may use parameters"
-    if table.access == "out":  # nothing is brought there from the host
+    if table.access == "out":  # nothing is copied into it from the host
         cure += ", or let [check] stand for the output"
-    for text in table.shape or ():  # what is known nowhere is told with the names that may stand in a shape
+    for text in table.shape or ():  # an unknown name is reported with the names that a shape may use
         named = Expression.parse(text, where=f"{where}.shape").names
         for name in sorted(named - tuned.known - tuned.definitions.keys()):
             given.require(name, f"{where}.shape")

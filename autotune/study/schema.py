@@ -1,4 +1,4 @@
-"""What a study file may say: the pydantic models of its tables. Meaning and cross-checks are study.py's."""
+"""The pydantic models of a study file's tables. study.py gives them meaning, and checks them against each other."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class FileTable(Table):
 
 
 class SizeTable(FileTable):
-    """`NAME = { file = ..., axis = ... }` of `[sizes]`: an extent that a file has."""
+    """`NAME = { file = ..., axis = ... }` of `[sizes]`: a size that is read from a file."""
 
     axis: Annotated[StrictInt, Field(ge=0, le=31)] | None = None
 

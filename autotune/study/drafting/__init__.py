@@ -1,12 +1,12 @@
-"""A study to start from: what a kernel's text and its compiler tell, written as TOML with gaps marked TODO.
+"""Draft a study to start from: what a kernel's text and its compiler tell, written as TOML with gaps marked TODO.
 
-What the compiler tells (arguments, what macros stand for) is taken as it is. The rest is proposed from indices, their
-guards and names; what is no more than a guess says so: nothing here decides a result.
+What the compiler tells (arguments, the values of macros) is taken as it is. The rest is proposed from indices, their
+guards and names. Each guess is marked as a guess: nothing here decides a result.
 
     sketch.py      what is known of a kernel file
-    scanning.py    kernels, macros and structs of a text, where no compiler tells; typedefs.py: names of types
-    syntax.py      C as far as index arithmetic goes; preprocessing.py: its macros and branches, functions.py: its
-                   functions
+    scanning.py    kernels, macros and structs of a text, if no compiler tells; typedefs.py: names of types
+    syntax.py      a parser for the part of C that index arithmetic needs; preprocessing.py: macros and branches,
+                   functions.py: functions
     terms.py       sums of products of names; byvalue.py: vectors and structs by value
     statements.py  a walk through a kernel, with values.py for its expressions, scopes.py for its variables,
                    guarding.py for what comparisons tell, dividing.py for quotients and touching.py for OpenCL's own

@@ -1,4 +1,4 @@
-"""What OpenCL's own functions read and write of a kernel's arguments, and what vectors are made of."""
+"""What OpenCL's own functions read and write in a kernel's arguments, and the components of vectors."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _UNDERSTOOD = re.compile(
 
 
 def is_understood(name: str) -> bool:
-    """Whether a function is one of OpenCL's whose uses of arguments are told below, or has none."""
+    """Whether an OpenCL function is one that `touched` knows, or that uses no arguments' memory."""
     return _UNDERSTOOD.match(name) is not None
 
 
 def touched(
     name: str, given: Sequence[Any], widths: Mapping[str, str]
 ) -> Iterator[tuple[Pointer, Sum | tuple[Sum, ...] | None, str]]:
-    """Yield what a function of OpenCL's uses: a pointer, the last place from there on, and how.
+    """Yield each use of memory by an OpenCL function: a pointer, the last place counted from it, and the kind of use.
 
-    The place is a tuple of coordinates for an image, None where it is not known. `widths`: see vectors.py.
+    The place is a tuple of coordinates for an image, None if it is not known. `widths`: see vectors.py.
     """
     pointers = [each for each in given if isinstance(each, Pointer)]
     if found := re.fullmatch(r"(read|write)_image\w+", name):
@@ -38,7 +38,7 @@ def touched(
         yield pointers[0], Sum(), kind
     elif (found := re.fullmatch(r"v(load|store)a?(?:_half)?(2|3|4|8|16)?(?:_\w+)?", name)) and pointers:
         width = Sum.of(widths.get(name) or int(found[2] or 1))
-        at = next(iter(given[found[1] == "store" :]), None)  # behind what is stored
+        at = next(iter(given[found[1] == "store" :]), None)  # after the stored value
         last = at * width + width - 1 if isinstance(at, Sum) else None
         yield pointers[0], last, "read" if found[1] == "load" else "write"
     elif name.startswith("async_work_group") and len(pointers) == 2:
@@ -72,7 +72,7 @@ def _is_fraction(tree: Tree) -> bool:
 
 
 def components(type_name: str) -> tuple[str, int]:
-    """Return the type of a vector's components and their number; an empty type for what is none of OpenCL's."""
+    """Return the type of a vector's components and their number; an empty type if it is not a type of OpenCL."""
     name = type_name.strip().removeprefix("const ").strip()
     if not is_type(name):
         return "", 1
@@ -81,7 +81,7 @@ def components(type_name: str) -> tuple[str, int]:
 
 
 def bytes_of(type_name: str) -> int:
-    """Return the bytes of one element of a type; 0 for what is none of OpenCL's."""
+    """Return the bytes of one element of a type; 0 if it is not a type of OpenCL."""
     of, count = components(type_name)
     size = {"char": 1, "short": 2, "half": 2, "int": 4, "float": 4, "long": 8, "double": 8}.get(of.removeprefix("u"), 0)
     return size * (4 if count == 3 else count)

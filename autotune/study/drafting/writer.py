@@ -1,4 +1,4 @@
-"""The text of a study to start from: what proposal.py, uses.py and shapes.py propose, each guess marked as one."""
+"""The text of a study to start from: the proposals of proposal.py, uses.py and shapes.py, with each guess marked."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _GUESS = "guess"
 
 
 def draft(sketch: Sketch, wanted: str | None = None, defined: Mapping[str, str] | None = None) -> str:
-    """Return the text of a study. `defined`: what may be set from outside, with its defaults as written.
+    """Return the text of a study. `defined`: the macros that may be set from outside, with their defaults as text.
 
-    `sketch.gaps` and `sketch.guesses` then hold a line for each of theirs, which are marked in the text. Raises
-    StudyError where the file has no such kernel.
+    Fills `sketch.gaps` and `sketch.guesses` with a line for each gap and guess, which are also marked in the text.
+    Raises StudyError if the file has no such kernel.
     """
     given = candidates(sketch.source) if defined is None else defined
     sketch.gaps.clear()
@@ -84,7 +84,7 @@ class _Writer:
         self._lines += lines
 
     def _told(self, line: str, doubt: str) -> None:
-        """Add a line, marked where there is a doubt."""
+        """Add a line, marked as a guess if there is a doubt."""
         if doubt:
             self._guess(line, doubt)
         else:
@@ -95,12 +95,12 @@ class _Writer:
         return f"{what}, {doubt}" if doubt else ""
 
     def _gap(self, line: str, what: str) -> None:
-        """Add a line that has to be written."""
+        """Add a line that the user has to complete."""
         self._lines.append(f"{line}  # {GAP}: {what}")
         self._sketch.gaps.append(f"line {len(self._lines)}: {what}")
 
     def _guess(self, line: str, what: str) -> None:
-        """Add a line that wants a look."""
+        """Add a line that the user should look at."""
         self._lines.append(f"{line}  # {_GUESS}: {what}")
         self._sketch.guesses.append(f"line {len(self._lines)}: {what}")
 
@@ -181,7 +181,7 @@ class _Writer:
             self._add("", "[[constraints]]", f'require = "{required}"', f'reason = "{reason}"')
 
     def _hint(self, what: str) -> None:
-        """Add a line of its own about what is not there."""
+        """Add a comment line about something that the study does not have."""
         self._lines += ["", f"# {_GUESS}: {what}"]
         self._sketch.guesses.append(f"line {len(self._lines)}: {what}")
 
@@ -232,7 +232,7 @@ class _Writer:
             self._buffer(one, kind)
 
     def _untyped(self, one: KernelArgument, kind: str) -> None:
-        """Leave a gap for the type of a scalar or buffer that is of a typedef nobody tells the meaning of."""
+        """Leave a gap for the type of a scalar or buffer whose typedef is not known."""
         given = "value = 1"
         if one.address != "private":
             access, extents = self._uses.access(one), self._shapes.get(one.name) or (GAP,)
@@ -319,7 +319,7 @@ class _Writer:
             if source := next((each for each in sources if self._uses.may_swap(one.name, each)), ""):
                 self._add("# Launched again and again, in turns between two buffers? Then these lines, with")
                 other = f'"scratch" for {one.name}'
-                if one.name in self._uses.rimmed:  # its rim has to be there before
+                if one.name in self._uses.rimmed:  # its rim must have data before the launch
                     other = f'for {one.name} too with data = {{ numpy = "{source}" }}'
                 self._add(f'# access = "inout" for {source}, {other}: {source} is compared at the end.')
                 self._add('# repeat = "1000"', f'# swap = [["{source}", "{one.name}"]]')
@@ -345,7 +345,7 @@ class _Writer:
 
 
 def _typeless(kind: str) -> str:
-    """Say what is missing of a type."""
+    """Return a text on what is missing in a type."""
     if kind == "void":
         return "its type: the kernel has void, and does not cast it to one type"
     return f"its type: what {kind} stands for was not read"
