@@ -67,7 +67,7 @@ def test_a_file_that_is_removed_is_written_anew(
     assert [file.name for file in tmp_path.iterdir()] == ["a.db"]
 
 
-@pytest.mark.parametrize("what", ["replaced", "folder removed", "being restored"])
+@pytest.mark.parametrize("what", ["replaced", "replaced and read", "folder removed", "being restored"])
 def test_where_it_cannot_be_written_anew_a_copy_is_kept(
     tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -77,9 +77,12 @@ def test_where_it_cannot_be_written_anew_a_copy_is_kept(
     path.parent.mkdir()
     with Store.open(str(path)) as store:
         search = put(store, [ok({"A": 1}, 5)])
-        if what == "replaced":
+        if what.startswith("replaced"):
             put_in(tmp_path / "other.db", [ok({"A": 7}, 5)])
             (tmp_path / "other.db").replace(path)
+            if "read" in what:  # as look-ups of a server do, by a connection of their own
+                with open_records(locate(str(path))):
+                    pass
         elif what == "being restored":
             path.unlink()
             (path.parent / "a.db.restored").touch()
@@ -92,7 +95,7 @@ def test_where_it_cannot_be_written_anew_a_copy_is_kept(
     (kept,) = tmp_path.rglob("a-kept-*.db")
     assert str(kept) in str(raised.value)
     assert configurations(kept) == [1]
-    if what == "replaced":
+    if what.startswith("replaced"):
         assert configurations(path) == [7]
 
 

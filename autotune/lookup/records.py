@@ -184,6 +184,7 @@ def open_records(location: store.Location) -> Iterator[Records]:
         with store.Store.open(location) as opened:
             yield of_store(opened)
         return
+    store.tend()
     store.require_database_file(location)
     if not os.path.exists(location.path):
         yield Records(lambda query, values: ())

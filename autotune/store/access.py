@@ -16,7 +16,7 @@ from sqlalchemy.pool import Pool, PoolProxiedConnection
 from autotune.errors import StoreError
 from autotune.store import presence
 from autotune.store.database import HASTILY, READING, ConnectionLost, Overtaken, ReadsOnly, clear_errors, clear_values
-from autotune.store.location import SCHEMA_VERSION, Location, version_in
+from autotune.store.location import SCHEMA_VERSION, TENDED, Location, version_in
 from autotune.store.migrations import VERSION
 from autotune.text import say, typed
 
@@ -77,6 +77,7 @@ class Access:
             self._file = presence.inode(Path(self._location.path))
             self._mode = presence.mode(Path(self._location.path))
             self._log = presence.log_files(Path(self._location.path))
+            TENDED[id(self)] = self._tend_file
 
     def _written(
         self,
@@ -125,6 +126,7 @@ class Access:
                 time.sleep(PAUSE_S)
 
     def _let_go(self) -> None:
+        TENDED.pop(id(self), None)
         if self._held is not None:
             self._held.close()
             self._held = None

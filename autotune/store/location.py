@@ -10,7 +10,7 @@ import os
 import re
 import sqlite3
 import sys
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from os import path as paths
 from typing import Any, NamedTuple
 
@@ -105,6 +105,19 @@ def _secrets(url: str) -> list[str]:
     settings = [setting.partition("=") for setting in url.rpartition("@")[2].partition("?")[2].split("&")]
     found = [value for name, _, value in settings if _is_secret(name)]
     return [*found, *(match[2] for match in re.finditer(_PASSWORD, url))]
+
+
+TENDED: dict[int, Callable[[], None]] = {}
+"""What looks after each database that this process has open (access.py), by the number of its object."""
+
+
+def tend() -> None:
+    """Look after what this process has open, before a file is opened once more.
+
+    A file that came to the place of an open one would be read with the log of that, and the log written into it.
+    """
+    for look in list(TENDED.values()):
+        look()
 
 
 def locate(database: str | Location | None) -> Location:
@@ -228,6 +241,8 @@ def require_database_file(location: Location) -> None:
         os.stat(path)
     except OSError as error:
         if error.errno == errno.ENOTDIR and location.chosen:
+            from autotune.store.mounts import no_directory
+
             raise no_directory(path) from None
         if error.errno in (errno.ELOOP, errno.ENAMETOOLONG):
             raise StoreError(f"cannot be opened: {error.strerror}", where=path, hint=_ANOTHER) from None
@@ -237,18 +252,6 @@ def require_database_file(location: Location) -> None:
         raise StoreError("is no file", where=path, hint="give --db the path of one")
     if os.path.exists(path) and not os.access(path, os.R_OK):
         raise StoreError("cannot be read: Permission denied", where=path)
-
-
-def nearest(folder: str) -> str:
-    """Return the nearest folder above, or itself, that is there; it may be a file."""
-    while not os.path.lexists(folder):
-        folder = paths.dirname(folder) or "."
-    return folder
-
-
-def no_directory(path: str) -> StoreError:
-    """Return the error of a path on which a file stands in the place of a folder."""
-    return StoreError(f"{nearest(paths.dirname(path) or '.')} is no directory", where=path, hint=_ANOTHER)
 
 
 SCHEMA = """

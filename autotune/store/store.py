@@ -38,7 +38,7 @@ from autotune.model import DeviceInfo, Outcome, ProblemKey, Trial
 from autotune.store import presence, queries
 from autotune.store.attempts import Attempts
 from autotune.store.database import clear_values, holds_nothing, is_busy, open_as_it_is, open_engine, open_in_memory
-from autotune.store.location import IMPORTED, Location, is_for_reading, locate, may_not_be_written
+from autotune.store.location import IMPORTED, Location, is_for_reading, locate, may_not_be_written, tend
 from autotune.store.migrations import is_current, migrate
 from autotune.store.mounts import lacks_room, require_place
 from autotune.store.moving import Moving
@@ -63,6 +63,7 @@ class Store(Attempts, Moving):
         damaged, locked, newer, on a network file system or no database.
         """
         location = locate(database)
+        tend()
         store = cls(open_engine(location), location)
         try:
             with store._writing() as connection, clear_values(location):
@@ -83,6 +84,7 @@ class Store(Attempts, Moving):
         Raises StoreError as `open` does, and for such a file of another version.
         """
         location, alone, busy = locate(database), False, False
+        tend()
         if not location.url:
             require_place(location, to_write=False)
             if holds_nothing(location.path):
