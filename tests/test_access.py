@@ -109,6 +109,28 @@ def test_who_might_read_and_write_it_may(tmp_path: Path, mode: int) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == mode
 
 
+@pytest.mark.parametrize("whole", [True, False], ids=["whole", "without its log"])
+def test_a_file_that_was_moved_away_and_comes_back_is_brought_up_to_date(tmp_path: Path, whole: bool) -> None:
+    """Unless it holds what was never in the open one."""
+    path, away = tmp_path / "a.db", tmp_path / "away.db"
+    if whole:
+        put_in(path, [])
+    with Store.open(str(path)) as store:
+        search = put(store, [ok({"A": 1}, 5)])
+        path.rename(away)
+        store.finish([(store.begin(search, [{"A": 2}])[0], ok({"A": 2}, 5))])
+        away.replace(path)
+        assert [trial.configuration["A"] for trial in store.trials(KEY)] == [1, 2]
+        assert configurations(path) == [1, 2]
+        path.rename(away)
+        store.finish([(store.begin(search, [{"A": 3}])[0], ok({"A": 3}, 5))])
+        put_in(away, [ok({"A": 7}, 5)])
+        away.replace(path)
+        with pytest.raises(StoreError, match="what was stored is in"):
+            store.end_search(search, "done")
+    assert 7 in configurations(path)
+
+
 def test_who_is_interrupted_as_it_closes_sees_no_traceback(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -45,6 +45,8 @@ class Access:
         self._reader = engine.execution_options(autotune=READING)
         self._hasty = engine.execution_options(autotune=HASTILY)
         self._file: presence.Inode = None
+        self._files: set[presence.Inode] = set()
+        """What it was, before it was removed or moved away, and is."""
         self._held: PoolProxiedConnection | None = None
         self._left: list[Pool] = []
         self._looking = threading.Lock()  # one thread at a time writes the file anew
@@ -75,6 +77,7 @@ class Access:
             self._held = self._engine.raw_connection()
             self._held.detach()
             self._file = presence.inode(Path(self._location.path))
+            self._files.add(self._file)
             self._mode = presence.mode(Path(self._location.path))
             self._log = presence.log_files(Path(self._location.path))
             TENDED[id(self)] = self._tend_file
@@ -164,6 +167,9 @@ class Access:
             anew = presence.inode(path) is None and presence.restore(source, path, self._log, self._mode)
             presence.remove_log(self._log)  # before what is there now is opened
             there = anew or presence.stands_for(source, path)
+            came = presence.inode(path)
+            if not there and came in self._files and presence.stands_for(source, path, back=True):
+                anew = there = presence.restore(source, path, {}, self._mode, came)
             kept = None if there else presence.keep_copy(source, path)
         if kept is not None:
             copy, here = typed(["--db", str(kept)]), typed(["--db", self.where])

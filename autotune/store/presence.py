@@ -131,8 +131,8 @@ def mode(path: Path) -> int:
         return 0o600
 
 
-def restore(connection: sqlite3.Connection, path: Path, log: dict[Path, Inode], mode: int) -> bool:
-    """Write the open database to `path` anew, where nothing is there now; False where that cannot be done.
+def restore(connection: sqlite3.Connection, path: Path, log: dict[Path, Inode], mode: int, over: Inode = None) -> bool:
+    """Write the open database to `path` anew; False where that cannot be done, or another file than `over` is there.
 
     `mode`: who might read and write it, and may.
     """
@@ -145,10 +145,13 @@ def restore(connection: sqlite3.Connection, path: Path, log: dict[Path, Inode], 
     try:
         _write(connection, copy)
         copy.chmod(mode)  # whatever the umask
-        if inode(path) is not None:
+        if inode(path) != over:
             return False
         remove_log(log)
-        path.hardlink_to(copy)
+        if over is None:
+            path.hardlink_to(copy)
+        else:
+            copy.replace(path)
     except (OSError, sqlite3.Error):
         return False
     finally:
@@ -178,11 +181,13 @@ _OURS = (
 """What another file has to have of an open database to stand for it: what has ended, and all that is at work."""
 
 
-def stands_for(connection: sqlite3.Connection, path: Path) -> bool:
+def stands_for(connection: sqlite3.Connection, path: Path, *, back: bool = False) -> bool:
     """Say whether the file that is at `path` now has all that the open database has, under the same numbers.
 
-    So it does where another process that had the database open has written it anew.
+    So it does where another process that had the database open has written it anew. `back`: the other way round, as it
+    is where the open database was that file, which was moved away for a while.
     """
+    one, other = ("there", "main") if back else ("main", "there")
     deadline = time.monotonic() + RESTORE_S
     while inode(path) is None:
         if inode(_restored(path)) is None or time.monotonic() > deadline:
@@ -194,9 +199,10 @@ def stands_for(connection: sqlite3.Connection, path: Path) -> bool:
         return False
     try:
         schema = connection.execute(SCHEMA.replace("sqlite_master", "there.sqlite_master"))
-        return is_our_file(schema, str(path)) and not any(
-            connection.execute(f"{rows.format('main')} EXCEPT {rows.format('there')} LIMIT 1").fetchone()
-            for rows in _OURS
+        if not is_our_file(schema, str(path)):
+            return back  # nothing is in it: what it was is in the log that it left here
+        return not any(
+            connection.execute(f"{rows.format(one)} EXCEPT {rows.format(other)} LIMIT 1").fetchone() for rows in _OURS
         )
     except (sqlite3.Error, StoreError):
         return False
