@@ -121,7 +121,7 @@ def locate(database: str | Location | None) -> Location:
         raise StoreError("holds a NUL character", where=by, hint="give it the path of a file")
     try:
         os.fsencode(named)
-    except UnicodeEncodeError:  # half of a pair of surrogates, which no name of a file is decoded to
+    except UnicodeEncodeError:  # a lone surrogate that no file name is decoded to
         raise StoreError(f"{named!r:.60} is not a path", where=by, hint="give it the path of a file") from None
     if named == ":memory:" or named in ("sqlite://", "sqlite:///:memory:"):
         raise StoreError("a database in memory keeps nothing", where=named, hint="give --db the path of a file")
@@ -233,7 +233,7 @@ def require_database_file(location: Location) -> None:
             raise StoreError(f"cannot be opened: {error.strerror}", where=path, hint=_ANOTHER) from None
     if os.path.isdir(path):
         raise StoreError("is a directory", where=path, hint="give --db the path of a file in it")
-    if os.path.exists(path) and not os.path.isfile(path):  # a device, a pipe: to open it may wait for ever
+    if os.path.exists(path) and not os.path.isfile(path):  # a device, a pipe: opening it may wait forever
         raise StoreError("is not a file", where=path, hint="give --db the path of one")
     if os.path.exists(path) and not os.access(path, os.R_OK):
         raise StoreError("cannot be read: Permission denied", where=path)
@@ -247,7 +247,7 @@ def nearest(folder: str) -> str:
 
 
 def no_directory(path: str) -> StoreError:
-    """Return the error of a path on which a file stands in the place of a folder."""
+    """Return the error for a path in which a file is in the place of a folder."""
     return StoreError(f"{nearest(paths.dirname(path) or '.')} is not a directory", where=path, hint=_ANOTHER)
 
 

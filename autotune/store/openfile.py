@@ -1,7 +1,7 @@
-"""The file of an open SQLite database, which may be removed or replaced meanwhile.
+"""The file of an open SQLite database, which may be removed or replaced while it is open.
 
-SQLite goes on writing to a file that has no name any more. What was stored is copied through the open connection to
-where it can be found again.
+SQLite then still writes to the nameless file. Its content is copied through the open connection to a place where it
+can be found.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ Inode = tuple[int, int] | None
 
 
 class OpenFile:
-    """The file at a path, held open by a connection of its own, which it takes out of its pool: another file may come
-    to its place, and be opened by the pool.
+    """The file at a path, held open by its own connection, which is taken out of the pool.
+
+    Another file may take its place, and the pool would open that.
     """
 
     def __init__(self, path: Path, held: PoolProxiedConnection) -> None:
@@ -39,28 +40,28 @@ class OpenFile:
 
     @property
     def is_there(self) -> bool:
-        """Say whether what is at the path now is still this file."""
+        """Whether the path still leads to this file."""
         return self._inode == inode(self._path)
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the connection."""
         self._held.close()
 
     def replace(self) -> Path | None:
-        """Write it anew, and say so, where nothing is in its place; None then, and where what is there stands for it.
+        """Write the file anew if nothing is in its place, and say so; return None then, or if the file there has all.
 
-        Else write a copy, and return where. Raises StoreError where that cannot be.
+        Else write a copy and return its path. Raises StoreError if that fails.
         """
         path, source = self._path, cast(sqlite3.Connection, self._held.dbapi_connection)
         anew = inode(path) is None and _restore(source, path, self._log, self._mode)
-        _remove_log(self._log)  # before what is there now is opened
+        _remove_log(self._log)  # before the file that is there now is opened
         if anew:
             say(f"autotune: {path}: was removed meanwhile; it is written anew, with everything that was in it")
         return None if anew or _stands_for(source, path) else _keep_copy(source, path)
 
 
 def inode(path: Path) -> Inode:
-    """Return device and inode of a file; None where there is none."""
+    """Return device and inode of a file; None if there is none."""
     try:
         found = path.stat()
     except OSError:
@@ -69,16 +70,16 @@ def inode(path: Path) -> Inode:
 
 
 def _log_files(path: Path) -> dict[Path, Inode]:
-    """Return the files in which SQLite keeps what has not come to `path` yet, and which they are."""
+    """Return the paths of SQLite's log and shared memory of `path`, with their inodes."""
     log = Path(log_of(str(path)))
     files = [log, log.with_name(log.name.removesuffix("wal") + "shm")]
     return {file: inode(file) for file in files}
 
 
 def _remove_log(files: dict[Path, Inode]) -> None:
-    """Remove the files that `_log_files` found, but not those of another database that are in their place.
+    """Remove the files that `_log_files` found, but not another database's files in their place.
 
-    Whoever opens the file that came to the place of the old one would have the old log replayed into it.
+    Otherwise SQLite would replay the old log into the file that replaced the old one.
     """
     for file, known in files.items():
         if known is not None and inode(file) == known:
@@ -87,7 +88,7 @@ def _remove_log(files: dict[Path, Inode]) -> None:
 
 
 def _mode(path: Path) -> int:
-    """Return who may read and write a file, as `chmod` takes it; its owner, where it is gone."""
+    """Return the mode of a file, as `chmod` takes it; 0600 if it is gone."""
     try:
         return stat.S_IMODE(path.stat().st_mode)
     except OSError:
@@ -95,13 +96,13 @@ def _mode(path: Path) -> int:
 
 
 def _restore(connection: sqlite3.Connection, path: Path, log: dict[Path, Inode], mode: int) -> bool:
-    """Write the open database to `path` anew, where nothing is there now; False where that cannot be done.
+    """Write the open database to `path` anew if nothing is there now; return False if that is not possible.
 
-    `mode`: who might read and write it, and may.
+    `mode`: the mode of the old file, for the new one.
     """
     copy = _restored(path)
     try:
-        # Made by one process alone: another that had the file open finds it made, and keeps a copy of its own.
+        # Only one process makes it: another process that had the file open fails here, and keeps its own copy.
         os.close(os.open(copy, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except OSError:
         return False
@@ -124,7 +125,7 @@ def _restored(path: Path) -> Path:
 
 
 RESTORE_S = 5.0
-"""How long another process is waited for that writes the database anew."""
+"""How long to wait for another process that writes the database anew."""
 
 _OURS = (
     "SELECT version FROM {}.schema_version",
@@ -138,13 +139,13 @@ _OURS = (
     "SELECT * FROM {}.submissions",
     "SELECT * FROM {}.tokens",
 )
-"""What another file has to have of an open database to stand for it: what has ended, and all that is at work."""
+"""The rows of an open database that another file must have to replace it: all rows, and ended trials as ended."""
 
 
 def _stands_for(connection: sqlite3.Connection, path: Path) -> bool:
-    """Say whether the file that is at `path` now has all that the open database has, under the same numbers.
+    """Return whether the file that is at `path` now has all rows of the open database, under the same numbers.
 
-    So it does where another process that had the database open has written it anew.
+    It has if another process that had the database open has written it anew.
     """
     deadline = time.monotonic() + RESTORE_S
     while inode(path) is None:
@@ -168,9 +169,9 @@ def _stands_for(connection: sqlite3.Connection, path: Path) -> bool:
 
 
 def _keep_copy(connection: sqlite3.Connection, path: Path) -> Path:
-    """Write the open database to a new file beside `path` or, where that cannot be, in a temporary folder.
+    """Write the open database to a new file beside `path` or, if that fails, in a temporary folder; return its path.
 
-    Raises StoreError where there is room nowhere.
+    Raises StoreError if both fail.
     """
     reason: Exception | None = None
     for folder in (path.parent, Path(tempfile.gettempdir())):

@@ -3,12 +3,12 @@
 SQLite by default, PostgreSQL by URL. Workers never open it: a search writes what they report. Two searches may write
 to one database at the same time.
 
-    access.py       transactions, on a server that goes away and a file that is removed
-    location.py     where the database is, for look-ups too;  mounts.py: whether it can lie there
-    database.py     how it is opened; its failures as one line;  waits.py: a server that does not answer is told
-    openfile.py     the file of an open database, removed or replaced;  presence.py: whether a search is still at work
-    schema.py       the tables as they are now;  migrations.py: how they came to be
-    fields.py       what a trial is kept as, each field once
+    access.py       transactions, also if a server goes away or a file is removed
+    location.py     where the database is, for look-ups too;  mounts.py: whether it can be there
+    database.py     open it; its failures as one line;  waits.py: print a message if a server does not answer
+    openfile.py     the file of an open database, removed or replaced;  presence.py: whether a search is still running
+    schema.py       the tables as they are now;  migrations.py: the migrations to them
+    fields.py       the stored form of a trial, each field once
     records.py      keys and devices as columns
     attempts.py     trials that begin, end and are timed again
     queries.py      the statements
@@ -76,11 +76,11 @@ class Store(Attempts, Moving):
 
     @classmethod
     def to_read(cls, database: str | None = None, *, make: bool = False) -> Self:
-        """Open a database for reading, also a file that may not be written, or one on a full disk. A missing or empty
-        file is an empty database and is not created, unless with `make`, as `open` does. If another process writes for
-        longer than the timeout, as an import may, the database is read as it was before.
+        """Open a database for reading, also a file that may not be written, or one on a full disk.
 
-        Raises StoreError as `open` does, and for a file that may not be written and has another version.
+        A missing or empty file is an empty database and is not created, unless with `make`, as `open` does. If another
+        process writes for longer than the timeout, as an import may, the database is read as it was before. Raises
+        StoreError as `open` does, and for a file that may not be written and has another version.
         """
         location, alone, busy = locate(database), False, False
         if not location.url:
