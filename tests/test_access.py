@@ -67,7 +67,7 @@ def test_a_file_that_is_removed_is_written_anew(
     assert [file.name for file in tmp_path.iterdir()] == ["a.db"]
 
 
-@pytest.mark.parametrize("what", ["replaced", "folder removed", "being restored"])
+@pytest.mark.parametrize("what", ["replaced", "replaced and read", "folder removed", "being restored"])
 def test_where_it_cannot_be_written_anew_a_copy_is_kept(
     tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -77,9 +77,12 @@ def test_where_it_cannot_be_written_anew_a_copy_is_kept(
     path.parent.mkdir()
     with Store.open(str(path)) as store:
         search = put(store, [ok({"A": 1}, 5)])
-        if what == "replaced":
+        if what.startswith("replaced"):
             put_in(tmp_path / "other.db", [ok({"A": 7}, 5)])
             (tmp_path / "other.db").replace(path)
+            if "read" in what:  # as look-ups of a server do, by a connection of their own
+                with open_records(locate(str(path))):
+                    pass
         elif what == "being restored":
             path.unlink()
             (path.parent / "a.db.restored").touch()
@@ -92,7 +95,7 @@ def test_where_it_cannot_be_written_anew_a_copy_is_kept(
     (kept,) = tmp_path.rglob("a-kept-*.db")
     assert str(kept) in str(raised.value)
     assert configurations(kept) == [1]
-    if what == "replaced":
+    if what.startswith("replaced"):
         assert configurations(path) == [7]
 
 
@@ -104,6 +107,28 @@ def test_who_might_read_and_write_it_may(tmp_path: Path, mode: int) -> None:
     with Store.open(str(path)):
         path.unlink()
     assert stat.S_IMODE(path.stat().st_mode) == mode
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["whole", "without its log"])
+def test_a_file_that_was_moved_away_and_comes_back_is_brought_up_to_date(tmp_path: Path, whole: bool) -> None:
+    """Unless it holds what was never in the open one."""
+    path, away = tmp_path / "a.db", tmp_path / "away.db"
+    if whole:
+        put_in(path, [])
+    with Store.open(str(path)) as store:
+        search = put(store, [ok({"A": 1}, 5)])
+        path.rename(away)
+        store.finish([(store.begin(search, [{"A": 2}])[0], ok({"A": 2}, 5))])
+        away.replace(path)
+        assert [trial.configuration["A"] for trial in store.trials(KEY)] == [1, 2]
+        assert configurations(path) == [1, 2]
+        path.rename(away)
+        store.finish([(store.begin(search, [{"A": 3}])[0], ok({"A": 3}, 5))])
+        put_in(away, [ok({"A": 7}, 5)])
+        away.replace(path)
+        with pytest.raises(StoreError, match="what was stored is in"):
+            store.end_search(search, "done")
+    assert 7 in configurations(path)
 
 
 def test_who_is_interrupted_as_it_closes_sees_no_traceback(

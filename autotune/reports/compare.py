@@ -131,8 +131,8 @@ def _cell(
             stored.answering = None
             search(problem, missing)
     own = ours(problem, stored.read(problem))
-    reason = "" if own.best is not None else _why_none(own.trials, _drivers(problem, stored.read(problem)))
-    return Cell(value, size, device.fingerprint, problem, own.best, _count(own.trials), valid, reason)
+    reason = "" if own.best is not None else _why_none(own, _drivers(problem, stored.read(problem)))
+    return Cell(value, size, device.fingerprint, problem, own.best, _count(own), valid, reason)
 
 
 def _elsewhere(

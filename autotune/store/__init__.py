@@ -24,6 +24,7 @@ from autotune.store.location import (
     may_not_be_written,
     require_database_file,
     shown,
+    tend,
     version_in,
 )
 

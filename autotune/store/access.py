@@ -14,7 +14,7 @@ from sqlalchemy.pool import Pool
 
 from autotune.errors import StoreError
 from autotune.store.database import HASTILY, READING, ConnectionLost, Overtaken, ReadsOnly, clear_errors, clear_values
-from autotune.store.location import SCHEMA_VERSION, Location, version_in
+from autotune.store.location import SCHEMA_VERSION, TENDED, Location, version_in
 from autotune.store.migrations import VERSION
 from autotune.store.openfile import OpenFile
 from autotune.text import say, typed
@@ -68,7 +68,9 @@ class Access:
     def _hold_file(self) -> None:
         """Hold the file open, if it is one, to notice if it is removed or replaced."""
         if self._location.path:
-            self._file = OpenFile(Path(self._location.path), self._engine.raw_connection())
+            was = self._file.inodes if self._file is not None else ()
+            self._file = OpenFile(Path(self._location.path), self._engine.raw_connection(), was)
+            TENDED[id(self)] = self._tend_file
 
     def _written(
         self,
@@ -117,6 +119,7 @@ class Access:
                 time.sleep(PAUSE_S)
 
     def _let_go(self) -> None:
+        TENDED.pop(id(self), None)
         if self._file is not None:
             self._file.close()
         self._left.append(self._engine.pool)

@@ -10,7 +10,7 @@ import os
 import re
 import sqlite3
 import sys
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from os import path as paths
 from typing import Any, NamedTuple
 
@@ -105,6 +105,20 @@ def _secrets(url: str) -> list[str]:
     settings = [setting.partition("=") for setting in url.rpartition("@")[2].partition("?")[2].split("&")]
     found = [value for name, _, value in settings if _is_secret(name)]
     return [*found, *(match[2] for match in re.finditer(_PASSWORD, url))]
+
+
+TENDED: dict[int, Callable[[], None]] = {}
+"""For each database that this process has open, by the id of its object: what checks its file (access.py)."""
+
+
+def tend() -> None:
+    """Check the files of all databases that this process has open. Call it before a file is opened once more.
+
+    If another file has come to the place of an open one, SQLite would read the old log with it, and write the log into
+    it.
+    """
+    for look in list(TENDED.values()):
+        look()
 
 
 def locate(database: str | Location | None) -> Location:
@@ -228,6 +242,8 @@ def require_database_file(location: Location) -> None:
         os.stat(path)
     except OSError as error:
         if error.errno == errno.ENOTDIR and location.chosen:
+            from autotune.store.mounts import no_directory
+
             raise no_directory(path) from None
         if error.errno in (errno.ELOOP, errno.ENAMETOOLONG):
             raise StoreError(f"cannot be opened: {error.strerror}", where=path, hint=_ANOTHER) from None
@@ -237,18 +253,6 @@ def require_database_file(location: Location) -> None:
         raise StoreError("is not a file", where=path, hint="give --db the path of one")
     if os.path.exists(path) and not os.access(path, os.R_OK):
         raise StoreError("cannot be read: Permission denied", where=path)
-
-
-def nearest(folder: str) -> str:
-    """Return the folder itself or the nearest one above that exists; it may be a file."""
-    while not os.path.lexists(folder):
-        folder = paths.dirname(folder) or "."
-    return folder
-
-
-def no_directory(path: str) -> StoreError:
-    """Return the error for a path in which a file is in the place of a folder."""
-    return StoreError(f"{nearest(paths.dirname(path) or '.')} is not a directory", where=path, hint=_ANOTHER)
 
 
 SCHEMA = """

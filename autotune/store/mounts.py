@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from autotune.errors import StoreError
-from autotune.store.location import BUSY_S, Location, nearest, no_directory, require_database_file
+from autotune.store.location import BUSY_S, Location, require_database_file
 from autotune.text import typed
 
 NETWORK_FILE_SYSTEMS = frozenset({
@@ -30,6 +30,19 @@ NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 """Errors of file systems that have no locks."""
 
 LOCAL = "give --db a path on a local disk, or a postgresql:// URL"
+
+
+def nearest(folder: str) -> str:
+    """Return the nearest folder above, or itself, that is there; it may be a file."""
+    while not os.path.lexists(folder):
+        folder = os.path.dirname(folder) or "."
+    return folder
+
+
+def no_directory(path: str) -> StoreError:
+    """Return the error of a path on which a file stands in the place of a folder."""
+    what = f"{nearest(os.path.dirname(path) or '.')} is not a directory"
+    return StoreError(what, where=path, hint="give --db another path")
 
 
 def require_place(location: Location, *, to_write: bool = True) -> None:

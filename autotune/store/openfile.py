@@ -11,6 +11,7 @@ import sqlite3
 import stat
 import tempfile
 import time
+from collections.abc import Collection
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import cast
@@ -25,13 +26,15 @@ Inode = tuple[int, int] | None
 
 
 class OpenFile:
-    """The file at a path, held open by its own connection, which is taken out of the pool.
+    """The file at a path, held open by a connection that it takes out of its pool.
 
-    Another file may take its place, and the pool would open that.
+    The pool may open another file that comes to the path. `was` has the files that the database was before, each of
+    which was removed or moved away.
     """
 
-    def __init__(self, path: Path, held: PoolProxiedConnection) -> None:
+    def __init__(self, path: Path, held: PoolProxiedConnection, was: Collection[Inode] = ()) -> None:
         held.detach()
+        self._was = {*was}
         self._held = held
         self._path = path
         self._inode = inode(path)
@@ -39,25 +42,35 @@ class OpenFile:
         self._log = _log_files(path)
 
     @property
+    def inodes(self) -> set[Inode]:
+        """Every file that the database was, this one included."""
+        return {*self._was, self._inode}
+
+    @property
     def is_there(self) -> bool:
-        """Whether the path still leads to this file."""
+        """Whether the file at the path is still this one."""
         return self._inode == inode(self._path)
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection that holds it open."""
         self._held.close()
 
     def replace(self) -> Path | None:
-        """Write the file anew if nothing is in its place, and say so; return None then, or if the file there has all.
+        """Return None if the path has everything that was in this file: else write a copy, and return its path.
 
-        Else write a copy and return its path. Raises StoreError if that fails.
+        If nothing is at the path, the database is written there anew, and a line on stderr says so. If one of the files
+        that it `was` has come back, it is brought up to date. Raises StoreError if no copy can be written.
         """
         path, source = self._path, cast(sqlite3.Connection, self._held.dbapi_connection)
         anew = inode(path) is None and _restore(source, path, self._log, self._mode)
-        _remove_log(self._log)  # before the file that is there now is opened
+        _remove_log(self._log)  # before anybody opens the file that is there now
+        there = anew or _stands_for(source, path)
+        came = inode(path)
+        if not there and came in self._was and _stands_for(source, path, back=True):
+            anew = there = _restore(source, path, {}, self._mode, came)
         if anew:
             say(f"autotune: {path}: was removed meanwhile; it is written anew, with everything that was in it")
-        return None if anew or _stands_for(source, path) else _keep_copy(source, path)
+        return None if there else _keep_copy(source, path)
 
 
 def inode(path: Path) -> Inode:
@@ -95,10 +108,10 @@ def _mode(path: Path) -> int:
         return 0o600
 
 
-def _restore(connection: sqlite3.Connection, path: Path, log: dict[Path, Inode], mode: int) -> bool:
-    """Write the open database to `path` anew if nothing is there now; return False if that is not possible.
+def _restore(connection: sqlite3.Connection, path: Path, log: dict[Path, Inode], mode: int, over: Inode = None) -> bool:
+    """Write the open database to `path` anew; return False if that fails, or if another file than `over` is there.
 
-    `mode`: the mode of the old file, for the new one.
+    `mode`: the permissions that the file had, and gets again.
     """
     copy = _restored(path)
     try:
@@ -109,10 +122,13 @@ def _restore(connection: sqlite3.Connection, path: Path, log: dict[Path, Inode],
     try:
         _write(connection, copy)
         copy.chmod(mode)  # whatever the umask
-        if inode(path) is not None:
+        if inode(path) != over:
             return False
         _remove_log(log)
-        path.hardlink_to(copy)
+        if over is None:
+            path.hardlink_to(copy)
+        else:
+            copy.replace(path)
     except (OSError, sqlite3.Error):
         return False
     finally:
@@ -142,11 +158,13 @@ _OURS = (
 """The rows of an open database that another file must have to replace it: all rows, and ended trials as ended."""
 
 
-def _stands_for(connection: sqlite3.Connection, path: Path) -> bool:
-    """Return whether the file that is at `path` now has all rows of the open database, under the same numbers.
+def _stands_for(connection: sqlite3.Connection, path: Path, *, back: bool = False) -> bool:
+    """Return whether the file that is at `path` now has all that the open database has, under the same numbers.
 
-    It has if another process that had the database open has written it anew.
+    It has if another process that had the database open has written it anew. With `back`, return whether the open
+    database has all that the file has, as it does if the file was moved away for a while.
     """
+    one, other = ("there", "main") if back else ("main", "there")
     deadline = time.monotonic() + RESTORE_S
     while inode(path) is None:
         if inode(_restored(path)) is None or time.monotonic() > deadline:
@@ -158,9 +176,10 @@ def _stands_for(connection: sqlite3.Connection, path: Path) -> bool:
         return False
     try:
         schema = connection.execute(SCHEMA.replace("sqlite_master", "there.sqlite_master"))
-        return is_our_file(schema, str(path)) and not any(
-            connection.execute(f"{rows.format('main')} EXCEPT {rows.format('there')} LIMIT 1").fetchone()
-            for rows in _OURS
+        if not is_our_file(schema, str(path)):
+            return back  # nothing is in it: its contents are in the log that it left here
+        return not any(
+            connection.execute(f"{rows.format(one)} EXCEPT {rows.format(other)} LIMIT 1").fetchone() for rows in _OURS
         )
     except (sqlite3.Error, StoreError):
         return False

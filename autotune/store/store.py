@@ -26,7 +26,8 @@ from __future__ import annotations
 import json
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Self, TypeVar
 
@@ -38,7 +39,7 @@ from autotune.model import DeviceInfo, Outcome, ProblemKey, Trial
 from autotune.store import presence, queries
 from autotune.store.attempts import Attempts
 from autotune.store.database import holds_nothing, is_busy, open_as_it_is, open_engine, open_in_memory
-from autotune.store.location import IMPORTED, Location, is_for_reading, locate, may_not_be_written
+from autotune.store.location import IMPORTED, Location, is_for_reading, locate, may_not_be_written, tend
 from autotune.store.migrations import is_current, migrate
 from autotune.store.mounts import lacks_room, require_place
 from autotune.store.moving import Moving
@@ -47,6 +48,9 @@ from autotune.store.schema import devices, problems, searches, trials
 from autotune.text import clean
 
 _Found = TypeVar("_Found")
+
+_SERVERS: dict[str, Store] = {}
+"""Databases of servers that this process has open, by their URLs."""
 
 RELATED, OF_EACH = 32, 1000
 """The most problems, and trials of each, that a search learns from: a few times what a sampler uses."""
@@ -63,6 +67,7 @@ class Store(Attempts, Moving):
         locked, newer, on a network file system or not a database.
         """
         location = locate(database)
+        tend()
         store = cls(open_engine(location), location)
         try:
             with store._writing() as connection:
@@ -72,7 +77,28 @@ class Store(Attempts, Moving):
         except BaseException:
             store.close()
             raise
+        if location.url:
+            _SERVERS[location.url] = store
         return store
+
+    @classmethod
+    @contextmanager
+    def at_hand(cls, location: Location) -> Iterator[Store]:
+        """Yield the database at a URL as this process has it open, as one that serves has, else opened for a while.
+
+        One more connection for each of many who ask at once would be more than a server may have.
+        """
+        if (known := _SERVERS.get(location.url)) is not None:
+            yield known
+        else:
+            with cls.open(location) as opened:
+                yield opened
+
+    def close(self) -> None:
+        """Give the connections back; a file that was removed is written anew before."""
+        if _SERVERS.get(self._location.url) is self:
+            del _SERVERS[self._location.url]
+        super().close()
 
     @classmethod
     def to_read(cls, database: str | None = None, *, make: bool = False) -> Self:
@@ -83,6 +109,7 @@ class Store(Attempts, Moving):
         StoreError as `open` does, and for a file that may not be written and has another version.
         """
         location, alone, busy = locate(database), False, False
+        tend()
         if not location.url:
             require_place(location, to_write=False)
             if holds_nothing(location.path):

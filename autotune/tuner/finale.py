@@ -128,7 +128,7 @@ class Finale:
         return bool(due)
 
 
-class Ranked:
+class Ranked(list[Trial]):
     """All attempts at a problem since some generation, in the order of arrival, and their ranking.
 
     A trial without a driver has run under `driver`. If an earlier attempt may decide which driver was last, give that
@@ -136,24 +136,20 @@ class Ranked:
     """
 
     def __init__(self, trials: Iterable[Trial], driver: str = "") -> None:
-        self.trials: list[Trial] = []
+        super().__init__(trials)
         self._driver = clean(driver)
         self._events: list[Event] = []
-        self._passed: list[Trial] | None = None
-        for trial in trials:
-            self.append(trial)
-
-    def append(self, trial: Trial) -> None:
-        """Add an attempt that has ended."""
-        self._events += _events(len(self.trials), trial, self._driver)
-        self.trials.append(trial)
-        self._passed = None
+        self._passed: list[Trial] = []
+        self._looked_at = 0  # each attempt is looked at once
 
     @property
     def passed(self) -> Sequence[Trial]:
         """The verified trials by the rule of `ranking.rank`, best first, one per configuration."""
-        if self._passed is None:
-            self._passed = [self.trials[event.order[0]] for event in rank(self._events, self._driver)]
+        if self._looked_at < len(self):
+            for place in range(self._looked_at, len(self)):
+                self._events += _events(place, self[place], self._driver)
+            self._looked_at = len(self)
+            self._passed = [self[event.order[0]] for event in rank(self._events, self._driver)]
         return self._passed
 
     @property

@@ -44,7 +44,7 @@ def recall(
     that an earlier process of the same search has `tried` count, whatever their outcome.
     """
     by_configuration: dict[Identity, list[Trial]] = {}
-    for trial in history.trials:
+    for trial in history:
         by_configuration.setdefault(identity(trial.configuration), []).append(trial)
     lax = traits(problem.device).understates_limits
     for tries in by_configuration.values() if lax else ():
