@@ -108,7 +108,7 @@ def _secrets(url: str) -> list[str]:
 
 
 TENDED: dict[int, Callable[[], None]] = {}
-"""For each database that this process has open, by the id of its object: what checks its file (access.py)."""
+"""For each open database of this process, by the id of its object: the function that checks its file (access.py)."""
 
 
 def tend() -> None:

@@ -50,7 +50,7 @@ from autotune.text import clean
 _Found = TypeVar("_Found")
 
 _SERVERS: dict[str, Store] = {}
-"""Databases of servers that this process has open, by their URLs."""
+"""Open databases of this process on servers, by URL."""
 
 RELATED, OF_EACH = 32, 1000
 """The most problems, and trials of each, that a search learns from: a few times what a sampler uses."""
@@ -84,9 +84,9 @@ class Store(Attempts, Moving):
     @classmethod
     @contextmanager
     def at_hand(cls, location: Location) -> Iterator[Store]:
-        """Yield the database at a URL as this process has it open, as one that serves has, else opened for a while.
+        """Yield the database at a URL: the one that this process has open, as a serving one has, else a new one.
 
-        One more connection for each of many who ask at once would be more than a server may have.
+        If each of many simultaneous requests opened another connection, the server's limit would be exceeded.
         """
         if (known := _SERVERS.get(location.url)) is not None:
             yield known
@@ -95,7 +95,7 @@ class Store(Attempts, Moving):
                 yield opened
 
     def close(self) -> None:
-        """Give the connections back; a file that was removed is written anew before."""
+        """Close all connections; before that, write a file that was removed anew."""
         if _SERVERS.get(self._location.url) is self:
             del _SERVERS[self._location.url]
         super().close()
