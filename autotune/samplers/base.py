@@ -48,7 +48,7 @@ class Codec:
             name: IntDistribution(0, len(listed) - 1) if ordered else CategoricalDistribution(listed)
             for name, listed in values.items()
         }
-        # Of a space of one Optuna asks for no parameters.
+        # Optuna asks for no parameters if the space has one configuration.
         self._rows: dict[tuple[Any, ...], int] = {} if self.columns else {(): 0}
 
     def params(self, row: int) -> dict[str, Any]:
@@ -135,7 +135,7 @@ class History:
         self._append(new)
 
     def add(self, told: Sequence[Told]) -> None:
-        """Take in rows that no study has, of which none is known yet, behind those that are."""
+        """Append rows that no study has; none of them may be known yet."""
         self._tried.update(one.row for one in told)
         self._extend(*(list(column) for column in zip(*told, strict=True)))
 
@@ -191,14 +191,14 @@ class RowSampler(BaseSampler):
         self.space = space
         self.seed = seed
         self.history = History(self.codec)
-        self._told = 0  # trials that the study has not
+        self._told = 0  # the number of trials that are not in the study
 
     @abstractmethod
     def choose(self, study: Study, trial: FrozenTrial) -> int:
         """Pick an untried row."""
 
     def know(self, study: Study, told: Sequence[Told]) -> None:
-        """Go by these trials as if the study had them: there each would cost several times what a database asks."""
+        """Use these trials as if they were in the study; to add them there takes several times as long as a query."""
         if told:
             self.history.update(study)
             self.history.add(told)

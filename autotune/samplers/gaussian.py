@@ -206,7 +206,7 @@ class Posterior:
         self._solve(points)
 
     def _solve(self, points: Floats) -> None:
-        """Begin with these points, and room for half as many again."""
+        """Start with these points, and room for half as many more."""
         hyper, known = self._hyper, self._hyper.scale(points)
         count = len(points)
         capacity = count + count // 2 + 16

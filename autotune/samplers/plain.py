@@ -51,7 +51,7 @@ class StockSampler(RowSampler):
     stock: ClassVar[type]
 
     def know(self, study: Study, told: Sequence[Told]) -> None:
-        """Put the trials into the study, where the stock sampler looks."""
+        """Put the trials into the study, where the stock sampler reads them."""
         for one in told:
             timed, bounded = one.state == State.TIMED, one.state == State.BOUNDED
             study.add_trial(

@@ -203,9 +203,10 @@ class Space:
         return found
 
     def _reasons(self, column: int, indices: Sequence[int], known: list[Constraint]) -> dict[int, str]:
-        """Return why each of these values of a parameter is in no configuration: the first constraint that alone
-        forbids it, or a set of constraints. One search also explains all values forbidden alike; its constraints are
-        added to `known`.
+        """Return why each of these values of a parameter is in no configuration.
+
+        This is the first constraint that alone forbids the value, or a set of constraints. One search also explains all
+        values forbidden alike; its constraints are added to `known`.
         """
         every, name = dict(zip(self.names, self.values, strict=True)), self.names[column]
         reasons: dict[int, str] = {}

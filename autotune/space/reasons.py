@@ -103,8 +103,9 @@ _NOTHING = Diagram(())
 def _left(
     values: Mapping[str, Sequence[Value]], some: Sequence[Constraint], constants: Mapping[str, Any]
 ) -> Diagram | None:
-    """Return the diagram that constraints leave of the parameters that they name, the others being free; None if it
-    is too large, or a constraint cannot be computed.
+    """Return the diagram that constraints leave of the parameters that they name, the others being free.
+
+    None if it is too large, or a constraint cannot be computed.
     """
     named = frozenset().union(*(constraint.require.names for constraint in some))
     concerned = {name: listed for name, listed in values.items() if name in named}

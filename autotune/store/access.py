@@ -66,7 +66,7 @@ class Access:
         self.close()
 
     def _hold_file(self) -> None:
-        """Hold the file open, where it is one: what becomes of it is seen."""
+        """Hold the file open, if it is one, to notice if it is removed or replaced."""
         if self._location.path:
             was = self._file.inodes if self._file is not None else ()
             self._file = OpenFile(Path(self._location.path), self._engine.raw_connection(), was)
@@ -108,7 +108,7 @@ class Access:
                 if isinstance(error, ReadsOnly):
                     if not self._has_written:  # a standby, or a role or session that only reads
                         raise ReadsOnly(error.what, where=error.where, hint=_ANOTHER) from error
-                    self._engine.dispose()  # another server may have taken over, and new connections lead there
+                    self._engine.dispose()  # another server may have taken over; new connections lead there
                 left = deadline - time.monotonic()
                 if left <= 0:
                     self._waited = True

@@ -73,8 +73,8 @@ class Attempts(Access):
             columns["finished"] = columns["finished"] or instant
 
         def step(connection: Connection, due: dict[int, Trial]) -> None:
-            # One that is lost may end all the same: its search was taken for dead from another machine. A server that
-            # took over, and lacks it, may have given its number to another's.
+            # A lost trial may still end: another machine may have wrongly taken its search for dead. A server that
+            # took over without this trial may have given its number to another one.
             found = {row.id: row for row in connection.execute(_BEGUN, {"numbers": list(due)})}
             begun = {key: row for key, row in found.items() if row.configuration_hash == digest(due[key].configuration)}
             if missing := due.keys() - begun.keys():
@@ -194,7 +194,7 @@ _FINISH = update(trials).where(trials.c.id == bindparam("number_"))
 
 
 def _devices_used(connection: Connection, search_ids: Iterable[int]) -> dict[tuple[int, int | None], tuple[int, str]]:
-    """Return number and driver of the devices of searches, by the search and the device's index; of None, its first."""
+    """Return number and driver of searches' devices, by search and device index; None as index: its first device."""
     found: dict[tuple[int, int | None], tuple[int, str]] = {}
     for row in connection.execute(_DEVICES_USED, {"searches": list(search_ids)}):
         for index in (None, json.loads(row.facts).get("index")):

@@ -59,8 +59,9 @@ NORMAL throughout, 24.0 like this, 30.0 with FULL throughout, while the device r
 
 
 def open_engine(location: Location) -> Engine:
-    """Return an engine on the database. Raises StoreError if it is known beforehand that it cannot be used, and
-    SetupError if a package is missing.
+    """Return an engine on the database.
+
+    Raises StoreError if it is known beforehand that it cannot be used, and SetupError if a package is missing.
     """
     if location.url:
         url = _server_url(location)
@@ -184,7 +185,7 @@ _CURES = (
     ("23503", "", LACKS),
     ("53100", "", "make room at the server, then type it again: what was stored is kept"),
 )
-"""What to do by what PostgreSQL says: of a right that a role lacks, a row that is not there any more, its disk."""
+"""Hints by PostgreSQL's code and words in its message: for a missing right, a row that is gone, a full disk."""
 
 LOCKED = "55P03"
 _TRY_AGAIN = ("40001", "40P01", "57P01", "57P02", "57P03")
@@ -225,7 +226,7 @@ def _require_ours(connection: sqlite3.Connection, where: str) -> None:
     connection.execute("PRAGMA temp_store=MEMORY")
     try:
         is_our_file(connection.execute(SCHEMA), where)
-    except UnicodeDecodeError:  # SQLite says what it cannot read, and Python cannot read that
+    except UnicodeDecodeError:  # SQLite's error quotes the unreadable schema, and Python cannot decode it
         raise damaged_database(where, "its schema is not text") from None
 
 

@@ -39,8 +39,9 @@ class Hold:
         self._one = threading.Lock()
 
     def keep(self) -> None:
-        """Take the lock, also again after its connection was lost. Raises UsageError if another server has it, and
-        StoreError.
+        """Take the lock, also again after its connection was lost.
+
+        Raises UsageError if another server has it, and StoreError.
         """
         with self._one:
             if self._location.path:

@@ -244,8 +244,10 @@ _TOLD = {Outcome.PENDING.value: 0, Outcome.LOST.value: 1}
 
 
 def _news(before: Any, columns: dict[str, Any], where: str) -> dict[str, Any]:
-    """Return what new columns of a trial add to the known ones: all of them if they tell more about its end, else the
-    number of verified runs if it is larger. Raises StoreError if they are from two different trials.
+    """Return what new columns of a trial add to the known ones.
+
+    This is all of them if they tell more about its end, else the number of verified runs if it is larger. Raises
+    StoreError if they are from two different trials.
     """
     known, told = (_TOLD.get(row["outcome"], 2) for row in (before, columns))
     fixed = ["search_id", "configuration_hash"]

@@ -108,7 +108,7 @@ def _secrets(url: str) -> list[str]:
 
 
 TENDED: dict[int, Callable[[], None]] = {}
-"""For each database that this process has open, by the id of its object: what checks its file (access.py)."""
+"""For each open database of this process, by the id of its object: the function that checks its file (access.py)."""
 
 
 def tend() -> None:
@@ -135,7 +135,7 @@ def locate(database: str | Location | None) -> Location:
         raise StoreError("holds a NUL character", where=by, hint="give it the path of a file")
     try:
         os.fsencode(named)
-    except UnicodeEncodeError:  # half of a pair of surrogates, which no name of a file is decoded to
+    except UnicodeEncodeError:  # a lone surrogate that no file name is decoded to
         raise StoreError(f"{named!r:.60} is not a path", where=by, hint="give it the path of a file") from None
     if named == ":memory:" or named in ("sqlite://", "sqlite:///:memory:"):
         raise StoreError("a database in memory keeps nothing", where=named, hint="give --db the path of a file")
@@ -249,7 +249,7 @@ def require_database_file(location: Location) -> None:
             raise StoreError(f"cannot be opened: {error.strerror}", where=path, hint=_ANOTHER) from None
     if os.path.isdir(path):
         raise StoreError("is a directory", where=path, hint="give --db the path of a file in it")
-    if os.path.exists(path) and not os.path.isfile(path):  # a device, a pipe: to open it may wait for ever
+    if os.path.exists(path) and not os.path.isfile(path):  # a device, a pipe: opening it may wait forever
         raise StoreError("is not a file", where=path, hint="give --db the path of one")
     if os.path.exists(path) and not os.access(path, os.R_OK):
         raise StoreError("cannot be read: Permission denied", where=path)

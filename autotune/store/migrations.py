@@ -33,7 +33,7 @@ def migrate(connection: Connection, where: str) -> None:
     if 0 < version < SCHEMA_VERSION:
         if connection.dialect.name == "postgresql":
             _require_owner(connection, version, where)
-            # From here on nobody begins to write.
+            # From here on nobody can begin to write.
             connection.execute(text("LOCK TABLE schema_version IN ACCESS EXCLUSIVE MODE"))
         _require_rest(connection, version, where)
     for migration in MIGRATIONS[version:]:
@@ -45,7 +45,7 @@ def migrate(connection: Connection, where: str) -> None:
 
 
 def _require_owner(connection: Connection, version: int, where: str) -> None:
-    """Raise StoreError where this session may not alter the tables: a role that only uses them, or a standby."""
+    """Raise StoreError if this session may not alter the tables: a role that only uses them, or a standby."""
     if not connection.execute(_MAY_ALTER).scalar():
         what = f"is of version {version}, to become {SCHEMA_VERSION}, and this role or server may not alter its tables"
         hint = "have the role that made them open it once, where it may be written: autotune studies --db URL"

@@ -33,14 +33,14 @@ LOCAL = "give --db a path on a local disk, or a postgresql:// URL"
 
 
 def nearest(folder: str) -> str:
-    """Return the nearest folder above, or itself, that is there; it may be a file."""
+    """Return the folder itself or the nearest one above that exists; it may be a file."""
     while not os.path.lexists(folder):
         folder = os.path.dirname(folder) or "."
     return folder
 
 
 def no_directory(path: str) -> StoreError:
-    """Return the error of a path on which a file stands in the place of a folder."""
+    """Return the error for a path in which a file is in the place of a folder."""
     what = f"{nearest(os.path.dirname(path) or '.')} is not a directory"
     return StoreError(what, where=path, hint="give --db another path")
 

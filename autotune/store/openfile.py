@@ -1,7 +1,7 @@
-"""The file of an open SQLite database, which may be removed or replaced meanwhile.
+"""The file of an open SQLite database, which may be removed or replaced while it is open.
 
-SQLite goes on writing to a file that has no name any more. What was stored is copied through the open connection to
-where it can be found again.
+SQLite then still writes to the nameless file. Its content is copied through the open connection to a place where it
+can be found.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class OpenFile:
 
 
 def inode(path: Path) -> Inode:
-    """Return device and inode of a file; None where there is none."""
+    """Return device and inode of a file; None if there is none."""
     try:
         found = path.stat()
     except OSError:
@@ -83,16 +83,16 @@ def inode(path: Path) -> Inode:
 
 
 def _log_files(path: Path) -> dict[Path, Inode]:
-    """Return the files in which SQLite keeps what has not come to `path` yet, and which they are."""
+    """Return the paths of SQLite's log and shared memory of `path`, with their inodes."""
     log = Path(log_of(str(path)))
     files = [log, log.with_name(log.name.removesuffix("wal") + "shm")]
     return {file: inode(file) for file in files}
 
 
 def _remove_log(files: dict[Path, Inode]) -> None:
-    """Remove the files that `_log_files` found, but not those of another database that are in their place.
+    """Remove the files that `_log_files` found, but not another database's files in their place.
 
-    Whoever opens the file that came to the place of the old one would have the old log replayed into it.
+    Otherwise SQLite would replay the old log into the file that replaced the old one.
     """
     for file, known in files.items():
         if known is not None and inode(file) == known:
@@ -101,7 +101,7 @@ def _remove_log(files: dict[Path, Inode]) -> None:
 
 
 def _mode(path: Path) -> int:
-    """Return who may read and write a file, as `chmod` takes it; its owner, where it is gone."""
+    """Return the mode of a file, as `chmod` takes it; 0600 if it is gone."""
     try:
         return stat.S_IMODE(path.stat().st_mode)
     except OSError:
@@ -115,7 +115,7 @@ def _restore(connection: sqlite3.Connection, path: Path, log: dict[Path, Inode],
     """
     copy = _restored(path)
     try:
-        # Made by one process alone: another that had the file open finds it made, and keeps a copy of its own.
+        # Only one process makes it: another process that had the file open fails here, and keeps its own copy.
         os.close(os.open(copy, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except OSError:
         return False
@@ -141,7 +141,7 @@ def _restored(path: Path) -> Path:
 
 
 RESTORE_S = 5.0
-"""How long another process is waited for that writes the database anew."""
+"""How long to wait for another process that writes the database anew."""
 
 _OURS = (
     "SELECT version FROM {}.schema_version",
@@ -155,7 +155,7 @@ _OURS = (
     "SELECT * FROM {}.submissions",
     "SELECT * FROM {}.tokens",
 )
-"""What another file has to have of an open database to stand for it: what has ended, and all that is at work."""
+"""The rows of an open database that another file must have to replace it: all rows, and ended trials as ended."""
 
 
 def _stands_for(connection: sqlite3.Connection, path: Path, *, back: bool = False) -> bool:
@@ -188,9 +188,9 @@ def _stands_for(connection: sqlite3.Connection, path: Path, *, back: bool = Fals
 
 
 def _keep_copy(connection: sqlite3.Connection, path: Path) -> Path:
-    """Write the open database to a new file beside `path` or, where that cannot be, in a temporary folder.
+    """Write the open database to a new file beside `path` or, if that fails, in a temporary folder; return its path.
 
-    Raises StoreError where there is room nowhere.
+    Raises StoreError if both fail.
     """
     reason: Exception | None = None
     for folder in (path.parent, Path(tempfile.gettempdir())):

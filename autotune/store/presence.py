@@ -1,7 +1,7 @@
-"""Whether the process of a search is still there.
+"""Whether a search's process is still running.
 
-What a search that was killed left pending is lost. One that was taken for dead and is not loses nothing: `Store.finish`
-takes a lost trial as well as a pending one.
+The pending trials of a killed search are lost. A search that was wrongly taken for dead loses nothing: `Store.finish`
+accepts lost trials as well as pending ones.
 """
 
 from __future__ import annotations

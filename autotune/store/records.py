@@ -144,13 +144,13 @@ def text(column: object) -> str:
 
 def number(column: object) -> int | float:
     """Return the number in a column. Raises ValueError if it has none."""
-    if not isinstance(column, (int, float)):  # `int | float` would be made anew for each column
+    if not isinstance(column, (int, float)):  # `int | float` would be built anew for each column
         raise ValueError(f"{column!r:.40}")
     return column
 
 
 _PLAIN = frozenset({bool, int, float, str})
-"""The types of JSON's values that are neither tables nor lists nor null."""
+"""The types of JSON's values except tables, lists and null."""
 
 
 def mapping(column: object) -> dict[str, Any]:

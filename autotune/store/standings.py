@@ -1,6 +1,6 @@
-"""The summary that look-ups read instead of all trials: what counts for each configuration, and the number of trials
-of a problem and of each search.
+"""The summary that look-ups read instead of all trials.
 
+It has what counts for each configuration, and the number of trials of a problem and of each search.
 `ranking.standings` computes it from the trials and their re-timings. It is updated in the transaction that changes
 them. What counts for a configuration depends only on its own trials, so only these are read again. Trials of another
 tool (with the sampler IMPORTED) are never the best and not counted.
@@ -72,8 +72,9 @@ _KINDS = {"ok": MEASURED, "retimed": RETIMED, "wrong_result": WRONG}  # all othe
 def follow(
     connection: Connection, problem: int, configurations: Collection[str], finished: Mapping[int, int] | None = None
 ) -> None:
-    """Update the summary of a problem for some configurations, and add `finished`, the number of newly finished trials
-    by search.
+    """Update the summary of a problem for some configurations, and its number of trials.
+
+    `finished`: the number of newly finished trials, by search.
     """
     finished = finished or {}
     connection.execute(_COUNT, {"problem": problem, "finished": sum(finished.values())})
@@ -101,7 +102,7 @@ def _whole_is_less(connection: Connection, problem: int, configurations: Collect
 
 def _events(connection: Connection, once: TextClause, again: TextClause, asked: dict[str, Any]) -> list[Event]:
     return [
-        # NAN, which ranks nothing, stands for no time and for what a damaged file holds in its place.
+        # NAN, which never ranks, is used if there is no time, or no number in a damaged file.
         Event(_KINDS.get(what, FAILED), name, driver, generation, (trial, *retiming, 0)[:2],
               time if isinstance(time, int | float) else NAN)
         for query in (once, again)
@@ -122,7 +123,7 @@ def count_each(connection: Connection) -> None:
 
 
 def _replace(connection: Connection, problem: int, events: Sequence[Event]) -> None:
-    """Store what counts of some configurations in the place of what did; these are all of their events."""
+    """Replace the summary of some configurations; these are all of their events."""
     for keys in pages({(event.driver, event.generation, event.configuration) for event in events}):
         connection.execute(
             _FORGET,

@@ -3,12 +3,12 @@
 SQLite by default, PostgreSQL by URL. Workers never open it: a search writes what they report. Two searches may write
 to one database at the same time.
 
-    access.py       transactions, on a server that goes away and a file that is removed
-    location.py     where the database is, for look-ups too;  mounts.py: whether it can lie there
-    database.py     how it is opened; its failures as one line;  waits.py: a server that does not answer is told
-    openfile.py     the file of an open database, removed or replaced;  presence.py: whether a search is still at work
-    schema.py       the tables as they are now;  migrations.py: how they came to be
-    fields.py       what a trial is kept as, each field once
+    access.py       transactions, also if a server goes away or a file is removed
+    location.py     where the database is, for look-ups too;  mounts.py: whether it can be there
+    database.py     open it; its failures as one line;  waits.py: print a message if a server does not answer
+    openfile.py     the file of an open database, removed or replaced;  presence.py: whether a search is still running
+    schema.py       the tables as they are now;  migrations.py: the migrations to them
+    fields.py       the stored form of a trial, each field once
     records.py      keys and devices as columns
     attempts.py     trials that begin, end and are timed again
     queries.py      the statements
@@ -50,7 +50,7 @@ from autotune.text import clean
 _Found = TypeVar("_Found")
 
 _SERVERS: dict[str, Store] = {}
-"""Databases of servers that this process has open, by their URLs."""
+"""Open databases of this process on servers, by URL."""
 
 RELATED, OF_EACH = 32, 1000
 """The most problems, and trials of each, that a search learns from: a few times what a sampler uses."""
@@ -84,9 +84,9 @@ class Store(Attempts, Moving):
     @classmethod
     @contextmanager
     def at_hand(cls, location: Location) -> Iterator[Store]:
-        """Yield the database at a URL as this process has it open, as one that serves has, else opened for a while.
+        """Yield the database at a URL: the one that this process has open, as a serving one has, else a new one.
 
-        One more connection for each of many who ask at once would be more than a server may have.
+        If each of many simultaneous requests opened another connection, the server's limit would be exceeded.
         """
         if (known := _SERVERS.get(location.url)) is not None:
             yield known
@@ -95,18 +95,18 @@ class Store(Attempts, Moving):
                 yield opened
 
     def close(self) -> None:
-        """Give the connections back; a file that was removed is written anew before."""
+        """Close all connections; before that, write a file that was removed anew."""
         if _SERVERS.get(self._location.url) is self:
             del _SERVERS[self._location.url]
         super().close()
 
     @classmethod
     def to_read(cls, database: str | None = None, *, make: bool = False) -> Self:
-        """Open a database for reading, also a file that may not be written, or one on a full disk. A missing or empty
-        file is an empty database and is not created, unless with `make`, as `open` does. If another process writes for
-        longer than the timeout, as an import may, the database is read as it was before.
+        """Open a database for reading, also a file that may not be written, or one on a full disk.
 
-        Raises StoreError as `open` does, and for a file that may not be written and has another version.
+        A missing or empty file is an empty database and is not created, unless with `make`, as `open` does. If another
+        process writes for longer than the timeout, as an import may, the database is read as it was before. Raises
+        StoreError as `open` does, and for a file that may not be written and has another version.
         """
         location, alone, busy = locate(database), False, False
         tend()

@@ -56,8 +56,9 @@ def _word_of(name: str) -> str:
 
 
 def check_macros(study: Study) -> None:
-    """Raise StudyError if a macro of the study has the name of a kernel function, or if the kernel defines the macro
-    itself, so that the study's value never reaches it.
+    """Raise StudyError if a macro of the study has the name of a kernel function, or the kernel defines it itself.
+
+    In the latter case, the study's value would never reach the kernel.
     """
     own = defined_anyway(study.text.source)
     for table in ("choices", "parameters", "defines"):

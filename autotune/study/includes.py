@@ -137,10 +137,10 @@ def without_comments(text: str) -> str:
 
 
 def defined_anyway(source: str) -> set[str]:
-    """Return the macros that a C text defines whatever options the compiler gets: in no condition except an include
-    guard, and not undefined at the end.
+    """Return the macros that a C text defines whatever options the compiler gets.
 
-    `#undef P` and then `#define P 8` is one of them, unless the text before it uses the value given to the compiler.
+    Such a macro is in no condition except an include guard, and not undefined at the end. `#undef P` and then
+    `#define P 8` is one of them, unless the text before it uses the value given to the compiler.
     """
     found, reached, conditions = set[str](), set[str](), list[str]()
     asked, read = set[str](), 0  # the names whose values the text uses up to there

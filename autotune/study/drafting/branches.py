@@ -1,5 +1,6 @@
-"""What the branches of a C text ask about macros: names that nothing defines, and the numbers that a macro is compared
-with, which are proposed as its values.
+"""What the branches of a C text ask about macros.
+
+These are names that nothing defines, and the numbers that a macro is compared with, which are proposed as its values.
 """
 
 from __future__ import annotations
@@ -79,8 +80,10 @@ def asked_by_pragmas(text: str) -> set[str]:
 
 
 def values(source: str, name: str, default: int) -> tuple[list[int], str]:
-    """Return the values proposed for a macro that is a number, and their origin: the numbers that the text compares
-    it with, 0 and 1 for a switch, else powers of two times the default, from a quarter to four times.
+    """Return the values proposed for a macro that is a number, and their origin.
+
+    They are the numbers that the text compares it with, 0 and 1 for a switch, else powers of two times the default,
+    from a quarter to four times.
     """
     numbers, alone, other = compared(source).get(name, Compared(set(), False, False))
     if default == 1 and _is_switch(source, name):
@@ -100,8 +103,9 @@ COMPARED = "what the kernel's branches compare it with"
 
 
 class Branches:
-    """Proposed values for a text's macros with which the preprocessor leaves these kernels. `stated`: the given
-    macros; `joined`: the macros in words that `##` makes, by word.
+    """Proposed values for a text's macros with which the preprocessor leaves these kernels.
+
+    `stated`: the given macros; `joined`: the macros in words that `##` makes, by word.
     """
 
     def __init__(
@@ -168,8 +172,9 @@ def _is_switch(source: str, name: str) -> bool:
 
 
 class Compared(NamedTuple):
-    """The numbers that a macro is compared with by `==` or `!=`; `alone`: whether the text uses it only so; `other`:
-    whether there is a branch for other numbers.
+    """The numbers that a macro is compared with by `==` or `!=`.
+
+    `alone`: whether the text uses the macro only so; `other`: whether there is a branch for other numbers.
     """
 
     numbers: set[int]

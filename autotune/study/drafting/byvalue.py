@@ -25,8 +25,9 @@ Kinds = Mapping[str, Sequence[str]]
 
 
 class ByValue:
-    """The whole numbers in arguments that are vectors and structs. `kinds`: the arguments' types; `meant`: returns what
-    a type name stands for; `taken`: names that no size may have.
+    """The whole numbers in arguments that are vectors and structs.
+
+    `kinds`: the arguments' types; `meant`: returns what a type name stands for; `taken`: names that no size may have.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class ByValue:
                 yield found[2], found[1], int(alone[1]) if alone else 0 if found[3] else None
 
     def first_places(self, kind: str) -> str:
-        """Return the key for data of structs whose whole numbers are 0 and 1: hardly any array ends before these."""
+        """Return the key for data of structs with whole numbers 0 and 1: nearly all arrays have these places."""
         members = [(name, self._meant(of)) for name, of, _ in self.members(kind)]
         if any(of in self._structs for _, of in members):
             return ", data = { low = 0, high = 1 }"

@@ -1,4 +1,4 @@
-"""Quotients and remainders of what varies, and sums in which these are put together again."""
+"""Quotients and remainders of sums with variables, and sums in which these are combined again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from autotune.study.drafting.terms import Sum, counted_through, put_together, qu
 
 
 class Divided(Guards):
-    """Scopes with what is divided in them. `through`: whether items are counted through along all axes."""
+    """Scopes with the divisions in them. `through`: whether items are counted through along all axes."""
 
     def __init__(self, known: Mapping[str, str], *, through: bool) -> None:
         super().__init__(known)
@@ -36,7 +36,7 @@ class Divided(Guards):
         return found
 
     def _divided_by(self, value: Sum, taken: Sum) -> Sum | None:
-        """By what a value was divided whose quotient is taken off so often: W of `n - n / W * W`; None of others."""
+        """Return the divisor if a value's quotient times the divisor is subtracted: W in `n - n / W * W`; else None."""
         for name in taken.names & self.found.quotients.keys():
             whole, by = self.found.quotients[name]
             if whole == value and taken == Sum.of(name) * by:

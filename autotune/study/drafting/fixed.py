@@ -54,8 +54,9 @@ def _asked(of: Proposal, names: Iterable[str]) -> list[str]:
 
 
 def hints(of: Proposal, *, tunable: bool) -> Iterator[str]:
-    """Yield hints for the user: about numbers that the kernel fixes (numbers to tune only if something is `tunable`
-    already), and about macros that nothing defines.
+    """Yield hints for the user about numbers that the kernel fixes, and about macros that nothing defines.
+
+    Numbers that might be tuned are mentioned only if something else is `tunable` already.
     """
     if tunable and (own := own_to_tune(of)):
         cure = f"#ifndef {own[0]} before its #define, #endif after it, make one tunable, or a size"

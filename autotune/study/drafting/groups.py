@@ -134,9 +134,7 @@ def made_up(of: Proposal, entry: str, reading: Reading | None, dimensions: int) 
 
 
 def _counts_alone(of: Proposal, entry: str, reading: Reading, axis: int) -> bool:
-    """Whether only the local ids of a single group count the written places along an axis, and nothing says how many
-    places there are.
-    """
+    """Whether only the local ids of a single group, without a bound, count the written places along an axis."""
     item, shared = f"lid#{axis}", {one.name for one in of.sketch.signatures[entry] if one.address == "local"}
     written = [each for each in reading.mentions if each.kind != "read" and each.name not in shared]
     counted = any(item in place.names for each in written for place in each.places)
@@ -150,8 +148,9 @@ def by_places(reading: Reading | None) -> dict[int, Sum]:
 
 
 def wide_axes(reading: Reading, *, shared: bool) -> set[int]:
-    """Return the axes along which a group may be wider than one item. Along other axes all items of a group would do
-    the same, or write the same places of local memory. `shared`: whether an argument is local memory.
+    """Return the axes along which a group may be wider than one item.
+
+    Along others all items do the same, or write the same places. `shared`: whether an argument is local memory.
     """
     return reading.within if reading.within and (shared or reading.arrays) else reading.items
 
@@ -188,7 +187,7 @@ def is_alone(of: Proposal, entry: str) -> bool:
 
 
 def _counted(reading: Reading, own: Collection[str]) -> dict[int, Sum]:
-    """Return the extents by which groups count places, numbers and the kernel's own, where all items count."""
+    """Return the extents in indices `group * EXTENT + item`, in numbers or `own` names, if all of a group count."""
     guarded = [varying.names for varying, _ in reading.guards]
     left_out = {axis for axis in range(3) for names in guarded if f"lid#{axis}" in names and f"wid#{axis}" not in names}
     told = {axis: extent for axis, extent in reading.groups().items() if axis not in left_out}
@@ -196,8 +195,9 @@ def _counted(reading: Reading, own: Collection[str]) -> dict[int, Sum]:
 
 
 def _in_own_numbers(of: Proposal, entry: str) -> dict[int, str]:
-    """Return the extents, by axis, that the kernel's own numbers tell: from indices `group * EXTENT + item`, or from
-    the length of rows that the items of a group have in local memory.
+    """Return the extents, by axis, that the kernel's own numbers tell.
+
+    They are in indices `group * EXTENT + item`, or the length of rows that a group's items have in local memory.
     """
     own = of.read_by_own_names(entry)
     if own is None:
@@ -245,8 +245,9 @@ def _of_names(numbers: Mapping[str, int], names: list[str], wide: set[int], dime
 
 
 def _held(reading: Reading, parameters: set[str]) -> dict[int, Sum]:
-    """Return the extents that local arrays tell, by axis: `t[WG]` with `t[item]`, `k += ROWS` with `t[item + k]`; if
-    none does, those of loops that items share: `for (k = item; k < n; k += WG)`.
+    """Return the extents that local arrays tell, by axis: `t[WG]` with `t[item]`, `k += ROWS` with `t[item + k]`.
+
+    If none does, return those of loops that items share: `for (k = item; k < n; k += WG)`.
     """
     whole: dict[int, set[Sum]] = {}
     steps: dict[int, set[Sum]] = {}
@@ -303,9 +304,7 @@ def _shared(reading: Reading) -> dict[int, set[Sum]]:
 
 
 def _is_extent(value: Sum, parameters: set[str]) -> bool:
-    """Whether a sum is a product of parameters or of their quotients, or a power of two up to 1024. `2 * WG` is none:
-    that is the width of two work-groups.
-    """
+    """Whether a sum is a product of parameters or their quotients, not `2 * WG`, or a power of two up to 1024."""
     if value.number is not None:
         return 1 < value.number <= 1024 and value.number.bit_count() == 1
     names = {word for name in value.names for word in words(name) if not word.isdigit()}

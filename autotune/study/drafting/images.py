@@ -1,4 +1,4 @@
-"""Proposals of the extents of images from the coordinates at which a kernel reads and writes them."""
+"""Proposals for the extents of images, from the coordinates at which a kernel reads and writes them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BEYOND = "by the places that were understood; others may lie farther"
 
 
 class Images(Launches, ABC):
-    """What one kernel's reading says of images; what it is given, `Launches` says."""
+    """The extents of images that one kernel's reading tells; for the arguments see `Launches`."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
@@ -23,7 +23,7 @@ class Images(Launches, ABC):
         """Why the extents of a buffer or an image are a guess."""
 
     def image(self, name: str, dimensions: int) -> list[Sum] | None:
-        """Return the extents of an image, as NumPy counts them."""
+        """Return the extents of an image in NumPy's order; None if its coordinates do not tell."""
         found: list[Sum | None] = [None] * dimensions
         for mention in self.reading.mentions:
             if mention.name != name:
@@ -36,13 +36,13 @@ class Images(Launches, ABC):
                 ids = self._ids(started)
                 extent = self.axes.get(min(ids)) if len(ids) == 1 else self.upper(coordinate)
                 several = started.factor_of(f"gid#{min(ids, default=0)}")
-                if len(ids) == 1 and not several:  # of a quotient, say
+                if len(ids) == 1 and not several:  # the id is within a quotient, for example
                     extent = self.upper(coordinate)
                 elif extent is not None and len(ids) == 1 and several.known and (several.number or 2) > 1:
                     extent = extent * several
                 found[place] = found[place] or extent
                 if any(re.match(r"\([^.]*(?:gid|wid)#\d.*\)\.#", each) for each in started.names):
-                    self.doubts[name] = BEYOND  # of a product or sum no more is known than whose work it is
+                    self.doubts[name] = BEYOND  # a value of which only the ids in it are known
         whole = [each for each in found if each is not None]
         return whole[::-1] if len(whole) == dimensions else None
 
@@ -53,14 +53,14 @@ class Images(Launches, ABC):
         return any(self._shared(place) is not None for place in places)
 
     def _shared(self, coordinate: Sum) -> Sum | None:
-        """Return what counts the parts of a coordinate from 0 to 1, w of `(float)x / w`; None of others."""
+        """Return the extent that divides a coordinate from 0 to 1, w in `(float)x / w`; None for other coordinates."""
         alone = min(coordinate.names, default="") if len(coordinate.names) == 1 else ""
         value, by = self.reading.quotients.get(alone, (None, Sum())) if coordinate == Sum.of(alone) else (None, Sum())
         most = self.upper(value) if value is not None and by.names else None
         return most if most is not None and (most - self._named(by)).number is not None else None
 
     def unread_image(self, dimensions: int) -> list[Sum]:
-        """Return what the extents are taken for of an image that is read at coordinates which are not understood."""
+        """Return assumed extents for an image that is read at coordinates that were not understood."""
         if len(self.axes) == dimensions:
             return [self.axes[axis] for axis in sorted(self.axes, reverse=True)]
         own = [self._named(Sum.of(f"{EXTENT}{axis}")) for axis in range(dimensions) if IMAGE_NAMES[0] in self.made]

@@ -29,8 +29,9 @@ def tile_of(counted: Sum, axis: int) -> Sum | None:
 
 
 def flat_rows(axis: int, moved: Sum, places: Sum | None) -> dict[int, Sum]:
-    """Return the extents, without a rim, of an array that is indexed row by row, `t[y * W + x]` in `t[H * W]`; empty
-    unless the local id of one other axis alone counts the rows.
+    """Return the extents, without a rim, of an array that is indexed row by row, `t[y * W + x]` in `t[H * W]`.
+
+    Empty unless the local id of one other axis alone counts the rows.
     """
     other = next((each for each in (0, 1, 2) if each != axis and moved.names & {f"lid#{each}"}), axis)
     row = moved.factor_of(f"lid#{other}")
@@ -183,8 +184,10 @@ class Indices(ABC):
         return [*apart, (Sum.of(several), rest)]
 
     def _numbered(self, several: int, inner: Sum, rest: Sum) -> bool:
-        """Whether the rest of a multiple counts the numbers of an element: a variable does, or all literals do and
-        nothing ends the row. `2 * y * W + 2 * x` alone may be every other place of every other row.
+        """Whether the rest of a multiple counts the numbers of an element.
+
+        It does if a variable counts them, or if all literals do and nothing ends the row. `2 * y * W + 2 * x` alone may
+        be every other place of every other row.
         """
         if rest.varying:
             most = self.upper(rest)

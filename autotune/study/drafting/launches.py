@@ -43,9 +43,7 @@ def _in_groups(groups: str, local: str) -> str:
 
 
 def _apart_by_numbers(axis: int, place: Sum) -> int:
-    """Return the number of items along an axis within one step of something that counts in larger steps: 64 in
-    `64 * y + x`; 0 if there is no such.
-    """
+    """Return the number of items along an axis within a larger step of the place: 64 in `64 * y + x`; 0 if none."""
     each = place.factor_of(f"gid#{axis}").number or 0
     steps = [place.factor_of(name).number or 0 for name in place.names if "#" in name]
     larger = min((step for step in steps if step > each > 0), default=0)
@@ -110,8 +108,9 @@ class Launches(Indices):
     # -- the launch -------------------------------------------------------------------------------
 
     def _guards(self, axis: int) -> list[tuple[Sum, Sum]]:
-        """Return the guards on an axis of the launch, the plainest first. If items write places that no comparison
-        keeps them from, the limits are without the rim.
+        """Return the guards on an axis of the launch, the plainest first.
+
+        If items write places that no comparison keeps them from, the limits are without the rim.
         """
         found = [
             (varying, limit - min(limit.constant, 0) if axis in self._open else limit)

@@ -162,9 +162,7 @@ _CONVERTS = re.compile(r"CONVERT_(?:\w+_)?(U?(?:CHAR|SHORT|INT|LONG)|HALF|FLOAT|
 
 
 def _number(name: str) -> str:
-    """What a macro of that name might be that nothing in the text says more of: of work-items along an axis a few, a
-    type where it has this name, else 1.
-    """
+    """Return a value for an unknown macro by its name alone: a type, 16 for an extent of a work-group, else 1."""
     if _OF_TYPES.fullmatch(name):
         return _type(name)
     return "16" if EXTENT_NAME.fullmatch(name) or _EXTENT.fullmatch(name) else "1"
@@ -176,9 +174,7 @@ def _converts(name: str) -> str:
 
 
 def _ending(name: str, part: str) -> str:
-    """Return a value for a `part` at the end of a name: a width after `float` or `vload`, a type after `read_image`;
-    empty for other names.
-    """
+    """Return a value for a `part` that ends a name: a width after `float`, a type after `read_image`; else empty."""
     before = name.removesuffix(part)
     return "4" if VECTOR.fullmatch(before) else "f" if before in ("read_image", "write_image") else ""
 
@@ -256,9 +252,7 @@ class _Roles:
 
 
 def asked_by_error(source: str, told: str) -> tuple[list[str], bool]:
-    """Return the macros that decide about the `#error` that a compiler met, and whether it only requires one of them to
-    be defined.
-    """
+    """Return the macros that decide about a met `#error`, and whether it only requires one of them to be defined."""
     opened: list[_Branch] = []
     for match in DIRECTIVE.finditer(without_comments(source)):
         rest = match[2].strip()
@@ -270,9 +264,10 @@ def asked_by_error(source: str, told: str) -> tuple[list[str], bool]:
 
 
 def brought(source: str, name: str, known: Collection[str] = ()) -> tuple[str, str]:
-    """Return the macro, with its value, that makes a text define a name within an #if: `FLOAT` if the text has
-    `#ifdef FLOAT` with `#define real float` or `typedef float real;`. Empty strings if no single macro does. `known`
-    macros come first, then those that make the name `float`, which each device has.
+    """Return the macro, with its value, that makes a text define a name within an #if; empty if no single one does.
+
+    This is `FLOAT` if the text has `#ifdef FLOAT` with `#define real float` or `typedef float real;`. `known` macros
+    come first, then those that make the name `float`, which each device has.
     """
     opened, asked, text, read = list[_Branch](), dict[str, bool](), without_comments(source), 0
     typedef = re.compile(rf"\btypedef\b([^;{{}}]*)\b{name}\s*;")
@@ -304,9 +299,7 @@ def _is_meant(source: str, macro: str, value: str, name: str) -> bool:
 
 @lru_cache(maxsize=64)
 def _left(source: str, macro: str, value: str) -> str:
-    """Return the preprocessed text with a macro given, or with none if `macro` is empty; the names in the text if it
-    cannot be read.
-    """
+    """Return the preprocessed text with a macro given (empty: none); the names in the text if it cannot be read."""
     try:
         return " ".join(preprocessed(source, {macro: value} if macro else {}, ()))
     except NotRead:
@@ -314,9 +307,7 @@ def _left(source: str, macro: str, value: str) -> str:
 
 
 def hiding(source: str) -> tuple[list[str], list[str]]:
-    """Return the kernels of a text and the macros that hide them if the preprocessor leaves none of the kernels; empty
-    lists if it leaves one.
-    """
+    """Return a text's kernels and the macros that hide them, if the preprocessor leaves none; else empty lists."""
     text = without_comments(source)
     try:
         left = {*preprocessed(source, {}, ())}
@@ -336,8 +327,10 @@ def hiding(source: str) -> tuple[list[str], list[str]]:
 
 @dataclass
 class _Branch:
-    """An open #if: the macros in its conditions up to here; whether the branch is taken if one macro is not defined;
-    the macros of the `last` condition.
+    """An open #if.
+
+    `names`: the macros in its conditions up to here; `asks_for_one`: whether the branch is taken if one macro is not
+    defined; `last`: the macros of the last condition.
     """
 
     names: list[str]

@@ -1,5 +1,6 @@
-"""Rename arguments that a study cannot name: without a name, with a word of Python or of shells, in other alphabets,
-or with the same name as a different argument.
+"""Rename arguments that a study cannot name.
+
+They have no name, a word of Python or of shells, a name in another alphabet, or the name of a different argument.
 """
 
 from __future__ import annotations
@@ -45,8 +46,9 @@ def nameable(sketch: Sketch) -> Sketch:
 
 
 def told_apart(sketch: Sketch, launched: Sequence[str]) -> Sketch:
-    """Return a sketch with distinct names for arguments that have one name but different sorts: a `float` and an
-    `int`, or buffers of these. `called` maps the new names to each kernel's own.
+    """Return a sketch with distinct names for arguments that have one name but different sorts.
+
+    Such are a `float` and an `int`, or buffers of these. `called` maps the new names to each kernel's own.
     """
     sorts, taken = dict[str, tuple[str, str]](), names_in(sketch.source)
     signatures, called = dict(sketch.signatures), dict[str, dict[str, str]]()

@@ -36,8 +36,9 @@ def _shape(of: Proposal, entry: str, name: str) -> list[Sum]:
 
 
 def alike(readings: Mapping[str, Reading | None], entry: str) -> str:
-    """Return an earlier kernel with the same work-group width, or an empty string: both kernels use one place of the
-    same buffer for each group.
+    """Return an earlier kernel with the same work-group width, or an empty string.
+
+    Both kernels use one place of the same buffer for each group.
     """
     own = readings[entry]
     mine = _by_group(own) if own is not None else set()

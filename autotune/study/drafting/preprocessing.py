@@ -65,10 +65,10 @@ def preprocessed(
     joined: dict[str, set[str]] | None = None,
     asked: set[str] | None = None,
 ) -> list[str]:
-    """Return the tokens of a source without its directives. `stated`: macros given from outside; `kept`: macros that
-    remain names, except in words that `##` makes: `joined` gets these words with the names in them. `asked` gets the
-    words of the conditions that decide, with macros expanded.
+    """Return the tokens of a source without its directives.
 
+    `stated`: macros given from outside; `kept`: macros that remain names, except in words that `##` makes. `joined`
+    gets these words with the names in them; `asked` gets the words of the conditions that decide, with macros expanded.
     A branch is taken if its condition is true with what is known; if that cannot be told, all branches are taken.
     """
     macros = dict(_stated(name, value) for name, value in stated.items())
@@ -191,8 +191,10 @@ class _Expander:
         return found
 
     def _put_in(self, name: str, macro: Macro, depth: int) -> list[str]:
-        """Return the expansion of a macro without parameters. It is computed once, except if `##` makes words:
-        the names recorded for these words depend on what was met before."""
+        """Return the expansion of a macro without parameters.
+
+        It is computed once, except if `##` makes words: the names recorded for these depend on what was met before.
+        """
         found, steps = self._known.get((name, depth), (None, 0))
         if found is None:
             left, glued = self._left, self._glued

@@ -207,9 +207,7 @@ class Proposal:
         return {word for extents in self.locals.values() for extent in extents for word in re.findall(r"\w+", extent)}
 
     def _set_apart_counts(self) -> None:
-        """Turn macros that are sizes into counts: by their names, if the global ids of a kernel end at them, or if
-        they are the length of rows that global ids count through.
-        """
+        """Turn macros that are sizes into counts: by their names, or as the end or row length of global ids."""
         found = {name for name in self.parameters if COUNT_NAME.match(name)}
         for reading in filter(None, (self._reading(entry, tuned=True) for entry in self.launched)):
             for limit in reading.ends():

@@ -21,8 +21,9 @@ EXTENT = "image extent "
 
 
 class Pointer(NamedTuple):
-    """A place in an argument, seen as elements of another size: each is `width` of the argument's elements, or `parts`
-    of them are one of the argument's.
+    """A place in an argument, seen as elements of another size.
+
+    Each is `width` of the argument's elements, or `parts` of them are one of the argument's.
     """
 
     name: str
@@ -131,9 +132,7 @@ class Reading:
         self.spread |= {0, 1, 2}
 
     def leave_out_through(self) -> bool:
-        """Forget that items and groups differ along axes that are counted through with the first: one item is enough
-        along these axes. Return whether anything else uses such an axis.
-        """
+        """Forget differences along the axes `through`, where one item is enough; return whether other uses remain."""
         sums = [*self.places, *(start for start, _ in self.loops.values()), *(varying for varying, _ in self.guards)]
         asked = " ".join(name for each in sums for name in each.names)
         for axes in (self.items, self.within, self.spread):
@@ -150,16 +149,15 @@ class Reading:
         self.held.append((len(self.mentions), _TO_THE_END))
 
     def hold(self, told: slice, otherwise: int | None = None) -> None:
-        """Note that the comparisons `told` hold only for the mentions up to here. `otherwise`: the number of mentions
-        at the beginning of the `else` branch.
-        """
+        """Note that the comparisons `told` hold only up to here; `otherwise`: the number of mentions before `else`."""
         for number in range(*told.indices(len(self.held))):
             end = len(self.mentions) if otherwise is None or self.compared[number][2] else otherwise
             self.held[number] = (self.held[number][0], end)
 
     def settle(self, before: int, *, both: bool) -> None:
-        """Turn guards that a condition shows to be starts into `starts`: a is no bound of x in `a <= x && x < b`, nor
-        in `x < a || x >= b`. `before`: the number of comparisons before the condition; `both`: whether it is an `and`.
+        """Turn guards that a condition shows to be starts into `starts`: a is no bound of x in `a <= x && x < b`.
+
+        Nor in `x < a || x >= b`. `before`: the number of comparisons before the condition; `both`: it is an `and`.
         """
         found = self.compared[before:]
         for varying, limit, turned_away in found:
@@ -170,6 +168,7 @@ class Reading:
 
     def note_rim(self, branches: Sequence[int]) -> None:
         """Note the arguments that a condition's branches write at the same places: say, 0 on a rim and results inside.
+
         `branches`: the number of mentions at the beginning of each branch.
         """
         ends = [*branches[1:], len(self.mentions)]
@@ -215,8 +214,9 @@ class Reading:
             self.inner.append((of[-1], level, index))
 
     def filled(self, name: str) -> list[Mention]:
-        """Return where local memory is read and written. If the writes were understood, reads at places that loops
-        double or halve are left out: `tid + d` of a sum in halves stays within them, though no guard tells so.
+        """Return the mentions of local memory; if its writes are understood, without reads that loops double or halve.
+
+        Such reads stay within the writes: `tid + d` of a sum in halves, though no guard tells so.
         """
         found = self.of(name)
         written = [mention for mention in found if mention.kind != "read"]

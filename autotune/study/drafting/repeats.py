@@ -1,5 +1,7 @@
-"""Macros that decide what is computed: the number of steps that compute a value from itself (rounds of a hash, steps
-of an iteration), an operand of a stored value, the length of an input, or a code that tells cases apart.
+"""Macros that decide what is computed.
+
+Such a macro is the number of steps that compute a value from itself (rounds of a hash, steps of an iteration), an
+operand of a stored value, the length of an input, or a code that tells cases apart.
 """
 
 from __future__ import annotations
@@ -43,8 +45,9 @@ def operands(tokens: Sequence[str], names: Collection[str], pointers: Collection
 
 
 def lengths(of: Proposal, names: Collection[str]) -> set[str]:
-    """Return the names that alone make the extents of an input, `QUERY` in `query[QUERY]`, or are multiplied with
-    numbers that the kernel takes: `DIM` in `points[n * DIM]`.
+    """Return the names that alone make the extents of an input, `QUERY` in `query[QUERY]`.
+
+    Also those that are multiplied with numbers that the kernel takes: `DIM` in `points[n * DIM]`.
     """
     found = set[str]()
     inputs = [one.name for one in of.arguments.values() if one.const and one.address != "local"]

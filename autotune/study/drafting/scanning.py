@@ -39,8 +39,9 @@ _UNION = re.compile(r"\bunion\s*\{([^{}]*)\}\s*(\w*)\s*;")
 
 @lru_cache(maxsize=1)
 def candidates(source: str) -> Mapping[str, str]:
-    """Return the macros that can be defined from outside, with their defaults as text. A macro is left out if others
-    that the text uses are defined only together with its default.
+    """Return the macros that can be defined from outside, with their defaults as text.
+
+    A macro is left out if others that the text uses are defined only together with its default.
     """
     plain, own = without_comments(source), defined_anyway(source)
     found = {}
@@ -68,9 +69,7 @@ def _is_defined_more(text: str, name: str) -> bool:
 
 
 def stated_as(text: str, told: str, given: Collection[str]) -> str:
-    """Return what a macro of a text stands for: as the compiler has `told`, but where that is computed from others that
-    may be `given`, `TILE * 4`, the text itself.
-    """
+    """Return a macro's value as the compiler has `told` it, or its text if that uses `given` macros: `TILE * 4`."""
     computed = number_of(told) is None and not is_plain(told)
     return text if computed and not {*given}.isdisjoint(re.findall(r"\w+", text)) else told
 
@@ -113,8 +112,9 @@ def opencl_name(kind: str) -> str:
 
 
 def struct_bodies(text: str) -> dict[str, list[str]]:
-    """Return the members of each struct of a text, as C writes them, by tag and by typedef; structs with anything but
-    members are left out.
+    """Return the members of each struct of a text, as C writes them, by tag and by typedef.
+
+    Structs with anything but members are left out.
     """
     found, text = dict[str, list[str]](), without_unions(without_comments(text))
     for _, tag, body, _, alias, _ in _STRUCT.findall(text):
@@ -146,8 +146,9 @@ def of_unions(text: str) -> set[str]:
 
 
 def widest(body: str, name: str) -> str:
-    """Return the declaration of a union's largest member, under the `name` of the union if it has one; an empty string
-    if its members are not all plain numbers.
+    """Return the declaration of a union's largest member, under the `name` of the union if it has one.
+
+    Return an empty string if its members are not all plain numbers.
     """
     rooms = list[tuple[int, int, str]]()
     for kind, member, extents in re.findall(r"(\w[\w\s]*?)\s+(\w+)\s*((?:\[\s*\d+\s*\])*)\s*;", body):

@@ -1,4 +1,4 @@
-"""Proposals of the extents of buffers from what was read of a kernel's indices."""
+"""Proposals for the extents of buffers, from what was read of a kernel's indices."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ def product(shape: Sequence[Sum]) -> Sum:
 
 
 def _ahead(varying: Sum, limit: Sum, rest: Sum) -> Sum:
-    """Return the bound of `varying + rest` if `varying` stays below a limit. In a sum that counts in fours, three more
-    is the last of a four.
+    """Return the bound of `varying + rest` if `varying` stays below a limit.
+
+    In a sum that counts in fours, three more is the last of a four.
     """
     step, ahead = gcd(*varying.terms.values()), rest.number or 0
     if not 0 < ahead < step or limit.constant:  # with `i + 4 <= n` the last is n - 1
@@ -35,7 +36,7 @@ def _ahead(varying: Sum, limit: Sum, rest: Sum) -> Sum:
 
 
 class Shapes(Images):
-    """What one kernel's reading says of extents; what it is given, `Launches` says."""
+    """The extents that one kernel's reading tells; for the arguments see `Launches`."""
 
     def __init__(self, *given: Any) -> None:
         self._turns: dict[str, Sum] = {}
@@ -153,8 +154,9 @@ class Shapes(Images):
         return value
 
     def _from_starts(self, index: Sum, argument: str) -> Sum:
-        """Add their unknown starts to the variables of loops without a known end, and note the doubt: they may get far,
-        unless something else that the loop steps tells the number of turns.
+        """Add their unknown starts to the variables of loops without a known end, and note the doubt.
+
+        They may get far, unless something else that the loop steps tells the number of turns.
         """
         index = self._in_turns(index)
         for name in sorted(index.names & self.reading.loops.keys()):
@@ -184,8 +186,9 @@ class Shapes(Images):
         return index.with_value(f"gsz#{axis}", Sum()).with_value(f"gid#{axis}", Sum.of(f"spread.#{axis}"))
 
     def _as_guarded(self, index: Sum) -> Sum:
-        """Replace each sum that a guard bounds by one variable, and subtract the same on both sides if the index does:
-        in `(y + k - b) * W` after `y + k < H + b`, the variable is below H.
+        """Replace each sum that a guard bounds by one variable, and subtract the same on both sides if the index does.
+
+        In `(y + k - b) * W` after `y + k < H + b`, the variable is below H.
         """
         guards = sorted(self.reading.guards, key=lambda guard: -len(guard[0].terms))
         for count, (varying, limit) in enumerate(guards):
@@ -318,9 +321,7 @@ class Shapes(Images):
         return shape
 
     def _ended(self, index: Sum) -> Sum | None:
-        """Return the limit of a whole index of rows, `n` in `y * W + x < n` or in `y * W + x - r < n`; None if it has
-        none.
-        """
+        """Return the limit of a whole index of rows, `n` in `y * W + x < n` or `y * W + x - r < n`; None if none."""
         strided = any("#" not in name for product in index.varying for name in product)
         alike = (each for each in self.reading.guards if each[0].varying == index.varying and self._sized(each[1]))
         beyond = ((index - varying, limit) for varying, limit in alike)

@@ -65,8 +65,10 @@ class Sizes:
         self._big = [name for name in (*self.names, *of.made) if not (self.is_small(name) or name[:7] == "ENTRIES")]
 
     def is_small(self, name: str) -> bool:
-        """Whether a size is small by its name, less than another, as a launch has to have something left, or how many
-        of something each item takes, or how many items of a group share something.
+        """Whether a size is small.
+
+        It is by its name, because a launch subtracts it, because it is the number of things that each item processes,
+        or because it is the number of a group's items that share something.
         """
         counted = [str(extent) for shapes in self._of.tuned.values() for extent in shapes.axes.values()]
         padded = any(name in shapes.padded() for shapes in self._of.shapes.values())
@@ -83,8 +85,9 @@ class Sizes:
 
     @property
     def each(self) -> int:
-        """The first value of a size: smaller if there are several, or if it is several extents of one buffer, which
-        then holds at most about a million elements.
+        """The first value of a size: smaller if there are several, or if it is several extents of one buffer.
+
+        Such a buffer then holds at most about a million elements.
         """
         of, big = self._of, {*self._big}
         ranks = (sum(bool(big & names_in(str(extent))) for extent in shape) for shape in self._shapes.values())
@@ -112,8 +115,10 @@ class Sizes:
         return 1 << exponent // degree if degree else _MOST_ELEMENTS
 
     def count(self, name: str, given: int) -> int:
-        """Return the first value of a macro that is a size. If a launch counts to it, 1 is replaced (users are told to
-        give unknown names as 1): there would be nothing to divide among items.
+        """Return the first value of a macro that is a size.
+
+        If a launch counts to it, 1 is replaced (users are told to give unknown names as 1): there would be nothing to
+        divide among items.
         """
         counted = any(name in (extents or ()) for extents in self._items.values())
         return min(self.each, _COUNTED) if counted and given == 1 else given
@@ -144,9 +149,7 @@ class Sizes:
         return -(-self.each // whole) * whole + max(rims)
 
     def _rim(self, name: str, extent: str) -> int | None:
-        """Return how much less than a size a launch counts, `radius - 1` in `width - radius + 1`; None if it counts
-        something else.
-        """
+        """Return how much less than a size a launch counts: `radius - 1` in `width - radius + 1`; None for others."""
         term = r" ([-+]) (?:(\d+) \* )?(\w+)"
         if re.fullmatch(rf"{name}(?:{term})*", extent) is None:
             return None

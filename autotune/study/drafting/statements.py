@@ -39,8 +39,10 @@ def read(
     known: Mapping[str, str],
     widths: Mapping[str, str],
 ) -> Reading:
-    """Return the findings in a kernel. `given`: its buffers and images, and byvalue.py's values of its vectors and
-    structs; `known`: what names stand for; `widths`: see vectors.py.
+    """Return the findings in a kernel.
+
+    `given`: its buffers and images, and byvalue.py's values of its vectors and structs; `known`: what names stand for;
+    `widths`: see vectors.py.
     """
     found = _walked(_Walk(functions, known, widths, through=True), functions[entry], given)
     if found.through and found.leave_out_through():
@@ -161,8 +163,9 @@ class _Walk(Values):
         return at
 
     def _part(self, told: slice, barriers: int, *, leaves: bool) -> None:
-        """Note that the comparisons `told` keep some items from a barrier: from one met since the count was `barriers`,
-        or, if the branch `leaves` the kernel, from any later one.
+        """Note that the comparisons `told` keep some items from a barrier.
+
+        It is one met since the count was `barriers` or, if the branch `leaves` the kernel, any later one.
         """
         sums = [varying for varying, *_ in self.found.compared[told]]
         self.found.parted |= {*sums} if self.found.barriers > barriers else set()
@@ -186,8 +189,10 @@ class _Walk(Values):
         return at
 
     def _leave_behind(self, tokens: Sequence[str], body: int) -> list[str]:
-        """Give pointers and plain variables that a loop moves new values: unknown ones, or their starts plus the steps
-        of its turns; return the variables for these steps. `body`: the place in the tokens where its body begins.
+        """Give new values to pointers and plain variables that a loop moves; return the variables for their steps.
+
+        The values are unknown, or the starts plus the steps of the loop's turns. `body`: the place in the tokens where
+        its body begins.
         """
         loop, stepped = tokens[: ended(tokens, body)], list[str]()
         names = {name for scope in self._scopes for name in scope}

@@ -87,8 +87,9 @@ def split(tokens: Sequence[str], between: str = ",") -> list[list[str]]:
 
 
 def declarator(words: Sequence[str]) -> tuple[str, list[list[str]], int]:
-    """Return the pointer to arrays that words declare after a type: its name, the extents of the arrays, N in
-    `(*a)[N]`, and the number of words used; an empty name if they declare no such pointer.
+    """Return the pointer to arrays that words declare after a type: name, extents of the arrays, number of words used.
+
+    `(*a)[N]` gives `a` and N; the name is empty if they declare no such pointer.
     """
     if words[:2] != ["(", "*"] or (end := closing(words, 0)) >= len(words):
         return "", [], 0
@@ -119,8 +120,9 @@ def changes(name: str, tokens: Sequence[str]) -> int:
 
 
 def changes_plainly(name: str, tokens: Sequence[str]) -> bool:
-    """Whether a name is changed, up to the end of the block, only by plain assignments outside branches, and by loops
-    that step it in one statement, which may be within an `if`.
+    """Whether a name is changed, up to the end of the block, only by plain assignments and by stepping loops.
+
+    Assignments must be outside branches; loops, which may be within an `if`, step it in one statement.
     """
     found = depth = guards = end = 0
     for end, token in enumerate(tokens):
@@ -160,8 +162,9 @@ def ended(tokens: Sequence[str], at: int) -> int:
 
 
 def step_of(name: str, loop: Sequence[str], body: int) -> list[str] | None:
-    """Return the step of a name in each turn of a loop, `+ 1` for `name++`, if one statement of the body steps it and
-    nothing else changes it; None for others. `body`: the place in the loop's tokens where its body begins.
+    """Return the step of a name in each turn of a loop, `+ 1` for `name++`; None if there is no such step.
+
+    One statement of the body must step it, and nothing else change it. `body`: where in the tokens the body begins.
     """
     if name not in loop[body:] or changes(name, loop) != 1:
         return None

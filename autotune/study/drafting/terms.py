@@ -238,8 +238,9 @@ def quotient(value: Sum, by: Sum) -> Sum:
 
 
 def apart(extent: Sum, places: set[Sum]) -> Sum:
-    """Return the number of items that share an extent if each uses these places, at distances of that number: `n // 2`
-    for 0 and `n // 2`; the extent itself if each uses one place, or for other places.
+    """Return the number of items that share an extent if each uses these places, at distances of that number.
+
+    This is `n // 2` for 0 and `n // 2`; the extent itself if each uses one place, or for other places.
     """
     for step in places:
         whole = extent == step * Sum.of(len(places)) or quotient(extent, Sum.of(len(places))) == step

@@ -48,20 +48,20 @@ def touched(
 
 
 def atomic_kind(name: str) -> str:
-    """Return how an atomic function uses what it points to: read, write, both; empty for other functions."""
+    """Return how an atomic function uses its pointer: `read`, `write`, `both`; empty for other functions."""
     found = re.fullmatch(r"atom(?:ic)?_(?:(load)|(store|init|flag_clear))?\w*", name)
     return "" if found is None else "read" if found[1] else "write" if found[2] else "both"
 
 
 def addressed(tree: Tree = ("",)) -> Tree | None:
-    """Return the element or member whose address is taken, `x[i]` of `(global uint *)&x[i]`; None of others."""
+    """Return the element or member whose address is taken, `x[i]` in `(global uint *)&x[i]`; None for others."""
     if tree[0] == "cast":
         return addressed(tree[2])
     return tree[2] if tree[:2] == ("unary", "&") and tree[2][0] != "name" else None
 
 
 def beside_fraction(left: Tree, right: Tree) -> Tree | None:
-    """Return what less than a pixel is added to or taken off, `x` of `x + 0.5f`: the same pixel; or None."""
+    """Return the operand beside a fraction of a pixel, `x` in `x + 0.5f`, which is the same pixel; or None."""
     return left if _is_fraction(right) else right if _is_fraction(left) else None
 
 

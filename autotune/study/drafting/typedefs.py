@@ -84,8 +84,9 @@ def structs_of(of: Proposal) -> dict[str, list[str]]:
 
 
 def in_structs(text: str, names: Collection[str], arguments: Iterable[KernelArgument]) -> set[str]:
-    """Return the names that are used in the structs of arguments, such as array lengths: the layout of structs must
-    not depend on parameters.
+    """Return the names that are used in the structs of arguments, such as array lengths.
+
+    The layout of structs must not depend on parameters.
     """
     bodies, left, reached = struct_bodies(text), [one.type_name for one in arguments], set[str]()
     while left:
@@ -102,8 +103,10 @@ def members_spelt_out(
     given: Mapping[str, str] = MappingProxyType({}),
     typedefs: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, list[str]]:
-    """Return the members of structs with names replaced by OpenCL's types, or `choices`, and by numbers. `given`: the
-    numbers of macros from outside; `typedefs`: those of the branches that are taken, for names with several meanings.
+    """Return the members of structs with names replaced by OpenCL's types, or `choices`, and by numbers.
+
+    `given`: the numbers of macros from outside; `typedefs`: those of the branches that are taken, for names with
+    several meanings.
     """
     text, meanings = without_comments(source), dict[str, set[str]]()
     for name, value in DEFINE.findall(text):

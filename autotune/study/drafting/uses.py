@@ -130,8 +130,9 @@ class Uses:
         return " and ".join(sorted(mentioned & {*self._of.parameters, *self._of.extra}))
 
     def _in_whole_vectors(self, name: str, *, written: bool) -> list[Sum]:
-        """Return the extents of an array if a parameter only decides how far its last vector reaches: as far as the
-        widest one. Empty if more depends on parameters.
+        """Return the extents of an array if a parameter only decides how far its last vector reaches.
+
+        They are as far as the widest vector reaches; empty if more depends on parameters.
         """
         of = self._of
         shape = next(iter(self._told(name, written=written, tuned=True)), [])
@@ -171,8 +172,10 @@ class Uses:
         return {frozenset({"write"}): "out", frozenset({"read"}): "in"}.get(frozenset().union(*kinds), "inout")
 
     def overwritten(self, entry: str) -> tuple[str, str] | None:
-        """Return a buffer that a kernel writes without reading, and the earlier kernel that wrote it, or may have; or
-        None. As nothing reads the buffer between the two, one kernel is an alternative or an optional step.
+        """Return a buffer that a kernel writes without reading, and the earlier kernel that wrote it; or None.
+
+        The earlier kernel may only seem to write it. As nothing reads the buffer between the two, one kernel is an
+        alternative or an optional step.
         """
         for name, one in self._of.arguments.items():
             if in_memory(one) and self.kinds(entry, name) == {"write"}:
@@ -224,8 +227,9 @@ class Uses:
         return "out" if stores and len(stores) == len(mentions) else "inout"
 
     def _indexed(self, name: str) -> list[Sum]:
-        """Return the extents of a buffer whose elements or rows are chosen by contents of another: as many as others
-        have rows, or as there are work-items; empty for other buffers.
+        """Return the extents of a buffer whose elements or rows are chosen by contents of another; empty for others.
+
+        It has as many as other buffers have rows, or as there are work-items.
         """
         for shapes in self._of.shapes.values():
             if (lengths := shapes.reading.indexed(name)) and 0 in shapes.axes:
@@ -282,8 +286,9 @@ class Uses:
         return ", data = { low = 0, high = 100 }", "its data"
 
     def value(self, kind: str, path: str, sizes: Collection[str]) -> str:
-        """Return a value of a type: by member for a struct, by part if the parts differ. `path`: its place in an
-        argument, such as `world.origin`; `sizes`: those that the study has.
+        """Return a value of a type: by member for a struct, by part if the parts differ.
+
+        `path`: its place in an argument, such as `world.origin`; `sizes`: those that the study has.
         """
         if kind in self._of.structs:
             members = self._of.by_value.members(kind)
@@ -300,8 +305,9 @@ class Uses:
         return f"[{', '.join(numbers)}]" if len({*numbers}) > 1 else self.value(kind, path, sizes)
 
     def _number(self, path: str, kind: str, sizes: Collection[str], of: str = "") -> str:
-        """Return a number in an argument, or a component `of` a vector: its size, 0 if it only shifts places, else 1. A
-        floating-point number is not 1, so that a product with it shows, and differs from the others.
+        """Return a number in an argument, or a component `of` a vector: its size, 0 if it only shifts places, else 1.
+
+        A floating-point number is not 1, so that a product with it shows, and differs from the others.
         """
         if path in self.counts:
             return f'"{self.counts[path]}"'

@@ -31,7 +31,7 @@ _DEEPEST = 5
 
 
 class Values(Divided, ABC):
-    """Expressions within the scopes of a walk through statements."""
+    """The walk through expressions, within the scopes of the walk through statements."""
 
     def __init__(
         self, functions: Mapping[str, Function], known: Mapping[str, str], widths: Mapping[str, str], *, through: bool
@@ -244,7 +244,7 @@ class Values(Divided, ABC):
         if operator in ("/", "%", ">>", "<<", "&") and right.known and right:
             self._ask_apart(left)
             power = Sum.of(2**right.number) if right.number is not None and 0 <= right.number < 31 else None
-            if right.names and right.names.isdisjoint(self.takes):  # macros, which no launch makes large
+            if right.names and right.names.isdisjoint(self.takes):  # only macros, which are not large
                 power = Sum.of(f"(2 ** {right})") if len(right.terms) == 1 else Sum.of(f"(2 ** ({right}))")
             if operator in ("/", "%"):
                 return self._quotient(left, right) if operator == "/" else self._remainder(left, right)
@@ -292,7 +292,7 @@ class Values(Divided, ABC):
         if name in _EXTENTS and len(parts) == 2:
             return Sum.of(f"{EXTENT}{_EXTENTS[name]}")
         if name == "get_image_dim":
-            return tuple(Sum.of(f"{EXTENT}{axis}") for axis in _EXTENTS.values())  # a third is asked of a volume alone
+            return tuple(Sum.of(f"{EXTENT}{axis}") for axis in _EXTENTS.values())  # only volumes use the third
         if (kind := atomic_kind(name)) and (place := addressed(*parts[1:2])) is not None:
             return self._atomic(kind, place, parts[2:])
         given = [self._of(part) for part in parts[1:]]
@@ -327,7 +327,7 @@ class Values(Divided, ABC):
         return found
 
     def _atomic(self, kind: str, tree: Tree, given: Sequence[Tree]) -> None:
-        """Walk through what is read or assigned, the element or member whose address an atomic function takes."""
+        """Walk through the element or member whose address an atomic function takes: it is read or assigned."""
         for part in given[1:]:
             self._of(part)
         if kind == "read":
