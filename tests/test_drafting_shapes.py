@@ -1483,13 +1483,14 @@ def test_atomic_functions_use_what_is_pointed_at_as_assignments_do(use: str, acc
             "fields = { begin = { low = 0, high = 1 }, more = { low = 0, high = 1 } }",
         ),
         ("Span of;", ".of", "low = 0, high = 1"),
+        ("float begin;", "", "low = 0, high = 1"),
     ],
 )
 def test_members_that_say_which_places_are_used_are_small_and_not_negative(members: str, first: str, data: str) -> None:
     _, lines = drafted(
         f"typedef struct {{ int begin, more; }} Span; typedef struct {{ {members} }} Node;"
         "kernel void f(global const Node *nodes, global const int *edges, global int *y, const int n)"
-        f"{{ int i = get_global_id(0); if (i < n) y[i] = edges[nodes[i]{first}.begin]; }}"
+        f"{{ int i = get_global_id(0); if (i < n) y[i] = edges[(int)nodes[i]{first}.begin]; }}"
     )
     assert f'shape = ["n"], access = "in", data = {{ {data} }} }}  # guess: its data' in shape_of(lines, "nodes")
 
