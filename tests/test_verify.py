@@ -357,9 +357,11 @@ def test_small_values_in_rows_of_odd_length_are_counted_too() -> None:
 def test_zeros_are_told_to_be_right_where_a_comparison_takes_them(value: float, tolerance: Tolerance) -> None:
     expected = np.full(3, value, np.float32)
     right = not compared(np.zeros_like(expected), expected, tolerance)[0]
-    told = indistinct({"y": tolerance}, {"y": expected})
-    assert told.startswith("zeros are right for all of y") == right
-    assert told.startswith("one number is right for all of y") == (not right and np.isfinite(value))
+    unwritten = np.full(2, POISON, np.uint32).view(np.float32)
+    for left in (expected, np.concatenate((unwritten, expected)), np.concatenate((expected, unwritten))):
+        told = indistinct({"y": tolerance}, {"y": left})
+        assert told.startswith("zeros are right for all of y") == right
+        assert told.startswith("one number is right for all of y") == (not right and np.isfinite(value))
 
 
 def test_large_whole_numbers_that_differ_by_one_are_not_alike() -> None:

@@ -115,7 +115,7 @@ class ImageSlot:
 
     def stand_in(self, session: Session) -> Any:
         """Return an image of one pixel, which is set until a call gives one: drivers may refuse a missing image."""
-        return session.image((1,) * len(self.image.shape), self.image.order, self.image.channel, self.image.normalized)
+        return self.image.create(session, (1,) * len(self.image.shape))
 
     def take(self, guest: Guest, value: object) -> Any:
         given = _looked_at(guest.look_at_image, value, self.image.name)
@@ -132,7 +132,7 @@ class ImageSlot:
     def _check(self, given: GivenImage) -> None:
         image = self.image
         _require_access(image, given.only)
-        if given.kind != f"image{len(image.shape)}d":
+        if given.kind != image.called:
             raise UsageError(f"is of kind {given.kind}, the kernel takes {self.wants}", where=image.name)
         found = (given.shape, given.order, given.channel, given.normalized)
         if found != (image.shape, image.order, image.channel, image.normalized):
@@ -143,7 +143,7 @@ class ImageSlot:
         """What the kernel takes: `an image2d of 480 x 640 pixels of uchar RGBA, normalized`, rows before columns."""
         image = self.image
         pixels = _pixels(image.shape, image.order, image.channel, image.normalized)
-        return f"an image{len(image.shape)}d of {pixels}"
+        return f"an {image.called} of {pixels}"
 
 
 def _looked_at(look: Callable[[object], _Found], value: object, name: str) -> _Found:

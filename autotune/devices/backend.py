@@ -187,12 +187,13 @@ class Session(Protocol):
     def region(self, buffer: Memory, offset: int, nbytes: int) -> Memory:
         """Return the part of a buffer that starts at `offset`, a multiple of `alignment`."""
 
-    def image(self, shape: Sequence[int], order: str, channel: str, normalized: bool) -> Memory:
+    def image(self, shape: Sequence[int], order: str, channel: str, normalized: bool, form: str = "") -> Memory:
         """Return a new image that kernels read and write, of one to three dimensions.
 
         `shape` is in NumPy's order, so the last extent is OpenCL's width; `order` is OpenCL's name (`RGBA`), `channel`
-        the scalar type (`uchar`). `write`, `read` and `copy` handle the whole image, with its pixels dense. Raises
-        BackendError if the device has no images, or none of this kind.
+        the scalar type (`uchar`); `form` is empty, `array` (of two-dimensional images, the first extent is the number
+        of layers) or `buffer` (one dimension). `write`, `read` and `copy` handle the whole image, with its pixels
+        dense. Raises BackendError if the device has no images, or none of this kind.
         """
         raise BackendError("this backend has no images")
 

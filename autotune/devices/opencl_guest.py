@@ -26,7 +26,10 @@ import pyopencl as cl  # isort: skip  (after opencl_objects.py, which turns its 
 
 _ZERO = np.zeros(1, np.uint8)
 _BLACK = np.zeros(4, np.uint32)  # all bytes 0, for every type of channel
-_AXES = {"image1d": ("width",), "image2d": ("height", "width"), "image3d": ("depth", "height", "width")}
+_AXES = {
+    "image1d": ("width",), "image2d": ("height", "width"), "image3d": ("depth", "height", "width"),
+    "image1d_buffer": ("width",), "image2d_array": ("array_size", "height", "width"),
+}  # fmt: skip
 _base_data = attrgetter("base_data")
 
 

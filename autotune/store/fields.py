@@ -275,9 +275,11 @@ def told(row: Columns, fields: Iterable[TrialField]) -> dict[str, Any]:
 
 
 def _measurement(values: Mapping[str, Any]) -> Measurement | None:
-    if values["samples_ns"] is None:
+    taken = values["samples_ns"], values["warmup_ns"]
+    if taken[0] is None:
         return None
-    return Measurement(values["samples_ns"], values["warmup_ns"] or (), values["cache"] or "warm")
+    samples, warmup = ((one if isinstance(one, StoredSamples) else tuple(one or ())) for one in taken)
+    return Measurement(samples, warmup, values["cache"] or "warm")
 
 
 def _with_median(samples: Sequence[int], time_ns: object) -> Sequence[int]:

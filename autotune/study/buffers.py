@@ -99,12 +99,14 @@ class Image(Buffer):
     """An image of one to three dimensions; as data it is a buffer of vectors, one component a channel.
 
     `shape` is in NumPy's order: `(height, width)`. `order` is OpenCL's order of channels; `normalized`: the kernel sees
-    whole numbers as 0 to 1 (or -1 to 1). On the device, a buffer beside the image holds its pixels: the image is
-    filled from it, and copied into it for checks.
+    whole numbers as 0 to 1 (or -1 to 1). `form` is `array` for an array of two-dimensional images, whose first extent
+    is the number of layers, and `buffer` for an image of one dimension over a buffer. On the device, a buffer beside
+    the image holds its pixels: the image is filled from it, and copied into it for checks.
     """
 
     order: str = "RGBA"
     normalized: bool = False
+    form: str = ""
 
     key: ClassVar[str] = "image"
     kind: ClassVar[str] = "an image"
@@ -119,7 +121,8 @@ class Image(Buffer):
         width = "" if CHANNELS[order] == 1 else str(CHANNELS[order])
         data, normalized = Data.declare(dict(table.data or {}), f"{where}.data", given), bool(table.normalized)
         access = table.access or ""
-        return cls(name, kind + width, shape, shape, access, data, order=order, normalized=normalized)
+        form = table.form or ""
+        return cls(name, kind + width, shape, shape, access, data, order=order, normalized=normalized, form=form)
 
     def concrete(self, names: Mapping[str, Any], *, padded: bool = True) -> Self:
         made = super(Image, self).concrete(names, padded=padded)
@@ -133,8 +136,14 @@ class Image(Buffer):
         """OpenCL's scalar type of one channel."""
         return scalar_type(self.type)[1]
 
-    def create(self, session: Session) -> Any:
-        return session.image(self.shape, self.order, self.channel, self.normalized)
+    @property
+    def called(self) -> str:
+        """What OpenCL calls it: `image2d`, `image2d_array`, `image1d_buffer`."""
+        return f"image{len(self.shape) - (self.form == 'array')}d{f'_{self.form}' if self.form else ''}"
+
+    def create(self, session: Session, shape: tuple[int, ...] = ()) -> Any:
+        """Return one on the device, or one of another `shape`."""
+        return session.image(shape or self.shape, self.order, self.channel, self.normalized, self.form)
 
 
 CHANNELS = {

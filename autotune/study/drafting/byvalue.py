@@ -75,10 +75,10 @@ class ByValue:
     def first_places(self, kind: str) -> str:
         """Return the key for data of structs with whole numbers 0 and 1: nearly all arrays have these places."""
         members = [(name, self._meant(of)) for name, of, _ in self.members(kind)]
-        if any(of in self._structs for _, of in members):
+        whole = [name for name, of in members if components(of)[0] in WHOLE_TYPES]
+        if not whole or any(of in self._structs for _, of in members):
             return ", data = { low = 0, high = 1 }"
-        whole = (f"{name} = {{ low = 0, high = 1 }}" for name, of in members if components(of)[0] in WHOLE_TYPES)
-        return f", data = {{ fields = {{ {', '.join(whole)} }} }}"
+        return f", data = {{ fields = {{ {', '.join(f'{name} = {{ low = 0, high = 1 }}' for name in whole)} }} }}"
 
     def value(self, name: str) -> Any:
         """Return an argument's value in sums of sizes: a dict for a struct, a list for an array or a tuple of these."""

@@ -14,6 +14,12 @@ BEYOND = "by the places that were understood; others may lie farther"
 """Why the extents of a buffer or an image are a guess."""
 
 
+def extents_of(type_name: str) -> int | None:
+    """Return how many extents an image of a type has in a study; None of what is no such image."""
+    found = re.fullmatch(r"image(?:([123])d|(2d_array)|(1d_buffer))_t", type_name)
+    return None if found is None else int(found[1] or (3 if found[2] else 1))
+
+
 class Images(Launches, ABC):
     """The extents of images that one kernel's reading tells; for the arguments see `Launches`."""
 

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from autotune.devices import KernelArgument
-from autotune.study.drafting.scanning import DEFINE, opencl_name, scanned, struct_bodies
+from autotune.study.drafting.scanning import DEFINE, opencl_name, scanned, struct_bodies, without_unions
 from autotune.study.drafting.syntax import NotRead, expression, folded, tokens_of
 from autotune.study.includes import without_comments
 from autotune.study.types import is_plain
@@ -29,7 +29,7 @@ def spelt_out(
 
     A name that may stand for several types, depending on branches of the preprocessor, is left unchanged.
     """
-    text = without_comments(source)
+    text = without_unions(without_comments(source))
     names = {one.type_name.removesuffix("*") for told in signatures.values() for one in told}
     called = {name: meant.pop() for name in names if len(meant := _meanings(text, name, choices)) == 1}
 
@@ -55,6 +55,7 @@ def typedefs_of(of: Proposal) -> dict[str, str]:
         text = " ".join(of.code.tokens([*of.choices]))
     except NotRead:
         text = of.text
+    text = without_unions(text)
     found = {name: opencl_name(meant) for meant, name in re.findall(r"\btypedef\s+([\w ]+?)\s+(\w+)\s*;", text)}
     found |= dict.fromkeys((f"enum {name}" for name in re.findall(r"\benum\s+(\w+)", text)), "int")
     for _ in range(_LONGEST):

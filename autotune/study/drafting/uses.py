@@ -9,7 +9,7 @@ from autotune.devices import KernelArgument
 from autotune.errors import StudyError
 from autotune.study.drafting.byvalue import letters
 from autotune.study.drafting.groups import is_of_group
-from autotune.study.drafting.images import BEYOND
+from autotune.study.drafting.images import BEYOND, extents_of
 from autotune.study.drafting.leaving import left_alone, untouched
 from autotune.study.drafting.parts import counted
 from autotune.study.drafting.proposal import Proposal
@@ -73,13 +73,13 @@ class Uses:
 
     def _shape_read(self, one: KernelArgument) -> list[Sum] | None:
         """Return an argument's extents as its indices tell them; scratch and local memory's in terms of parameters."""
-        image = re.fullmatch(r"image([123])d_t", one.type_name)
+        image = extents_of(one.type_name)
         if one.address == "private" and image is None:
             return None
         own = self.access(one) == "scratch" or one.address == "local"
         written = self.access(one) in ("out", "inout")
         if image is not None:
-            found = [shapes.image(one.name, int(image[1])) for shapes in self._of.shapes.values()]
+            found = [shapes.image(one.name, image) for shapes in self._of.shapes.values()]
             if any(one.name in shapes.doubts for shapes in self._of.shapes.values()):
                 self.doubts[one.name] = BEYOND
             shape = max((shape for shape in found if shape is not None), key=len, default=None)
@@ -87,7 +87,7 @@ class Uses:
                 if any(each.name == one.name for each in self._of.sketch.signatures[entry]):
                     self.doubts[one.name] = "its coordinates were not read"  # samplers can read at any coordinates
                     self.unread.add(one.name)
-                    return shapes.unread_image(int(image[1]))
+                    return shapes.unread_image(image)
             return shape
         told = self._told(one.name, written=written, tuned=own)
         shape = told[0] if told else None

@@ -20,7 +20,7 @@ IDS = {
     "get_global_id": "gid", "get_group_id": "wid", "get_local_id": "lid", "get_global_size": "gsz",
     "get_local_size": "lsz", "get_num_groups": "ngr",
 }  # fmt: skip
-_EXTENTS = {"get_image_width": 0, "get_image_height": 1, "get_image_depth": 2}
+_EXTENTS = {"get_image_width": 0, "get_image_height": 1, "get_image_depth": 2, "get_image_array_size": 2}
 _ARITHMETIC = ("+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>")
 _CONVERTED = re.compile(r"(convert_(half|float|double)|(convert|as)_u?(char|short|int|long))\d*(_sat)?(_rt[ezpn])?")
 _METHODS = ("vector", "unary", "cond", "member", "index", "assign", "call", "cast", "sizeof")
@@ -292,7 +292,11 @@ class Values(Divided, ABC):
         if name in _EXTENTS and len(parts) == 2:
             return Sum.of(f"{EXTENT}{_EXTENTS[name]}")
         if name == "get_image_dim":
+<<<<<<< HEAD
             return tuple(Sum.of(f"{EXTENT}{axis}") for axis in _EXTENTS.values())  # only volumes use the third
+=======
+            return tuple(Sum.of(f"{EXTENT}{axis}") for axis in range(3))  # a third is asked of a volume alone
+>>>>>>> suites
         if (kind := atomic_kind(name)) and (place := addressed(*parts[1:2])) is not None:
             return self._atomic(kind, place, parts[2:])
         given = [self._of(part) for part in parts[1:]]

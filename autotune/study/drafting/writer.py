@@ -13,6 +13,7 @@ from autotune.study.drafting.branches import AROUND
 from autotune.study.drafting.divisors import zero_for_some
 from autotune.study.drafting.fixed import hints, own_to_tune
 from autotune.study.drafting.groups import OF_GROUPS, widths
+from autotune.study.drafting.images import extents_of
 from autotune.study.drafting.naming import nameable, told_apart
 from autotune.study.drafting.proposal import Proposal
 from autotune.study.drafting.scanning import candidates
@@ -243,18 +244,19 @@ class _Writer:
 
     def _image(self, one: KernelArgument) -> None:
         shape, access = self._shapes.get(one.name), self._uses.access(one)
-        dimensions = re.fullmatch(r"image([123])d_t", one.type_name)
-        if dimensions is None:
-            self._gap(f'{one.name} = {{ type = "{GAP}" }}', f"{one.type_name} is not a kind of argument here")
+        if (dimensions := extents_of(one.type_name)) is None:
+            asked = f"{one.type_name} is not a kind of argument here: let the kernel take an image2d_t or a buffer"
+            self._gap(f'{one.name} = {{ type = "{GAP}" }}', asked)
             return
         if access != "in":
             self._outputs.append(one)
-        extents = toml_texts(shape or (GAP,) * int(dimensions[1]))
+        extents = toml_texts(shape or (GAP,) * dimensions)
         name = re.escape(self._uses.in_text(one.name))
         called = re.search(rf"(?:read|write)_image(f|i|ui|h)\s*\(\s*{name}\b", self._of.text)
         kind = {"f": "float", "i": "int", "ui": "uint", "h": "half"}[called[1] if called else "f"]
         data = ", data = { low = 0, high = 255 }" if access != "out" and kind in ("int", "uint") else ""
-        table = f'{{ type = "{kind}", image = {extents}, channels = "RGBA", access = "{access}"{data} }}'
+        form = f', form = "{told[1]}"' if (told := re.search("_(array|buffer)_", one.type_name)) else ""
+        table = f'{{ type = "{kind}", image = {extents}{form}, channels = "RGBA", access = "{access}"{data} }}'
         if shape is None:
             self._gap(f"{one.name} = {table}", "its extents, rows first; its type is that of a channel")
         else:
