@@ -292,11 +292,7 @@ class Values(Divided, ABC):
         if name in _EXTENTS and len(parts) == 2:
             return Sum.of(f"{EXTENT}{_EXTENTS[name]}")
         if name == "get_image_dim":
-<<<<<<< HEAD
-            return tuple(Sum.of(f"{EXTENT}{axis}") for axis in _EXTENTS.values())  # only volumes use the third
-=======
-            return tuple(Sum.of(f"{EXTENT}{axis}") for axis in range(3))  # a third is asked of a volume alone
->>>>>>> suites
+            return tuple(Sum.of(f"{EXTENT}{axis}") for axis in range(3))  # only volumes use the third
         if (kind := atomic_kind(name)) and (place := addressed(*parts[1:2])) is not None:
             return self._atomic(kind, place, parts[2:])
         given = [self._of(part) for part in parts[1:]]
