@@ -34,8 +34,8 @@ __version__ = "0.2.0"
 def lazily(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
     """Return the `__getattr__` of a package that imports its names when first used.
 
-    `homes` gives, for each module of the package, the names that it defines, separated by spaces. A type checker that
-    saw this function would accept any name: it is shown the imports instead.
+    `homes` gives, for each module of the package, the names that it defines, separated by spaces. Type checkers must
+    see the imports instead of this function, because with it they accept any name.
     """
     modules = {name: module for module, names in homes.items() for name in names.split()}
 

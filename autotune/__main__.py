@@ -35,7 +35,7 @@ _ASKING = ("devices", "studies", "worker")
 """Commands that ask for devices, but run no kernel in child processes."""
 
 _LOOKING = ("check", "compare", "cover", "export", "history", "import", "report")
-"""Commands that may ask for devices once everything is imported. Some of `_RUNNING` are here for when they run none."""
+"""Commands that may ask for devices once everything is imported. Some of `_RUNNING` are here too: they may run none."""
 
 _HELP = ("--help", "-h")
 
@@ -43,14 +43,14 @@ _NOT_HERE = (*_HELP, "--no-run", "--no-search", "--on", "--server")
 """Options with which these commands run no kernels, or not in child processes."""
 
 _GARBAGE = 50_000
-"""New objects before Python looks for garbage: imports create many objects, but no garbage."""
+"""How many new objects make Python collect garbage: imports create many objects, but no garbage."""
 
 _ENDINGS = (signal.SIGTERM, signal.SIGHUP)
-"""Signals that ask a command to end, beside Ctrl-C: from `timeout`, a service manager, a closed terminal."""
+"""Signals that ask a command to end, besides Ctrl-C: `timeout`, service managers and closed terminals send them."""
 
 _interrupted = threading.Event()
-"""Set once such a signal has come. A library may turn the interrupt into another error: pydantic does, while it builds
-its models."""
+"""Set once such a signal or Ctrl-C has come: a library may turn the KeyboardInterrupt into another error, as pydantic
+does while it builds its models."""
 
 
 def main() -> None:
@@ -65,7 +65,7 @@ def main() -> None:
     try:
         try:
             _run(sys.argv[1:])
-        except SystemExit as end:  # how Typer ends a command, done or not
+        except SystemExit as end:  # Typer ends every command like this
             code = end.code
         except (OSError, MemoryError, ImportError, RuntimeError) as error:  # while a command's modules are imported
             from autotune import cli
@@ -78,13 +78,13 @@ def main() -> None:
         if error.what:
             print(f"error: {error}", file=sys.stderr)
         code = code or error.exit_code
-    except KeyboardInterrupt:  # while a module is imported: later ones are caught by the command line
+    except KeyboardInterrupt:  # while a module is imported: the command line catches later ones
         code = _told_of_interrupt()
     except Exception:
         if not _interrupted.is_set():
             raise
         code = _told_of_interrupt()
-    # Everything is printed and stored. An interrupt while Python ends would kill it, as if the command had failed.
+    # Everything is printed and stored. An interrupt while Python ends would make the command look failed.
     for number in (signal.SIGINT, *_ENDINGS):
         signal.signal(number, signal.SIG_IGN)
     sys.exit(code)

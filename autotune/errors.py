@@ -1,13 +1,13 @@
 """Every error that this package raises on purpose, with the exit code that the command line gives it.
 
     AutotuneError              1   nothing usable came out: no verified configuration, nothing stored
-    ├── UsageError             2   the input is wrong; the user mends it
+    ├── UsageError             2   the input is wrong; the user can correct it
     │   ├── ExpressionError        an expression of a study
     │   ├── StudyError             a study file or its kernel
     │   ├── SpaceError             no configuration is valid
     │   ├── DeviceError            no such device, or one the study cannot use
     │   └── StoreError             a database that cannot be read or written
-    ├── SetupError             3   the machine lacks something (a driver, a linker); the message is the cure
+    ├── SetupError             3   the machine lacks something (a driver, a linker); the message says what to install
     ├── OutputError            1   stdout cannot be written
     └── WorkerError            4   a worker process died or overran; pool/ turns it into an outcome
 
@@ -23,10 +23,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 _MOST = {"where": 300, "what": 600, "hint": 3000}
-"""Characters of each part of a line at most. A hint may be a command with many options, to be typed as it is."""
+"""The most characters of each part of a line. A hint may be a long command, which the user must be able to copy."""
 
 _MOST_WORD = 100
-"""Characters at most of a word in `what` that is not a path: it quotes user input."""
+"""The most characters of a word in `what` that is not a path: it may quote any input."""
 
 
 class AutotuneError(Exception):
@@ -48,7 +48,7 @@ class AutotuneError(Exception):
 
     def parts(self) -> tuple[str, str, str]:
         """Return where, what and the hint, shortened so that they can be read."""
-        # A path may hold anything: characters that do not show, such as a line break, are escaped.
+        # A path may contain any character: invisible ones, such as a line break, are escaped.
         where = self.where if self.where.isprintable() else repr(self.where)
         what = " ".join(word if "/" in word else _cut(word, _MOST_WORD) for word in self.what.split(" "))
         told = {"where": where, "what": what, "hint": self.hint}
@@ -64,7 +64,7 @@ class AutotuneError(Exception):
 
 
 def shortened(text: str, most: int = _MOST["what"]) -> str:
-    """Return a text as it is if it has at most `most` characters, else with long words, and then itself, shortened."""
+    """Return a text, shortened if it has more than `most` characters: first its long words, then the whole text."""
     return text if len(text) <= most else _cut(" ".join(_cut(word, 80) for word in text.split(" ")), most)
 
 
@@ -73,7 +73,7 @@ def _cut(text: str, most: int) -> str:
 
 
 class UsageError(AutotuneError):
-    """The input is wrong; the user can mend it."""
+    """The input is wrong; the user can correct it."""
 
     exit_code = 2
 
@@ -138,10 +138,10 @@ _within: dict[type[Warning], int] = {}
 
 @contextmanager
 def without(category: type[Warning]) -> Iterator[None]:
-    """Hide warnings of a category while any such block lasts in the process.
+    """Hide warnings of a category while any thread of the process is in such a block.
 
-    Python's filters belong to the whole process, and `warnings.catch_warnings` restores them as it found them. With two
-    threads, the one that leaves last would restore the other's filter, and hide the program's own warnings for ever.
+    Python's filters belong to the whole process, and `warnings.catch_warnings` restores what it found. With two threads
+    the last to leave would restore the other's filter, and hide the program's own warnings for ever.
     """
     entry = ("ignore", None, category, None, 0)
     with _lock:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from autotune.errors import StudyError
 from autotune.text import clean, plain
 
-try:  # as the standard library's random does: hashlib loads OpenSSL, which takes longer than the rest of a look-up
+try:  # as the standard library's `random` does: hashlib loads OpenSSL, which takes longer than the rest of a look-up
     from _sha2 import sha256  # type: ignore[import-not-found]
 except ImportError:
     try:
@@ -121,7 +121,7 @@ def text_digest(text: str) -> str:
 
 
 STUDY_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}"
-"""Pattern of a study's name: neither an option nor a folder, wherever a command takes it."""
+"""Pattern of a study's name, which no command can mistake for an option or a folder."""
 
 
 def study_name_of(text: str, otherwise: str) -> str:
@@ -187,7 +187,7 @@ def word_fault(value: object) -> str:
 
 
 def file_name_fault(name: str) -> str:
-    """Return why a file cannot have this name here, and the cure, or "" if it can. Studies are UTF-8, locales vary."""
+    """Return why a file cannot have this name here, and the cure, or "" if it can: a locale need not be UTF-8."""
     try:
         os.fsencode(name)
     except UnicodeEncodeError:

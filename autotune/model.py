@@ -5,13 +5,14 @@ Standard library only. What the cold path of `autotune best` needs is in identit
 
 from __future__ import annotations
 
+import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, overload
 
 from autotune.identity import Choices as Choices
 from autotune.identity import Configuration as Configuration
@@ -148,6 +149,51 @@ def _slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
+class StoredSamples(Sequence[int]):
+    """Run times in nanoseconds as a database stores them: JSON text, parsed only when a time is needed.
+
+    A resumed search needs few of them, and numbers take eight times as much memory as the text. It compares equal to a
+    tuple of the times. `median_ns` is given if it is known without parsing.
+    """
+
+    __slots__ = ("_median_ns", "text")
+
+    def __init__(self, text: str, median_ns: float | None = None) -> None:
+        self.text = text
+        self._median_ns = median_ns
+
+    @property
+    def median_ns(self) -> float:
+        """The median of the times."""
+        return median(self.read()) if self._median_ns is None else self._median_ns
+
+    def read(self) -> tuple[int, ...]:
+        """Return all times."""
+        return tuple(json.loads(self.text))
+
+    @overload
+    def __getitem__(self, at: int) -> int: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[int, ...]: ...
+    def __getitem__(self, at: int | slice) -> int | tuple[int, ...]:
+        return self.read()[at]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.read())
+
+    def __len__(self) -> int:
+        return self.text.count(",") + 1
+
+    def __eq__(self, other: object) -> bool:
+        return self.read() == (other.read() if isinstance(other, StoredSamples) else other)
+
+    def __hash__(self) -> int:
+        return hash(self.read())
+
+    def __repr__(self) -> str:
+        return repr(self.read())
+
+
 @dataclass(frozen=True, slots=True)
 class Measurement:
     """Run times of one configuration in nanoseconds, in the order they were taken, with the warm-up separate.
@@ -157,8 +203,8 @@ class Measurement:
     the same for all that were timed in the same turns.
     """
 
-    samples_ns: tuple[int, ...]
-    warmup_ns: tuple[int, ...] = ()
+    samples_ns: Sequence[int]
+    warmup_ns: Sequence[int] = ()
     cache: str = "warm"
     verified_runs: int = field(default=0, compare=False)
     throttled: str = field(default="", compare=False)
@@ -167,7 +213,8 @@ class Measurement:
     @property
     def median_ns(self) -> float:
         """The median of the samples; NaN if there are none."""
-        return median(self.samples_ns)
+        samples = self.samples_ns
+        return samples.median_ns if isinstance(samples, StoredSamples) else median(samples)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,9 +224,9 @@ class Trial:
     `retimed` holds the samples of the final, interleaved timing; `*_s` are seconds of wall time; `max_error` is the
     largest error seen, as a share of the tolerance; `environment` records what could explain the result (driver,
     clocks, versions, registers, spills). `made` is plain data on how it was built and launched and the work it does
-    (study.planning.made_of), None if not known. `origin` describes a trial of another tool: its `format`, the `file`
-    that had it and its `entry` there, JSON text; None for a trial of ours. `generation` counts how often a search of
-    the problem has started over, from the first trial that was read.
+    (study.planning.made_of), None if not known. `origin` describes a trial of another tool: its `format`, its `file`,
+    and its `entry` in that file as JSON text; None for a trial of ours. `generation` counts how often a search of the
+    problem has started over, from the first trial that was read.
     """
 
     configuration: Configuration
@@ -223,7 +270,7 @@ class Trial:
 
     @property
     def bounding_ns(self) -> float:
-        """The time by which it bounds others: at least what it took, as its time at the usual pace is an estimate."""
+        """The time by which it bounds others: at least its measured time, since `paced_ns` is an estimate."""
         taken = self.measurement.median_ns if self.measurement is not None else math.inf
         return max(taken, self.paced_ns)
 
@@ -239,7 +286,7 @@ class Trial:
 
     @property
     def throttled(self) -> str:
-        """The name of what slowed the device down while it was timed; empty if nothing is known to have."""
+        """Names of what slowed the device down while it was timed; an empty string if nothing is known."""
         found = self.environment.get(THROTTLED, "")  # may have been imported
         return found if isinstance(found, str) else ""
 

@@ -29,7 +29,7 @@ FINALIST_MARGIN = 1.05
 
 CONFIDENCE = 0.98
 """Confidence of the interval of a single configuration. The winner was chosen as the fastest of several, and sampled
-until its interval was narrow. So its interval holds the truth less often, in 95 % of cases
+until its interval was narrow. So its interval contains the true median less often, in 95 % of cases
 (benchmarks/trust/simulated.py)."""
 
 
@@ -89,9 +89,9 @@ def ordered(own: Sequence[Standing]) -> list[Event]:
 def answering(found: Sequence[Standing], driver: str = "") -> tuple[str, int] | None:
     """Return the driver and the generation whose times tell what is best, or None if nothing is verified.
 
-    This is the driver asked for if it has any times, else the one that arrived last; and of its generations the newest
-    with a verified configuration: a search that starts over replaces earlier generations once it has a result. Lists
-    and counts of trials include those from that generation on or, if nothing is verified, those of the newest.
+    This is the driver asked for if it has any times, else the one that arrived last. Its newest generation with a
+    verified configuration counts: a search that starts over replaces earlier generations once it has a result. Lists
+    and counts include the trials from that generation on or, if nothing is verified, those of the newest generation.
     """
     if not any(one.event.driver == driver for one in found):
         driver = max(found, key=_latest).event.driver if found else ""
@@ -133,8 +133,10 @@ def standings(events: Iterable[Event]) -> list[Standing]:
 
 
 def _sound(events: Sequence[Event]) -> list[Event]:
-    """Return the measured events of configurations that have neither failed since, nor been wrong in the same or a
-    later generation."""
+    """Return the measured events that still count.
+
+    Their configurations have neither failed since, nor been wrong in the same or a later generation.
+    """
     failed: dict[tuple[str, str], tuple[int, float]] = {}
     for event in events:
         if event.kind in (FAILED, WRONG):
@@ -178,16 +180,17 @@ def median_interval(samples: Sequence[float], confidence: float = CONFIDENCE) ->
 
 
 def confidence(n: int) -> int:
-    """Return the per cent of cases, 0 to 95, in which `median_interval` of `n` samples holds the median."""
+    """Return the per cent of cases, 0 to 95, in which `median_interval` of `n` samples contains the true median."""
     return min(95, int(100 - 200 * 0.5**n)) if n > 0 else 0
 
 
 def speedup(slow: Sequence[float], fast: Sequence[float]) -> tuple[float, float, float]:
     """Return how many times as fast the second is, and the interval of that, from times that were taken in turns.
 
-    Lists of equal length hold pairs, each taken within a moment: then it is the median of their ratios, which does not
-    depend on the state of the machine. Otherwise the medians are compared, and the interval follows from both of
-    theirs. A database may hold any times: a time below a nanosecond counts as one.
+    In lists of equal length, times at the same index are pairs, taken at about the same moment: the result is the
+    median of their ratios, which does not depend on the state of the machine. Otherwise it is the ratio of the medians,
+    with an interval that follows from both medians' intervals. A time below a nanosecond counts as one nanosecond,
+    since a database may contain any times.
     """
     slow, fast = ([max(1.0, ns) for ns in times] for times in (slow, fast))
     if len(slow) == len(fast):

@@ -19,7 +19,7 @@ _TIMES = (("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1.0))
 
 
 _MOST_S = 1e100
-"""The longest duration, in seconds: arithmetic on longer ones overflows somewhere."""
+"""The longest duration, in seconds: arithmetic on longer ones might overflow."""
 
 
 def parse_duration(text: str, *, where: str = "--timeout", hint: str = "write 90s, 5m or 1h30m") -> float:
@@ -152,7 +152,7 @@ def in_quotes(document: str, *, pairs: bool) -> str:
 
 def clean(text: str) -> str:
     """Replace what UTF-8 or PostgreSQL cannot hold (lone surrogates, NUL): build logs hold anything."""
-    if text.isascii() and "\0" not in text:  # nearly always: an import cleans millions
+    if text.isascii() and "\0" not in text:  # nearly always so; an import cleans millions of texts
         return text
     return text.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
 
@@ -249,7 +249,7 @@ def command(
 
 def typed(words: Iterable[str]) -> str:
     """Return words as one line to type: quoted for a shell, with invisible characters as `$'\\x0a'`."""
-    import shlex  # here, since a look-up with an answer does not need it
+    import shlex  # here, since a look-up that finds an answer does not need it
 
     return " ".join(shlex.quote(word) if word.isprintable() else _spelt(word) for word in words)
 

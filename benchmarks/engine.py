@@ -80,7 +80,7 @@ def compilers(options: argparse.Namespace) -> None:
             command=command,
             columns=("kernel", "builds", "cores", "processes", "all, s", "a build, s"),
             rows=sorted([*others, *rows]),
-            note="From when all processes are ready: a search that builds as many needs its start and end besides.",
+            note="Measured from when all processes are ready; a search also needs time to start and to end.",
         )
 
 

@@ -157,13 +157,14 @@ def write(table: list[list[str]], options: argparse.Namespace) -> None:
     """Write the result file."""
     save(
         "evaluations-h200",
-        question="How many evaluations on a real device until within 5 and 2 % of the best that any search found?",
+        question="How many evaluations does it take on a real device to come within 5 and 2 % of the best that any "
+        "search found?",
         command="python benchmarks/evaluations.py --save",
         columns=COLUMNS,
         rows=table,
         note=f"Medians of {options.seeds} searches of {options.trials} trials; `+donor` knows {DONOR_TRIALS} of "
-        "another size. The default, tried first, counts. A time is the median of what a configuration took in "
-        "all searches. -: not in half of them.",
+        "another size. The default, tried first, counts. A configuration's time is its median over all "
+        "searches. -: not reached in half of the searches.",
     )
 
 

@@ -239,14 +239,15 @@ def main() -> None:
     if options.save:
         save(
             "in-flight",
-            question="What do few in flight save a search, and what do they cost the device?",
+            question="What does a search save with fewer trials in flight, and what does it cost the device?",
             command=f"python benchmarks/in_flight.py --seeds {options.seeds} --save",
             machine="played on one NVIDIA H200 and 16 builders, as recorded",
             columns=COLUMNS,
             rows=rows,
             note=f"Medians over {options.seeds} seeds. Evaluations and seconds of `bayes` to 5 and 2 % above the "
-            f"fastest recorded. `all`: {options.builders + 2} in flight, `as wanted`: what builds and trials call for. "
-            "A configuration takes what it took in one random search, however fast a best is known.",
+            f"fastest recorded. `all`: {options.builders + 2} in flight; `as wanted`: as many as build and trial times "
+            "call for. A configuration takes the time that it took in one random search, however fast the best so far "
+            "is.",
         )
 
 

@@ -96,12 +96,13 @@ def main() -> None:
     if options.save:
         save(
             "proposal-cost",
-            question="What CPU time does a proposal take, told trial included?",
+            question="How much CPU time does a proposal take, including the report of a trial?",
             command="python benchmarks/proposal_cost.py " + " ".join(sys.argv[1:]),
             columns=COLUMNS,
             rows=found,
             asked="at most 10 ms at 18,000 configurations, 15 at 10^6",
-            note="The worst is a fit of the hyperparameters: twelve in the first 200 trials, then one in every 50.",
+            note="The worst is a fit of the hyperparameters: there are twelve in the first 200 trials, then one in "
+            "every 50.",
         )
 
 

@@ -231,11 +231,11 @@ def store(results: dict[str, dict[str, Any]], spaces: int) -> None:
         columns=TABLE,
         rows=rows,
         asked="of `bayes` .945, .980, .996, 1.000 and 17; with transfer .970, .983, .992, .999 and 5",
-        note="Optimum / best so far after so many evaluations, and evaluations to come within 5 % (the budget where a "
-        "search did not): geometric means over spaces, over kernels too, of medians over seeds; the worst tenth of all "
-        "runs. `transfer`: only spaces that have donors; `16`: so many in flight; `fail30`: 30 % fail, by lot; "
-        "`noise5`: 5 % noise on each time, judged by the time without; `finals`: named is the fastest of eight timed "
-        "again.",
+        note="Optimum / best so far after so many evaluations, and evaluations to come within 5 % (the whole "
+        "budget if a search did not): geometric means over spaces (and over kernels) of medians over seeds; and the "
+        "worst tenth of all runs. `transfer`: only spaces that have donors; `16`: so many in flight; `fail30`: a "
+        "random 30 % fail; `noise5`: 5 % noise on each time, judged by the time without noise; `finals`: the best is "
+        "the fastest of eight that are timed again.",
     )
 
 

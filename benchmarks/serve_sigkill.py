@@ -214,7 +214,7 @@ def main() -> int:
     for name, cell in zip(COLUMNS, row, strict=True):
         print(f"{name:28} {cell}")
     if asked.save:
-        question = "What is lost where the server is killed while searches run and wait?"
+        question = "What is lost if the server is killed while searches run and wait?"
         command = "python benchmarks/serve_sigkill.py " + " ".join(sys.argv[1:])
         tables.save("serve-sigkill", question=question, command=command, columns=COLUMNS, rows=[row])
     return int(bool(row[-1]))

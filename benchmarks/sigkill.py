@@ -342,11 +342,12 @@ def save(rows: Sequence[Row], kept: int) -> None:
     """Write results/sigkill.json."""
     tables.save(
         "sigkill",
-        question="What is lost where searches and their workers are killed, and searches interrupted?",
+        question="What is lost if searches and their workers are killed, and searches interrupted?",
         command="python benchmarks/sigkill.py " + " ".join(sys.argv[1:]),
         columns=["killed", "how often", "trials that had ended", "lost", "gone within, s", "remark"],
         rows=[[one.what, one.count, one.trials, 0, f"{one.gone_s:.2f}", one.remark] for one in rows],
-        note=f"Of {kept} trials in one database; a loss would have ended it. A last search was left to end by itself.",
+        note=f"{kept} trials in one database; a lost trial would have ended the benchmark. The last search was left to "
+        "end by itself.",
     )
 
 

@@ -175,7 +175,7 @@ def main() -> int:
     if options.json:
         save(
             "sizes",
-            question="What is lost at a size that was never tuned, by what is stored of the others?",
+            question="What is lost at a size that was never tuned, by what is stored for other sizes?",
             command="python benchmarks/sizes.py",
             columns=["study", "trials told", "rule", "loss, %", "worst, %", "at each size left out, %"],
             rows=rows,

@@ -7,7 +7,8 @@ worker from one job to the next; and the whole of `autotune best --format json` 
 of this package on a PoCL device: distinct functions (comprehensions and the like belong to their function; calls of a
 module during its import are left out), distinct files, and distinct pairs of a function and a function in another file
 that it calls, ignoring libraries in between. No two trials are the same (a model is fitted anew, a machine is busy). So
-what three in four of the passing trials go through counts. `--list` names it.
+what three in four of the passing trials go through counts. `--list` names it: the functions in the order of their first
+calls, each below its caller.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import sys
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
 from multiprocessing import Pipe
 from pathlib import Path
@@ -60,10 +61,10 @@ BEFORE = {"search thread": (104, 25, 70), "device worker": (81, 12, 52), "best -
 
 
 class Calls:
-    """The calls of one stretch."""
+    """The calls of one stretch. `functions` has their depth in the order of their first calls."""
 
     def __init__(self) -> None:
-        self.functions: set[Function] = set()
+        self.functions: dict[Function, int] = {}
         self.crossings: set[tuple[Function, Function]] = set()
 
     @property
@@ -86,7 +87,8 @@ class Trace:
         if called[1] == self._mark:
             self.stretches.append(Calls())
         calls = self.stretches[-1]
-        calls.functions.add(called)
+        if called not in calls.functions:
+            calls.functions[called] = _depth(frame)
         caller = frame.f_back
         while caller is not None and _function(caller) is None:
             caller = caller.f_back
@@ -105,12 +107,23 @@ class Trace:
     def typical(self, skip: int) -> Calls:
         """Return what three in four stretches have, without the first `skip` and the last, which is cut off."""
         found, typical = self.stretches[skip:-1], Calls()
-        typical.functions = _in_most([calls.functions for calls in found])
+        kept = _in_most([calls.functions for calls in found])
+        for function, depth in chain.from_iterable(calls.functions.items() for calls in reversed(found)):
+            if function in kept:
+                typical.functions.setdefault(function, depth)
         typical.crossings = _in_most([calls.crossings for calls in found])
         return typical
 
 
-def _in_most(found: Sequence[set[T]]) -> set[T]:
+def _depth(frame: FrameType | None) -> int:
+    depth = 0
+    while frame is not None:
+        depth += _function(frame) is not None
+        frame = frame.f_back
+    return depth
+
+
+def _in_most(found: Sequence[Collection[T]]) -> set[T]:
     counts = Counter(chain.from_iterable(found))
     return {one for one, count in counts.items() if 4 * count >= 3 * len(found)}
 
@@ -222,15 +235,17 @@ def main() -> None:
     for row in (columns, *rows):
         print("  ".join(f"{cell:<30}" for cell in row).rstrip())
     for path, calls in found.items() if options.list else ():
-        print(f"\n{path}", *(f"  {file} {name}" for file, name in sorted(calls.functions)), sep="\n")
-        print(
-            *(f"  {' '.join(calling)} -> {' '.join(called)}" for calling, called in sorted(calls.crossings)), sep="\n"
-        )
+        top = min(calls.functions.values())
+        way = (f"{'  ' * (1 + depth - top)}{file} {name}" for (file, name), depth in calls.functions.items())
+        across = (f"  {' '.join(calling)} -> {' '.join(called)}" for calling, called in sorted(calls.crossings))
+        print(f"\n{path}", *way, *across, sep="\n")
     if options.json:
         from tables import save
 
         question = "How much of the package does one trial, and one look-up, pass through?"
-        about = "Distinct functions, files, and calls from a function to one in another file, which three in four of"
+        about = (
+            "Distinct functions, distinct files, and calls from one file to another, which at least three in four of"
+        )
         about += f" {options.traced} trials go through. PoCL, {STUDY} {SIZE}."
         save("trace", question=question, command="python benchmarks/trace.py", columns=columns, rows=rows, note=about)
 

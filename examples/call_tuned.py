@@ -1,7 +1,7 @@
-"""A program that calls `matmul` with the best configuration that is stored, and searches for it where none is.
+"""A program that calls `matmul` with the best stored configuration, and searches for one if none is stored.
 
-The first run searches for as many seconds as it is told (5 by default); the next ones find the result, and the built
-kernel, where the first one left them.
+The first run searches for as many seconds as its argument says (5 by default). Later runs find the result and the built
+kernel that the first run stored.
 """
 
 import sys

@@ -1,6 +1,6 @@
 """Which configuration wins at which size: a short search for each, then a table.
 
-It takes a number of trials, and sizes: `python compare_sizes.py 8 256 1024 4096`.
+Give it a number of trials, then sizes: `python compare_sizes.py 8 256 1024 4096`.
 """
 
 import sys

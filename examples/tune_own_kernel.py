@@ -1,4 +1,4 @@
-"""A kernel and its study in one file: searched, verified against NumPy, and the best printed."""
+"""A kernel and its study in one file: a search, verified against NumPy, that prints the best configuration."""
 
 import sys
 

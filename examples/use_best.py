@@ -1,6 +1,7 @@
 """A program that asks for the best configuration of `matmul` and builds its kernel with it.
 
-Where nothing is stored for this device and size, it gets the nearest there is, or the study's default, and is told.
+If nothing is stored for this device and size, it gets the nearest stored configuration, or the study's default.
+`best.match` says which.
 """
 
 import numpy as np

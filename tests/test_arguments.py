@@ -67,7 +67,8 @@ def test_what_does_not_fit_is_told_with_its_place(kind: type[Argument]) -> None:
         with pytest.raises(ValueError, match='addressing = "repeat" needs normalized = true'):
             declared(kind, sampler={"addressing": "repeat"})
         return
-    for type_, message in (("flaot", "unknown type 'flaot'"), ("float{NOPE}", "names 'NOPE'")):
+    told = {"flaot": "unknown type 'flaot'", "atomic_uint": r".*did you mean 'uint'", "float{NOPE}": "names 'NOPE'"}
+    for type_, message in told.items():
         with pytest.raises(StudyError, match=rf"^arguments\.x\.type: {message}"):
             declared(kind, type=type_)
     given: Any = {"shape": ["NOPE"], "image": ["NOPE"], "value": "NOPE", "local": "NOPE"}[kind.key]
@@ -84,7 +85,7 @@ def test_what_is_on_the_device() -> None:
     assert (half, half.dtype) == (2, np.float16)
     assert Scalar("x", "int3", 7).create(session).tolist() == [7, 7, 7, 7]
     assert Scalar("x", "int3", (7, 8, 9)).create(session).tolist() == [7, 8, 9, 0]
-    assert CONCRETE["image"].create(session) == ((5, 4), "RG", "float", False)
+    assert CONCRETE["image"].create(session) == ((5, 4), "RG", "float", False, "")
     assert CONCRETE["sampler"].create(session) == ("clamp_to_edge", "linear", False)
 
 
@@ -216,6 +217,8 @@ def test_images_that_opencl_does_not_have(changes: dict[str, Any], message: str)
         ({"type": "float", "value": "1", "channels": "R"}, "belong to images"),
         ({"type": "float", "image": ["4"], "access": "in", "allocate": ["8"]}, "an image has no padding"),
         ({"type": "float", "image": ["4"]}, "an image needs access"),
+        ({"type": "float", "shape": ["4"], "form": "buffer"}, r'belongs to images such as image = \["N"\]'),
+        ({"type": "float", "image": ["4", "4"], "access": "in", "form": "array"}, r'such as image = \["LAYERS", '),
         ({"type": "float", "image": ["4"], "access": "in", "constant": True}, "constant belongs to buffers"),
         ({"type": "float", "sampler": {}}, "a sampler has no type"),
         ({"value": "1"}, "needs a type"),

@@ -42,6 +42,7 @@ def test_all_devices_and_sizes_or_those_chosen(tmp_path: Path) -> None:
     for asked, said in (
         ({"sizes": [{"N": 5}], "devices": [DEVICE.fingerprint]}, f" at N=5 on {DEVICE.fingerprint};"),
         ({"devices": ["x-1cu"]}, " on x-1cu;"),
+        ({"devices": [DEVICE.fingerprint, "x-1cu"]}, " on x-1cu;"),
         ({"sizes": [{"N": 5}]}, " at N=5;"),
         ({"sizes": [{"N": 1000}, {"N": 5}]}, " at N=5;"),
     ):

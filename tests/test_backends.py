@@ -233,19 +233,33 @@ def test_a_search_of_several_sizes_warns_of_each_best_timed_on_a_throttled_devic
 def test_a_backend_that_cannot_tell_its_devices_hides_no_other(
     monkeypatch: pytest.MonkeyPatch, numpy: DeviceInfo, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fails(self: object) -> None:
+    def fails(self: object, devices: object = None) -> None:
         raise OSError("no such board")
 
-    monkeypatch.setattr(type(load_backend("numpy")), "devices", fails)
+    for asked in ("devices", "diagnose"):
+        monkeypatch.setattr(type(load_backend("numpy")), asked, fails)
     assert any(device.backend == "opencl" for device in list_devices())
     assert "the backend numpy cannot list its devices: OSError: no such board" in capsys.readouterr().err
+    assert "the backend numpy cannot tell what is wrong: OSError: no such board" in diagnosis()
 
 
-def test_a_backend_that_cannot_be_loaded_is_said_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(installed(tmp_path, "broken", "nowhere.at_all:BACKEND")))
-    assert all(device.backend != "broken" for device in list_devices())
-    assert any("the backend broken cannot be loaded: ModuleNotFoundError" in said for said in diagnosis())
-    with pytest.raises(SetupError, match=r"repair or remove the package that has nowhere\.at_all:BACKEND"):
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("nowhere.at_all:BACKEND", "the backend broken cannot be loaded: ModuleNotFoundError"),
+        ("json:loads", "json:loads is not a Backend whose `name` is 'broken'"),
+        ("tests.numpy_backend:NumPy", "tests.numpy_backend:NumPy is not a Backend whose `name` is 'broken'"),
+        ("tests.numpy_backend:BACKEND", "tests.numpy_backend:BACKEND is not a Backend whose `name` is 'broken'"),
+    ],
+)
+def test_a_backend_that_is_none_is_said_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str, said: str
+) -> None:
+    monkeypatch.syspath_prepend(str(installed(tmp_path, "broken", value)))
+    numbers = [device.number for device in list_devices()]
+    assert len(set(numbers)) == len(numbers)
+    assert any(said in one for one in diagnosis())
+    with pytest.raises(SetupError, match=rf"repair or remove the package that has {re.escape(value)}"):
         load_backend("broken")
     with pytest.raises(SetupError, match="no backend 'cuda' is installed"):
         load_backend("cuda")

@@ -17,6 +17,7 @@ from autotune.bench.clock import MOST_COMMANDS, EventClock, QueueClock
 from autotune.bench.holder import Holder
 from autotune.bench.prepare import Built
 from autotune.bench.timing import Limits, Rules
+from autotune.bench.tour import retime
 from autotune.bench.trial import Bench
 from autotune.devices import BackendError, Batch, Session, opencl_session, opencl_timer
 from autotune.model import Measurement, Outcome
@@ -167,7 +168,7 @@ def test_a_clock_says_of_its_last_call_whether_outputs_were_poisoned() -> None:
 
 
 def test_finalists_are_timed_in_batches_too(session: Session) -> None:
-    fast, slow = bench_of(session, out=5).retime([spin(10_000), spin(1_000_000)], None, 0.1)
+    fast, slow = retime(bench_of(session, out=5), [spin(10_000), spin(1_000_000)], None, 0.1)
     assert isinstance(fast, Measurement)
     assert isinstance(slow, Measurement)
     assert len(fast.samples_ns) == len(slow.samples_ns)  # pairs
@@ -175,7 +176,7 @@ def test_finalists_are_timed_in_batches_too(session: Session) -> None:
 
 def test_who_comes_after_finalists_is_the_first_of_one_plan(session: Session) -> None:
     bench = bench_of(session, out=5)
-    bench.retime([spin(10_000), spin(20_000)], None, 0.1)
+    retime(bench, [spin(10_000), spin(20_000)], None, 0.1)
     bench.place = 1  # of the last turn, as chance has it
     assert bench.run(spin(10_000), None).outcome is Outcome.OK
     assert bench.place == 0
@@ -187,7 +188,7 @@ def test_a_finalist_is_sampled_for_as_long_as_the_device_is_held_meanwhile(
     """A disturbance lasts equally long whatever runs; equal times are precise as soon as possible."""
     monkeypatch.setattr(clock.QueueClock, "sample", lambda self, built, count: [10_000 * self.runs] * count)
     monkeypatch.setattr(clock.QueueClock, "share", 1e-6)
-    (found,) = bench_of(session, out=5).retime([spin(10_000)], None, 60.0)
+    (found,) = retime(bench_of(session, out=5), [spin(10_000)], None, 60.0)
     assert isinstance(found, Measurement)
     assert len(found.samples_ns) == Rules().minimum
 

@@ -158,7 +158,8 @@ class TestFourMachines:
         database = tmp_path / "a.db"
         asked = ("waits.toml", "--trials", "60", *RANDOM, "-d", "tests-numpy-1cu-1g")
         output, _ = finish(machines.search(*asked, database=database))
-        assert re.search(r"best +A=7 B=3", output), output
+        # On a machine too busy to tell the two fastest apart, a search says so.
+        assert re.search(r"best +A=7 B=3", output) or re.search(r"^noise .*tie .*A=7 B=3", output, re.M | re.S), output
         require_whole(database, 60)
         places = {environment for (environment,) in rows(database, "SELECT DISTINCT environment FROM trials")}
         assert all('"gpu"' in place for place in places)

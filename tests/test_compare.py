@@ -14,7 +14,7 @@ from autotune.reports import compare
 from autotune.reports.compare import Cell
 from autotune.store import Store
 from autotune.study import GENERIC_DEVICE, Problem
-from autotune.tuner import Budget, ReplayEvaluator, Request, recall
+from autotune.tuner import Budget, ReplayEvaluator, Request, ours, recall
 from tests.studies import study
 from tests.test_loop import recorded
 
@@ -69,6 +69,14 @@ def test_other_parameters_can_be_fixed(store: Store) -> None:
     )
     assert [cell.valid for cell in cells] == [2] * len(tuned.parameters["WPT"].values)
     assert {cell.best.configuration["WG"] for cell in cells if cell.best} == {64}
+
+
+def test_what_is_stored_of_a_size_is_read_once_for_all_values(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    compared(store, "WPT", search=searcher(store, []))
+    answering, asked = store.answering, []
+    monkeypatch.setattr(store, "answering", lambda *which: asked.append(which) or answering(*which))
+    assert all(cell.best for cell in compared(store, "WPT"))
+    assert len(asked) == 1
 
 
 def test_what_is_stored_counts(store: Store) -> None:
@@ -160,4 +168,4 @@ def test_a_stopped_trial_without_a_time_is_tried_again() -> None:
     first, second, *_ = recorded(problem)
     stopped = replace(second, outcome=Outcome.STOPPED, measurement=Measurement(()))
     assert math.isnan(stopped.time_ns)
-    assert recall(problem, [first, stopped]) == [first]
+    assert recall(problem, ours(problem, [first, stopped])) == [first]

@@ -125,6 +125,24 @@ def test_who_asks_for_another_protocol_is_answered_in_this_one(
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.parametrize(
+    ("target", "status"),
+    [
+        (b"http://127.0.0.1:8080/v1/histor%79?study=x", b"200 "),
+        (b"HTTP://localhost/v1/health", b"200 "),
+        (b"http://evil.example/v1/health", b"421 "),
+        (b"http://127.0.0.1", b"200 "),
+    ],
+)
+def test_a_target_that_is_a_whole_address_is_taken_by_its_path_and_host(
+    connect: Callable[[], socket.socket], target: bytes, status: bytes
+) -> None:
+    """As who takes the server for a proxy sends it; the host in it stands for the header."""
+    with connect() as connection:
+        said = answer_to(connection, b"GET " + target + b" HTTP/1.1\r\nHost: other\r\nConnection: close\r\n\r\n")
+    assert said.startswith(b"HTTP/1.1 " + status)
+
+
 def test_an_answer_takes_as_long_as_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "HEAD_S", 0.05)
     go_on = threading.Event()

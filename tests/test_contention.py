@@ -23,6 +23,7 @@ from autotune.bench.finals import Finals
 from autotune.bench.pace import CONTENDED, Contention, at_work, give_cores, stretch
 from autotune.bench.prepare import Built
 from autotune.bench.timing import Limits, Rules
+from autotune.bench.tour import retime
 from autotune.bench.trial import Bench
 from autotune.bench.verify import Verdict
 from autotune.devices import find_device, open_session
@@ -283,7 +284,7 @@ def test_a_contended_turn_is_made_up_for_before_anybody_has_another(monkeypatch:
         judge(finals, finalists, deadline)
 
     monkeypatch.setattr(Finals, "_judge", noted)
-    found = bench.retime([copying(), copying()], None, 60.0)
+    found = retime(bench, [copying(), copying()], None, 60.0)
     assert rounds[:3] == [2, 1, 2]
     assert [one.throttled for one in found if isinstance(one, Measurement)] == ["", ""]
 
@@ -303,7 +304,7 @@ def test_what_is_late_for_others_work_waits_as_long_again(
     monkeypatch.setattr(bench, "contention", lambda: 0.5 if next(readings) > 5 and clock.monotonic() < until else 0.0)
     turns, turn = list[int](), finals.Finals._turn
     monkeypatch.setattr(finals.Finals, "_turn", lambda self, one: turns.append(one.place) or turn(self, one))
-    found = [one for one in bench.retime([copying(), copying()], None, 30.0) if isinstance(one, Measurement)]
+    found = [one for one in retime(bench, [copying(), copying()], None, 30.0) if isinstance(one, Measurement)]
     first, second = found
     assert len(first.samples_ns) == len(second.samples_ns) >= 3
     assert [one.throttled for one in found] == ["" if waits else BUSY_CORES] * 2
@@ -321,7 +322,7 @@ def test_who_is_given_little_time_has_little_patience(monkeypatch: pytest.Monkey
     bench = bench_of([], monkeypatch)
     readings = itertools.count()
     monkeypatch.setattr(bench, "contention", lambda: 0.5 if next(readings) > 2 else 0.0)  # for good, after a turn
-    (found,) = bench.retime([copying()], None, 3.0)
+    (found,) = retime(bench, [copying()], None, 3.0)
     assert isinstance(found, Measurement)
     assert found.throttled == BUSY_CORES
     assert clock.monotonic() < 3 + 2 * 3 + 3
@@ -427,7 +428,7 @@ def test_an_anchor_that_met_others_work_says_nothing_of_turns_that_met_none(
 def test_where_all_rounds_are_contended_they_count(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = bench_of([], monkeypatch)
     monkeypatch.setattr(bench, "contention", told(itertools.repeat(0.5)))
-    first, second = bench.retime([copying(), copying()], None, 0.2)
+    first, second = retime(bench, [copying(), copying()], None, 0.2)
     assert isinstance(first, Measurement)
     assert isinstance(second, Measurement)
     assert len(first.samples_ns) == len(second.samples_ns) >= 3
@@ -448,7 +449,7 @@ def with_long_run(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
 
 def test_a_long_first_run_is_a_turn_beside_one_of_each_other_finalist(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = with_long_run(bench_of([], monkeypatch), monkeypatch)
-    long, short = bench.retime([copying(), copying()], None, 60.0)
+    long, short = retime(bench, [copying(), copying()], None, 60.0)
     assert isinstance(long, Measurement)
     assert isinstance(short, Measurement)
     assert len(long.samples_ns) == len(short.samples_ns)  # pairs
@@ -457,7 +458,7 @@ def test_a_long_first_run_is_a_turn_beside_one_of_each_other_finalist(monkeypatc
 
 def test_a_long_first_run_that_met_others_work_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = with_long_run(bench_of([0.5], monkeypatch), monkeypatch)
-    (found,) = bench.retime([copying()], None, 60.0)
+    (found,) = retime(bench, [copying()], None, 60.0)
     assert isinstance(found, Measurement)
     assert 10**9 not in found.samples_ns
 

@@ -23,7 +23,9 @@ import autotune
 from autotune.cli import app
 from autotune.cli.options import parse_fix, parse_sizes
 from autotune.errors import AutotuneError
+from autotune.lookup import FORMATS
 from autotune.model import Outcome
+from autotune.samplers import SAMPLERS
 from autotune.store.submissions import STATES
 from autotune.study import Study, schema
 from autotune.text import parse_choices, parse_size, require_known
@@ -168,6 +170,10 @@ def test_the_lists_of_the_pages_are_the_programs() -> None:
     assert code(said).split("` `") == [" ".join(autotune.Match)]
     (said,) = re.findall(r"\*\*outcome\*\* \((.*?)\)", HOUSE, re.DOTALL)
     assert sorted(code(said).split()) == sorted(Outcome)
+    samplers = (ROOT / "docs/search.md").read_text().partition("| `--sampler` |")[2].partition("\n\n")[0]
+    assert set(re.findall(r"^\| `(\w+)`", samplers, re.MULTILINE)) == set(SAMPLERS)
+    (said,) = re.findall(r"prints the best stored.*`--format ([a-z ]+)`", README)
+    assert said.split() == list(FORMATS)
     (said,) = re.findall(r"`state` (.*?)[.:]", SERVICE, re.DOTALL)
     assert code(said).split() == list(STATES)
 

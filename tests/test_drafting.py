@@ -936,6 +936,12 @@ def test_structs_are_read_with_macros_that_are_given_and_of_unions_the_widest_me
     sketch = sketched(NODES.replace("int i[3]", "other i"))
     draft(sketch, None, {"ORDER": "8"})
     assert sketch.gaps  # how large it is nobody tells
+    _, lines = drafted(
+        "typedef union { uchar4 v; uint w; uchar b[4]; } Pixel; typedef struct { Pixel p; float n; } Cell;"
+        "kernel void f(global Pixel *x, global Cell *c) { int i = get_global_id(0); x[i].w = c[i].p.b[0]; }"
+    )
+    assert 'Cell = ["uint p", "float n"]' in lines
+    assert any(line.startswith('x = { type = "uint", ') for line in lines)
 
 
 def test_macros_are_taken_for_given_by_the_structs_that_arguments_are_of_alone() -> None:

@@ -660,3 +660,37 @@ def test_how_many_numbers_each_point_has_is_neither_a_group_nor_tuned() -> None:
     assert 'shape = ["DIM * n"]' in shape_of(lines, "p")
     assert any(line.startswith("DIM = [3]") for line in lines[lines.index("[choices]") :])
     assert 'local = ["LX"]' in lines
+
+
+@pytest.mark.parametrize("told", [{}, {"WG": "32", "EACH": "4", "SPAN": "((32) * (4))", "T": "float4"}])
+def test_a_launch_shares_out_by_the_parameters_that_a_macro_is_computed_from(told: dict[str, str]) -> None:
+    """Whether or not a compiler has told what the macro stands for by default."""
+    source = (
+        macros(WG=32, EACH=4) + "#ifndef SPAN\n#define SPAN ((WG) * (EACH))\n#endif\n"
+        "#ifndef T\n#define T float4\n#endif\n"
+        "kernel void f(global T *y, const int n) { const int i = get_group_id(0) * SPAN + get_local_id(0);"
+        "for (int k = 0; k < EACH; ++k) if (i + k * WG < n) y[i + k * WG] = 1; }"
+    )
+    lines = draft(Sketch("a", "a.cl", source, scanned(source), told)).splitlines()
+    assert 'global = ["ceil_div(n, EACH * WG) * WG"]' in lines
+    assert 'local = ["WG"]' in lines
+    assert 'y = { type = "T", shape = ["n"], access = "out" }' in lines
+
+
+@pytest.mark.parametrize(
+    ("item", "items", "local"),
+    [
+        ("get_group_id(0) * 256 + get_local_id(0);", "round_up(n, 256)", "256"),
+        ("get_local_id(0) + SPAN * get_group_id(0);", "round_up(n, 128)", "128"),
+        ("get_group_id(0) * 256 + get_local_id(0); if (get_local_id(0) < m)", "ceil_div(n, 256) * WG", "WG"),
+    ],
+)
+def test_groups_that_count_places_in_numbers_are_as_wide_though_a_guard_ends_them(
+    item: str, items: str, local: str
+) -> None:
+    _, lines = drafted(
+        "#define SPAN 128\nkernel void f(global float *y, const int n, const int m)"
+        f"{{ const int i = {item} if (i < n) y[i] = 1; }}"
+    )
+    assert f'global = ["{items}"]' in lines
+    assert any(line.startswith(f'local = ["{local}"]') for line in lines)

@@ -1118,6 +1118,8 @@ def test_letters_and_texts_in_quotes_leave_no_gap(use: str) -> None:
         ("select(i, -1, i < 2), 0", '["1", "n"]'),
         ("select(i, INT_MIN, i < 2), 0", '["1", "n"]'),
         ("select(k * w, -1, x < 0), i", '["n", "deep * w - w + 1"]'),
+        ("i + 0.5f, 0.25f + k", '["deep", "n"]'),  # within a pixel
+        ("(i + .5f) / n, (float)k / deep", '["deep", "n"]'),  # from 0 to 1
     ],
 )
 def test_images_are_as_large_as_what_is_read_of_them_and_never_empty(at: str, image: str) -> None:
@@ -1128,15 +1130,35 @@ def test_images_are_as_large_as_what_is_read_of_them_and_never_empty(at: str, im
         const int i = get_global_id(0);
         if (i >= n) return;
         float sum = 0;
-        for (int k = 0; k < deep; ++k) sum += read_imagef(in, s, (int2)({at})).x;
+        for (int k = 0; k < deep; ++k) sum += read_imagef(in, s, (float2)({at})).x;
         y[i] = sum;
     }}"""
-    assert f"image = {image}" in shape_of(drafted(text)[1], "in_")
+    line = shape_of(drafted(text)[1], "in_")
+    assert f"image = {image}" in line
+    assert "not read" not in line
+
+
+@pytest.mark.parametrize(
+    ("at", "normalized"),
+    [("convert_float2(p) / convert_float2(size)", "true"), ("convert_float2(p) + (float2)(0.5f, 0.5f)", "false")],
+)
+def test_how_an_image_is_read_follows_from_its_coordinates(at: str, normalized: str) -> None:
+    _, lines = drafted(
+        "kernel void f(read_only image2d_t in, sampler_t how, write_only image2d_t out, const int2 size) {"
+        "const int2 p = (int2)(get_global_id(0), get_global_id(1)); if (p.x >= size.x || p.y >= size.y) return;"
+        f"write_imagef(out, p, read_imagef(in, how, {at})); }}"
+    )
+    assert 'image = ["size_y", "size_x"]' in shape_of(lines, "in_")
+    assert f"normalized = {normalized} }}" in shape_of(lines, "how")
 
 
 @pytest.mark.parametrize(
     ("kind", "at", "image"),
-    [("image2d_t", "p", '"h", "w"'), ("image3d_t", "(float4)(p, 0.5f, 0)", '"128", "128", "128"')],
+    [
+        ("image2d_t", "p", '["h", "w"]'),
+        ("image3d_t", "(float4)(p, 0.5f, 0)", '["128", "128", "128"]'),
+        ("image2d_array_t", "(float4)(p, 1, 0)", '["128", "128", "128"], form = "array"'),
+    ],
 )
 def test_an_image_that_is_read_at_unread_coordinates_has_extents_all_the_same(kind: str, at: str, image: str) -> None:
     _, lines = drafted(
@@ -1144,7 +1166,7 @@ def test_an_image_that_is_read_at_unread_coordinates_has_extents_all_the_same(ki
         "int x = get_global_id(0), y = get_global_id(1); if (x >= w || y >= h) return;"
         f"float2 p = (float2)(x * cos(a), y * sin(a)); out[y * w + x] = read_imagef(in, s, {at}); }}"
     )
-    assert f"image = [{image}]" in shape_of(lines, "in_")
+    assert f"image = {image}" in shape_of(lines, "in_")
     assert "guess: its extents, its coordinates were not read" in shape_of(lines, "in_")
 
 
@@ -1424,3 +1446,87 @@ def test_rows_of_a_fixed_length_are_no_longer_than_that() -> None:
         "kernel void f(global float *y)\n{ const int x = get_global_id(0), y_ = get_global_id(1); y[y_ * 64 + x] = 1; }"
     )
     assert any(line.startswith('global = ["64", "HEIGHT"]') for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("use", "access", "begins"),
+    [
+        ("atomic_inc(&h[x[i]].count)", "inout", ""),
+        ("atomic_add((volatile global int *)&c[i], x[i])", "inout", 'distribution = "constant", value = 0'),
+        (
+            "atomic_fetch_add_explicit(&c[i], x[i], memory_order_relaxed)",
+            "inout",
+            'distribution = "constant", value = 0',
+        ),
+        ("atomic_store(&c[i], x[i])", "out", ""),
+        ("atomic_init(c + i, x[i])", "out", ""),
+        ("h[i].count = atomic_load(&c[i])", "in", "low = 0"),
+    ],
+)
+def test_atomic_functions_use_what_is_pointed_at_as_assignments_do(use: str, access: str, begins: str) -> None:
+    _, lines = drafted(
+        "typedef struct { int count; float weight; } Bin;"
+        "kernel void f(global const int *x, global Bin *h, global atomic_int *c, const int n)"
+        f"{{ const int i = get_global_id(0); if (i < n) {use}; }}"
+    )
+    line = shape_of(lines, "h" if "(&h" in use else "c")
+    assert f'type = "{"Bin" if "(&h" in use else "int"}", shape = ["n"], access = "{access}"' in line
+    assert begins in line
+
+
+@pytest.mark.parametrize(
+    ("members", "first", "data"),
+    [
+        (
+            "int begin; float w; int2 more;",
+            "",
+            "fields = { begin = { low = 0, high = 1 }, more = { low = 0, high = 1 } }",
+        ),
+        ("Span of;", ".of", "low = 0, high = 1"),
+        ("float begin;", "", "low = 0, high = 1"),
+    ],
+)
+def test_members_that_say_which_places_are_used_are_small_and_not_negative(members: str, first: str, data: str) -> None:
+    _, lines = drafted(
+        f"typedef struct {{ int begin, more; }} Span; typedef struct {{ {members} }} Node;"
+        "kernel void f(global const Node *nodes, global const int *edges, global int *y, const int n)"
+        f"{{ int i = get_global_id(0); if (i < n) y[i] = edges[(int)nodes[i]{first}.begin]; }}"
+    )
+    assert f'shape = ["n"], access = "in", data = {{ {data} }} }}  # guess: its data' in shape_of(lines, "nodes")
+
+
+def test_what_shares_the_items_of_a_group_out_is_small() -> None:
+    """No group has as many items as there are rows."""
+    _, lines = drafted(
+        "kernel void f(global const float *x, global float *y, const int rows, const int lanes) {"
+        "const int t = get_local_id(0), row = get_group_id(0) * (get_local_size(0) / lanes) + t / lanes;"
+        "if (row < rows && t % lanes == 0) y[row] = x[row]; }"
+    )
+    assert "lanes = 1  # guess: its value" in lines
+    assert any(line.startswith("rows = ") and line != "rows = 1" for line in lines)
+
+
+def test_shifts_by_a_macro_are_powers_of_two() -> None:
+    _, lines = drafted(
+        macros(BITS=4) + "kernel void f(global const uint *x, global uint *y, local uint *h, const int n) {"
+        "for (int i = get_local_id(0); i < (1 << BITS); i += get_local_size(0)) h[i] = 0;"
+        "const int i = get_global_id(0); if (i < n >> BITS) y[i] = h[x[i] & ((1 << BITS) - 1)]; }"
+    )
+    assert 'h = { type = "uint", local = "2 ** BITS" }' in lines
+    assert 'global = ["round_up(n // (2 ** BITS), WG)"]' in lines
+
+
+def test_arrays_of_images_and_image_buffers_have_extents_and_others_a_gap() -> None:
+    sketch, lines = drafted(
+        "kernel void f(read_only image2d_array_t x, read_only image1d_buffer_t by, read_only image2d_msaa_t z,"
+        "write_only image2d_array_t y, int n) {"
+        "const int4 at = (int4)(get_global_id(0), get_global_id(1), get_global_id(2), 0);"
+        "if (at.z < get_image_array_size(x) && at.x < n)"
+        "write_imagef(y, at, read_imagef(x, at) * read_imagef(by, at.x));"
+        "}"
+    )
+    for name in "xy":
+        assert 'image = ["DEPTH", "HEIGHT", "n"], form = "array"' in shape_of(lines, name)
+    assert 'image = ["n"], form = "buffer"' in shape_of(lines, "by")
+    assert [gap for gap in sketch.gaps if "image2d_msaa_t is not a kind of argument here: let the kernel take" in gap]
+    assert len(sketch.gaps) == 1

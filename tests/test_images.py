@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -33,11 +34,12 @@ def session() -> Session:
     return found
 
 
-def mirror(dimensions: int, image: dict[str, Any], reads: str = "i", left: int = 0) -> Study:
+def mirror(dimensions: int, image: dict[str, Any], reads: str = "i", left: int = 0, form: str = "") -> Study:
     """Return a study that mirrors an image, except what is `left` at the end."""
-    kind, coordinate = f"image{dimensions}d_t", "int" if dimensions == 1 else "int4"
+    kind = {"": f"image{dimensions}d_t", "array": "image2d_array_t", "buffer": "image1d_buffer_t"}[form]
+    coordinate, image = "int" if dimensions == 1 else "int4", image | ({"form": form} if form else {})
     source = f"""
-    #if {dimensions} == 3
+    #if {int(kind == "image3d_t")}
     #pragma OPENCL EXTENSION cl_khr_3d_image_writes : enable
     #endif
     kernel void mirror(read_only {kind} x, write_only {kind} y, const int PLANES, const int WIDTH) {{
@@ -76,26 +78,30 @@ def between(sampler: dict[str, Any]) -> Study:
 
 
 @pytest.mark.parametrize(
-    ("dimensions", "image", "reads"),
+    ("dimensions", "image", "reads", "form"),
     [
-        (1, {"type": "int", "channels": "R", "data": {"low": -99, "high": 99}}, "i"),
-        (3, {"type": "uchar", "normalized": True, "data": {"low": 0, "high": 255}}, "f"),
+        (1, {"type": "int", "channels": "R", "data": {"low": -99, "high": 99}}, "i", ""),
+        (3, {"type": "uchar", "normalized": True, "data": {"low": 0, "high": 255}}, "f", ""),
+        (3, {"type": "float"}, "f", "array"),
+        (1, {"type": "float"}, "f", "buffer"),
     ],
 )
-def test_images_of_one_and_three_dimensions(
-    session: Session, dimensions: int, image: dict[str, Any], reads: str
+def test_images_of_one_and_three_dimensions_and_in_arrays_and_buffers(
+    session: Session, dimensions: int, image: dict[str, Any], reads: str, form: str
 ) -> None:
-    (report,) = run(session, mirror(dimensions, image, reads), {})
-    if " has no images of " in report.reason:  # but for RGBA a driver need not have any
+    (report,) = run(session, mirror(dimensions, image, reads, form=form), {})
+    if re.search(" has no (images|arrays of images|image buffers) of ", report.reason):  # but for RGBA none need be
         pytest.skip(report.reason)
     assert report.reason == ""
 
 
-@pytest.mark.parametrize("shape", [(2**20,), (4, 2**20), (2, 2, 2**20)])
-def test_an_image_is_at_most_as_large_as_the_device_says(session: Session, shape: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(
+    ("shape", "form"), [((2**20,), ""), ((4, 2**20), ""), ((2, 2, 2**20), ""), ((2, 2, 2**20), "array")]
+)
+def test_an_image_is_at_most_as_large_as_the_device_says(session: Session, shape: tuple[int, ...], form: str) -> None:
     """NVIDIA's driver makes larger images, which kernels cannot read."""
     with pytest.raises(BackendError, match=r" 1048576( x \d+)* pixels: \d+( x \d+)* at most"):
-        session.image(shape, "RGBA", "uchar", False)
+        session.image(shape, "RGBA", "uchar", False, form)
 
 
 def test_pixels_that_no_work_item_writes_show(session: Session) -> None:

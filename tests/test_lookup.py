@@ -570,7 +570,7 @@ def test_a_choice_is_the_studys_own_value(place: Path) -> None:
 # Where it is read from ------------------------------------------------------------------------------------
 
 
-def test_a_server_answers_alike(place: Path, postgres_url: str) -> None:
+def test_a_server_answers_alike(place: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with Store.open(postgres_url) as store:
         put(store, [ok(at(1), 50), ok(at(2), 40)], key=key())
         store.export_lines()
@@ -583,6 +583,9 @@ def test_a_server_answers_alike(place: Path, postgres_url: str) -> None:
         )
         assert from_server._replace(database="") == from_file._replace(database="")
     assert stored_devices(postgres_url) == [(GPU, DEVICE.name)]
+    with Store.open(postgres_url), monkeypatch.context() as patch:
+        patch.setattr(Store, "open", None)  # what is open answers: a server has room for so many connections
+        assert stored_devices(postgres_url) == [(GPU, DEVICE.name)]
 
 
 def test_a_search_that_writes_is_no_hindrance(place: Path) -> None:

@@ -27,10 +27,10 @@ from autotune.store import Store
 from autotune.store.records import instant
 from autotune.study import GENERIC_DEVICE, Problem
 from autotune.text import time
-from autotune.tuner import Budget, Progress, ProgressCallback, ReplayEvaluator, Request, Result, loop, recall
+from autotune.tuner import Budget, Progress, ProgressCallback, ReplayEvaluator, Request, Result, finale, loop, recall
 from autotune.tuner.finale import ANOTHER_DAY
 from autotune.tuner.loop import Ledger, Search
-from autotune.tuner.recall import IMPORTED_FIRST, imported_best, spent
+from autotune.tuner.recall import IMPORTED_FIRST, imported_best, ours, spent
 from autotune.tuner.result import SEARCH
 from autotune.tuner.start import within_budget
 from tests.stored import DEVICE
@@ -296,7 +296,7 @@ def test_a_search_that_goes_on_has_the_time_in_which_there_was_no_server(
             store.finish([(store.begin(search, [ended.configuration])[0], ended)])
     assert spent(store, submission)[1:] == (75.0, True)
     for given_s, left_s in ((1000.0, 925.0), (76.0, 5.0), (10.0, 5.0)):
-        budget, ledger = Budget(seconds=given_s), Ledger(store, 9, problem, [], [])
+        budget, ledger = Budget(seconds=given_s), Ledger(store, 9, problem, [], ours(problem, []))
         begun = Search(ReplayEvaluator(()), ledger, budget, threading.Event(), None, 75.0)
         assert begun.result("").elapsed_s == pytest.approx(given_s - left_s, abs=1)
 
@@ -599,21 +599,36 @@ def test_progress_is_told_after_each_trial(problem: Problem, store: Store, monke
     assert told == [one.trial for one in during], "and so is what proposes"
 
 
+def test_what_is_stored_is_looked_at_once(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often a search asks what is the best of it: tens of thousands of trials may be."""
+    looked: list[int] = []
+    events = finale._events
+    monkeypatch.setattr(finale, "_events", lambda place, *rest: looked.append(place) or events(place, *rest))
+    first, second, *rest = recorded(problem)
+    history = ours(problem, rest)
+    ledger = Ledger(None, 1, problem, recall(problem, history), history)
+    assert ledger.best() is ledger.passed()[0]
+    history.append(first)
+    ledger.history.append(second)
+    assert len(ledger.passed()) == len(rest) + 2
+    assert looked == list(range(len(rest) + 2))
+
+
 def test_recall_keeps_the_latest_of_each_configuration(problem: Problem) -> None:
     timeout = Trial(problem.default, Outcome.TIMEOUT)
     passed = Trial(problem.default, Outcome.OK, measurement=Measurement((5,)))
-    assert recall(problem, [timeout], retry_failed=False) == []
-    assert recall(problem, [timeout, timeout], retry_failed=False) == [timeout]
-    assert recall(problem, [timeout, passed], retry_failed=False) == [passed]
-    assert recall(problem, [passed, timeout], retry_failed=False) == []
-    assert recall(problem, [Trial(problem.default, Outcome.COMPILE_ERROR)], retry_failed=True) == []
+    assert recall(problem, ours(problem, [timeout]), retry_failed=False) == []
+    assert recall(problem, ours(problem, [timeout, timeout]), retry_failed=False) == [timeout]
+    assert recall(problem, ours(problem, [timeout, passed]), retry_failed=False) == [passed]
+    assert recall(problem, ours(problem, [passed, timeout]), retry_failed=False) == []
+    assert recall(problem, ours(problem, [Trial(problem.default, Outcome.COMPILE_ERROR)]), retry_failed=True) == []
     wrong = Trial(problem.default, Outcome.WRONG_RESULT)
-    assert recall(problem, [wrong, timeout], retry_failed=True) == [timeout]
-    assert recall(problem, [replace(passed, retimed=Measurement((0,)))]) == []
+    assert recall(problem, ours(problem, [wrong, timeout]), retry_failed=True) == [timeout]
+    assert recall(problem, ours(problem, [replace(passed, retimed=Measurement((0,)))])) == []
     other = {**problem.default, "WPT": 8}
     slower, quicker = (Trial(other, Outcome.STOPPED, measurement=Measurement((ns,))) for ns in (6, 4))
-    assert recall(problem, [passed, slower]) == [passed, slower]
-    assert recall(problem, [passed, quicker]) == [passed]
+    assert recall(problem, ours(problem, [passed, slower])) == [passed, slower]
+    assert recall(problem, ours(problem, [passed, quicker])) == [passed]
 
 
 def test_what_tells_no_driver_is_of_another_as_for_look_ups(problem: Problem, store: Store) -> None:
@@ -670,9 +685,9 @@ def test_what_was_refused_by_an_understated_limit_is_tried_again(vendor: str, ag
     problem = Problem(study(), device=replace(GENERIC_DEVICE, vendor=vendor))
     refused = Trial(problem.default, Outcome.LAUNCH_ERROR, reason=too_large(512, "saxpy", 256))
     real = Trial(problem.default, Outcome.LAUNCH_ERROR, reason="saxpy: clEnqueueNDRangeKernel failed")
-    assert recall(problem, [refused] * 3) == ([] if again else [refused])
-    assert recall(problem, [refused, real]) == ([] if again else [real])
-    assert recall(problem, [real, real]) == [real]
+    assert recall(problem, ours(problem, [refused] * 3)) == ([] if again else [refused])
+    assert recall(problem, ours(problem, [refused, real])) == ([] if again else [real])
+    assert recall(problem, ours(problem, [real, real])) == [real]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,7 @@
-"""Databases of every version since the first can be opened, and become the same as a new one."""
+"""Databases of every version since the first can be opened, and become the same as a new one.
+
+`python -m tests.test_migrations` writes the file of the version before a new one: tests/data/version_N.db.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,14 @@ from sqlalchemy import create_engine, inspect
 
 from autotune import lookup
 from autotune.errors import StoreError
-from autotune.model import Outcome
+from autotune.model import Measurement, Outcome, Trial
 from autotune.store import Store
 from autotune.store.location import SCHEMA_VERSION
 from autotune.store.migrations import MIGRATIONS
 from autotune.store.presence import this_process
 from autotune.store.schema import metadata
 from autotune.study import find_study
-from tests.stored import DEVICE, KEY, columns, ok, put_in
+from tests.stored import DEVICE, KEY, MADE, columns, ok, put_in
 
 DATA = Path(__file__).parent / "data"
 
@@ -30,8 +33,13 @@ def test_the_version_is_the_number_of_migrations() -> None:
     assert len(MIGRATIONS) == SCHEMA_VERSION
 
 
-def test_every_version_has_its_old_file() -> None:
+def test_every_version_has_its_old_file(tmp_path: Path) -> None:
     assert {path.name for path in DATA.glob("version_*.db")} == {f"version_{n + 1}.db" for n in range(SCHEMA_VERSION)}
+    write(tmp_path / "this.db")
+    shutil.copy(DATA / f"version_{SCHEMA_VERSION}.db", tmp_path / "kept.db")
+    assert columns(tmp_path / "this.db") == columns(tmp_path / "kept.db")
+    this, kept = (held(tmp_path / name) for name in ("this.db", "kept.db"))
+    assert this == kept
 
 
 @pytest.mark.parametrize("version", range(1, SCHEMA_VERSION + 1))
@@ -153,3 +161,25 @@ def test_a_migration_that_fails_leaves_the_database_as_it_was(tmp_path: Path, mo
     monkeypatch.undo()
     with Store.open(str(tmp_path / "x.db")) as store:
         assert store.counts() == {}
+
+
+def write(path: Path) -> None:
+    """Write a database of this version with one search of KEY: A=1 re-timed, A=2 failed, A=3 pending."""
+    tried = [{"A": value, "B": "x"} for value in (1, 2, 3)]
+    timed = Trial(tried[0], Outcome.OK, measurement=Measurement((100, 101, 102)), made=MADE)
+    with Store.open(str(path)) as store:
+        search = store.start_search(KEY, DEVICE, sampler="random", seed=1)
+        one, two, _ = store.begin(search, tried)
+        store.finish([(one, timed), (two, Trial(tried[1], Outcome.LAUNCH_ERROR, "CL_INVALID_WORK_GROUP_SIZE"))])
+        store.retime(search, [(tried[0], Measurement((90,)))])
+
+
+def held(path: Path) -> list[tuple[object, ...]]:
+    with closing(sqlite3.connect(path)) as connection:
+        query = "SELECT configuration, outcome, reason, samples_ns, made, driver FROM trials UNION ALL "
+        query += "SELECT samples_ns, warmup_ns, cache, time_ns, driver, '' FROM retimings"
+        return connection.execute(query).fetchall()
+
+
+if __name__ == "__main__":
+    write(DATA / f"version_{SCHEMA_VERSION}.db")

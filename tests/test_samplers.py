@@ -15,6 +15,7 @@ from autotune.model import Configuration, Measurement, Outcome, Trial
 from autotune.samplers import SAMPLERS, Proposer
 from autotune.samplers.base import Codec
 from autotune.space import Constraint, Space
+from autotune.space.diagram import Diagram
 
 
 def make_space(*constraints: str, **parameters: list) -> Space:
@@ -107,6 +108,17 @@ def test_a_resumed_search_goes_on_as_if_never_interrupted(sampler: str, small: S
     proposer = Proposer(small, sampler, seed=2)
     proposer.add(whole[:done])
     assert keys(whole[:done] + search(proposer, 30 - done)) == keys(whole)
+
+
+def test_what_is_stored_is_looked_up_at_once(sampler: str, small: Space, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A million trials may be stored: one walk through the space for all, and a study only for who asks it."""
+    whole, walks = [measure(small.configuration(row)) for row in range(len(small) // 2)], []
+    rows = Diagram.rows
+    monkeypatch.setattr(Diagram, "rows", lambda diagram, indices: walks.append(len(indices)) or rows(diagram, indices))
+    proposer = Proposer(small, sampler, seed=2)
+    proposer.add(whole)
+    assert walks == [len(whole)]
+    assert len(proposer._study.trials) in ({len(whole)} if sampler in ("tpe", "gp") else {0})
 
 
 def test_enqueued_configurations_come_first_and_once(sampler: str, small: Space) -> None:

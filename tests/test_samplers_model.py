@@ -182,13 +182,14 @@ def test_fitting_finds_what_matters(points: np.ndarray) -> None:
 @pytest.mark.parametrize("linear", [0, 2])
 def test_points_added_one_by_one_predict_as_all_at_once(points: np.ndarray, linear: int) -> None:
     hyper = Hyper(Prior(LENGTHS[linear:]).centre)
+    points = np.vstack([points, np.random.default_rng(2).random((12, 4))])  # more than there is room for at first
     candidates, y = np.random.default_rng(1).random((30, 4)), np.sin(points.sum(axis=1))
     at_once = Posterior(candidates, points, hyper)
     stepwise = Posterior(candidates, points[:3], hyper)
     for point in points[3:]:
         stepwise.add(point)
     at, there = hyper.scale(points), hyper.scale(candidates)
-    covariance = covariances(at, at, hyper) + hyper.noise * np.eye(12)
+    covariance = covariances(at, at, hyper) + hyper.noise * np.eye(24)
     cross = covariances(there, at, hyper)
     mean = cross @ np.linalg.solve(covariance, y)
     deviation = np.sqrt(variance(there, hyper) - (cross * np.linalg.solve(covariance, cross.T).T).sum(axis=1))

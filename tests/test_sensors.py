@@ -14,6 +14,7 @@ import pytest
 
 from autotune.bench import finals
 from autotune.bench.timing import Limits, Rules
+from autotune.bench.tour import retime
 from autotune.bench.trial import Bench
 from autotune.devices import Reading
 from autotune.devices.sensors import Sensors, sensors_of
@@ -270,7 +271,7 @@ def test_a_throttled_round_of_the_finalists_does_not_count_once(
     reasons: Iterable[int], budget_s: float, throttled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(finals, "_VERIFIED_RUNS", 5)
-    (found,) = bench_of(Nvml(reasons)).retime([copying()], None, budget_s)
+    (found,) = retime(bench_of(Nvml(reasons)), [copying()], None, budget_s)
     assert isinstance(found, Measurement)
     assert len(found.samples_ns) >= 3
     assert found.throttled == throttled

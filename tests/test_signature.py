@@ -163,3 +163,27 @@ def test_what_told_of_its_arguments_is_built(session: Session, monkeypatch: pyte
 def test_pointers_to_arrays_are_read_as_pointers_to_their_elements(session: Session, written: str, kind: str) -> None:
     source = f"typedef struct {{ int x; }} Point;\nkernel void f({written}) {{}}"
     assert session.signatures(source)["f"][0].type_name == kind
+
+
+@pytest.mark.parametrize(
+    ("taken", "shape", "form", "message"),
+    [
+        ("image2d_array_t", (2, 2, 2), "array", ""),
+        ("image1d_buffer_t", (4,), "buffer", ""),
+        ("image2d_array_t", (2, 2), "", 'of 2 dimensions: write image = [...] with 3 and form = "array" in [argum'),
+        ("image2d_array_t", (2, 2, 2), "", 'image3d_t: write form = "array" in [arguments.i]'),
+        ("image1d_t", (4,), "buffer", "image1d_buffer_t: leave form out of [arguments.i]"),
+        ("image1d_array_t", (2, 2), "", "no study has such images: let the kernel take an image2d_t or a buffer"),
+    ],
+)
+def test_forms_of_images_are_those_of_the_kernel(
+    session: Session, taken: str, shape: tuple[int, ...], form: str, message: str
+) -> None:
+    image = Image("i", "uchar4", shape, shape, form=form)
+    given = Plan(f"kernel void f(read_only {taken} i) {{}}", (), (Launch("f", (1,), (1,), ("i",)),), {"i": image})
+    if not message:
+        assert check_signatures(session, given) == []
+        return
+    with pytest.raises(Fault) as caught:
+        check_signatures(session, given)
+    assert message in str(caught.value)

@@ -146,7 +146,7 @@ def test_a_step_that_fails_leaves_the_summary_as_it_was(store: Store, monkeypatc
     def killed(*_: object, **__: object) -> None:
         raise InterruptedError
 
-    monkeypatch.setattr("autotune.store.standings._add", killed)
+    monkeypatch.setattr("autotune.store.standings.standings", killed)
     for step in (
         lambda: store.finish([(number, ok({"A": 2}, 40))]),
         lambda: store.retime(search, [({"A": 1}, Measurement((60,)))]),

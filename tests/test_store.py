@@ -15,9 +15,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from autotune.model import Measurement, Outcome, Trial
+from autotune.model import Measurement, Outcome, StoredSamples, Trial
 from autotune.store import Store
 from autotune.store.attempts import NoSuchTrialError
+from autotune.store.fields import _nanoseconds
+from autotune.store.location import UNSOUND
 from tests.stored import DEVICE, KEY, MADE, newer_driver, ok, put
 
 
@@ -87,6 +89,33 @@ def test_a_trial_comes_back_as_it_was(tmp_path: Path, given_trials: list[Trial])
         assert list(copy.export_lines()) == lines
         assert copy.import_lines(lines) == 0
         assert list(copy.export_lines()) == lines
+
+
+def test_the_samples_of_a_trial_are_read_when_they_are_asked_for(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search resumes with all trials of a problem and looks at the samples of a few: the median is known without."""
+    put(store, [ok({"A": 1}, 5, 40, 7), ok({"A": 2}, 0, 3)])
+    with monkeypatch.context() as unread:
+        unread.setattr(StoredSamples, "read", lambda _: pytest.fail("reads them"))
+        first, second = store.trials(KEY)
+        assert (first.time_ns, first.standing_ns, second.time_ns) == (7, 7, 1.5)
+    assert first.measurement == Measurement((5, 40, 7))
+    assert Measurement((5, 40, 7)) == first.measurement
+    samples = first.measurement.samples_ns
+    assert (samples[1], samples[:2], len(samples), [*samples], repr(samples)) == (
+        40,
+        (5, 40),
+        3,
+        [5, 40, 7],
+        "(5, 40, 7)",
+    )
+    assert len({first.measurement, Measurement((5, 40, 7))}) == 1
+
+
+@pytest.mark.parametrize("text", ["[1,,2]", "[01]", "[-1]", "[1.0]", f"[{2**63}]", "[1", "1", "[1,2]x", '["1"]', "{}"])
+def test_what_no_samples_are_is_told_before_they_are_asked_for(text: str) -> None:
+    with pytest.raises(UNSOUND):
+        _nanoseconds(text)
+    assert [tuple(_nanoseconds(one)) for one in ("[1,20]", "[1, 20]", "[]", "[0]")] == [(1, 20), (1, 20), (), (0,)]
 
 
 def test_what_a_trial_does_not_tell_is_filled_in(store: Store) -> None:
@@ -166,7 +195,7 @@ def test_a_retiming_ranks_and_the_earlier_ones_stay(store: Store) -> None:
 
 def test_a_retiming_needs_a_verified_trial_and_samples(store: Store) -> None:
     search = put(store, [Trial({"A": 1}, Outcome.CRASH)])
-    with pytest.raises(NoSuchTrialError, match="no verified trial") as gone:
+    with pytest.raises(NoSuchTrialError, match="no verified trial of A=1;") as gone:
         store.retime(search, [({"A": 1}, Measurement((1,)))])
     assert (gone.value.where, gone.value.exit_code) == (store.where, 2)  # its row may have been deleted meanwhile
     with pytest.raises(ValueError, match="samples"):
@@ -189,6 +218,8 @@ def test_what_ends_together_is_recorded_whole_or_not_at_all(store: Store) -> Non
         store.finish([(first, ok({"A": 1}, 5)), (77, ok({"A": 3}, 5))])
     assert (gone.value.where, gone.value.exit_code) == (store.where, 2)
     assert store.trials(KEY) == []
+    with pytest.raises(NoSuchTrialError, match=r"standby .*type it again"):  # which has given its number anew
+        store.finish([(second, ok({"A": 3}, 6))])
     store.finish([(second, ok({"A": 2}, 6)), (first, Trial({"A": 1}, Outcome.CRASH, "because"))])
     assert [(trial.configuration["A"], trial.outcome) for trial in store.trials(KEY)] == [
         (1, Outcome.CRASH), (2, Outcome.OK),

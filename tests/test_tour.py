@@ -19,7 +19,7 @@ from autotune.bench.finals import Finals
 from autotune.bench.messages import Batches, Onward, Phase, Ready, Setup, Turn, Visit, Visited
 from autotune.bench.report import Fault, Report
 from autotune.bench.timing import Limits, Rules
-from autotune.bench.tour import NOTICED_NS, Unsettled, Visitor, notices_sessions
+from autotune.bench.tour import NOTICED_NS, Unsettled, Visitor, notices_sessions, retime
 from autotune.bench.trial import Bench
 from autotune.devices import BackendError, Session
 from autotune.model import DeviceInfo, Measurement, Outcome
@@ -64,7 +64,7 @@ def home() -> Session:
 
 def begun(plans: Sequence[Plan] = PLANS, best_ns: float = NOTICED_NS) -> tuple[Visited, ...]:
     with pytest.raises(Unsettled) as unsettled:
-        bench_of(home(), out=5).retime(plans, best_ns, 60.0)
+        retime(bench_of(home(), out=5), plans, best_ns, 60.0)
     assert not unsettled.value.doubted
     return unsettled.value.visited
 
@@ -122,13 +122,13 @@ def _noting(bench: Bench, seen: list[str]) -> Bench:
 def test_what_does_not_notice_is_timed_where_it_is(best_ns: float | None, shares_cores: bool) -> None:
     session = home()
     session.traits = replace(session.traits, shares_cores=shares_cores)
-    found = bench_of(session, out=5).retime(PLANS, best_ns, 0.1)
+    found = retime(bench_of(session, out=5), PLANS, best_ns, 0.1)
     assert all(isinstance(one, Measurement) for one in found)
 
 
 def test_whether_longer_launches_notice_a_few_others_show() -> None:
     with pytest.raises(Unsettled) as unsettled:
-        bench_of(home(), out=5).retime(PLANS, NOTICED_NS + 1, 60.0)
+        retime(bench_of(home(), out=5), PLANS, NOTICED_NS + 1, 60.0)
     assert unsettled.value.doubted
     assert [len(one.visits) for one in unsettled.value.visited] == [1, 1]
 
@@ -145,15 +145,15 @@ def test_what_is_alone_or_takes_long_or_lies_everywhere_is_timed_where_it_is(
     plans: Sequence[Plan], best_ns: float, scattered: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tour, "SCATTERED", scattered)
-    found = bench_of(home(), out=5).retime(plans, best_ns, 0.1)
+    found = retime(bench_of(home(), out=5), plans, best_ns, 0.1)
     assert all(isinstance(one, Measurement) for one in found)
 
 
 def test_a_launch_of_a_loop_counts_as_often_as_it_is_launched() -> None:
     once, looped = spin(1), replace(spin(1), order=(0,) * 10)
     bench = bench_of(home(), out=5)
-    assert not notices_sessions(bench._session, (once, once), 2 * NOTICED_NS)
-    assert notices_sessions(bench._session, (looped, looped), 2 * NOTICED_NS)
+    assert not notices_sessions(bench.session, (once, once), 2 * NOTICED_NS)
+    assert notices_sessions(bench.session, (looped, looped), 2 * NOTICED_NS)
 
 
 def test_a_finalist_may_take_what_a_first_run_may_however_fast_the_best_is() -> None:
@@ -298,7 +298,7 @@ def test_by_what_others_know_the_fastest_is_verified_and_nothing_timed(monkeypat
     known = (Visited(((200,),) * levels.MOST_VISITS, 33), Visited(tuple(met), 32), Visited(failure=WRONG))
     monkeypatch.setattr(finals, "_VERIFIED_RUNS", 52)
     monkeypatch.setattr("autotune.bench.tour.VERIFIED_S", 60.0)  # however late it is
-    slow, short, failed = bench_of(home(), out=5).retime((LONG, SHORT, SHORT), NOTICED_NS, -1.0, known)
+    slow, short, failed = retime(bench_of(home(), out=5), (LONG, SHORT, SHORT), NOTICED_NS, -1.0, known)
     assert isinstance(short, Measurement)
     assert isinstance(slow, Measurement)
     assert failed == WRONG
@@ -308,7 +308,7 @@ def test_by_what_others_know_the_fastest_is_verified_and_nothing_timed(monkeypat
 
 
 def test_whom_nobody_could_visit_is_timed_where_it_was_tried() -> None:
-    (alone,) = bench_of(home(), out=5).retime((SHORT,), NOTICED_NS, 1.0, (Visited(),))
+    (alone,) = retime(bench_of(home(), out=5), (SHORT,), NOTICED_NS, 1.0, (Visited(),))
     assert isinstance(alone, Measurement)
     assert len(alone.samples_ns) >= 3
 

@@ -974,6 +974,39 @@ def test_images_are_given_as_pyopencl_makes_them(make: Callable[[], cl.CommandQu
         assert np.array_equal(found, data[:, ::-1] * scalars.get("gain", 1))
 
 
+def test_arrays_of_images_and_image_buffers_are_given_as_pyopencl_makes_them(queue: cl.CommandQueue) -> None:
+    if not find_device(None).images:
+        pytest.skip("the device has no images")
+    layers = {"type": "float", "image": ["N", "H", "W"], "form": "array"}
+    run = quiet(Study(
+        name="weighted", sizes={"N": 2, "H": 3, "W": 4}, parameters={"WG": {"values": [2]}},
+        source="""
+        kernel void f(read_only image2d_array_t x, read_only image1d_buffer_t by, write_only image2d_array_t y) {
+            const int4 at = (int4)(get_global_id(0), get_global_id(1), get_global_id(2), 0);
+            write_imagef(y, at, read_imagef(x, at) * read_imagef(by, (int)get_global_id(2)));
+        }""",
+        arguments={
+            "x": {"access": "in", **layers}, "y": {"access": "out", **layers},
+            "by": {"type": "float", "image": ["N"], "form": "buffer", "access": "in"},
+        },
+        launch=[{"entry": "f", "global": ["W", "H", "N"], "local": ["WG", 1, 1], "arguments": ["x", "by", "y"]}],
+        reference={"numpy": {"y": "x * by[:, None, None]"}},
+    ))  # fmt: skip
+    rgba, flags = cl.ImageFormat(cl.channel_order.RGBA, cl.channel_type.FLOAT), cl.mem_flags.READ_WRITE
+    data, by = np.arange(96, dtype=np.float32).reshape(2, 3, 4, 4), np.float32([[1, 1, 1, 1], [2, 2, 2, 2]])
+    x, y = (cl.create_image(queue.context, flags, rgba, shape=(4, 3, 2), is_array=True) for _ in "xy")
+    weights = cl.Buffer(queue.context, flags | cl.mem_flags.COPY_HOST_PTR, hostbuf=by)
+    cl.enqueue_copy(queue, x, data, origin=(0, 0, 0), region=(4, 3, 2))
+    lines = cl.create_image(queue.context, flags, rgba, shape=(2,), buffer=weights)
+    run(queue, x=x, y=y, by=lines).wait()
+    found = np.empty_like(data)
+    cl.enqueue_copy(queue, found, y, origin=(0, 0, 0), region=(4, 3, 2))
+    assert np.array_equal(found, data * by[:, None, None])
+    volume = cl.create_image(queue.context, flags, rgba, shape=(4, 3, 2))
+    with pytest.raises(UsageError, match="x: is of kind image3d, the kernel takes an image2d_array of 2 x 3 x 4 pix"):
+        run(queue, x=volume, y=y, by=lines)
+
+
 def test_an_image_of_another_form_is_one_line(queue: cl.CommandQueue) -> None:
     run = quiet(mirrored())
     good = {"x": image_of(queue, (8, 6)), "y": image_of(queue, (8, 6))}

@@ -30,6 +30,7 @@ from autotune.bench.reference import ReferenceBench
 from autotune.bench.report import Fault, Report, is_too_large
 from autotune.bench.serving import _outputs, _serve_trials
 from autotune.bench.timing import Limits, Rules
+from autotune.bench.tour import retime
 from autotune.bench.trial import Bench
 from autotune.bench.unwritten import count_unwritten, indistinct, is_unwritten, not_numbers, unjudged, unverified
 from autotune.bench.verify import Checker, Verdict, _walk
@@ -355,9 +356,11 @@ def test_small_values_in_rows_of_odd_length_are_counted_too() -> None:
 def test_zeros_are_told_to_be_right_where_a_comparison_takes_them(value: float, tolerance: Tolerance) -> None:
     expected = np.full(3, value, np.float32)
     right = not compared(np.zeros_like(expected), expected, tolerance)[0]
-    told = indistinct({"y": tolerance}, {"y": expected})
-    assert told.startswith("zeros are right for all of y") == right
-    assert told.startswith("one number is right for all of y") == (not right and np.isfinite(value))
+    unwritten = np.full(2, POISON, np.uint32).view(np.float32)
+    for left in (expected, np.concatenate((unwritten, expected)), np.concatenate((expected, unwritten))):
+        told = indistinct({"y": tolerance}, {"y": left})
+        assert told.startswith("zeros are right for all of y") == right
+        assert told.startswith("one number is right for all of y") == (not right and np.isfinite(value))
 
 
 def test_large_whole_numbers_that_differ_by_one_are_not_alike() -> None:
@@ -729,7 +732,7 @@ def test_a_turn_of_a_finalist_gives_one_sample(
     monkeypatch.setattr(finals, "LONG_NS", length)
     rules = Rules(maximum=5, most=5, least_s=0.0, target=0.0)
     bench = Bench(session, {"a": np.arange(64, dtype=np.int32)}, {}, rules, Limits(), lambda name, limit_s: None)
-    (found,) = bench.retime([sum_plan()], None, budget_s=60.0)
+    (found,) = retime(bench, [sum_plan()], None, budget_s=60.0)
     assert isinstance(found, Measurement)
     assert len(found.samples_ns) == samples
 
@@ -869,7 +872,7 @@ def test_a_kernel_that_writes_once_and_never_again_is_wrong(session: Session) ->
     assert report.outcome is Outcome.WRONG_RESULT
     assert "right at first, wrong after the timed runs" in report.reason
     assert "never written" in report.reason
-    (found,) = bench.retime([plan], None, 0.0)
+    (found,) = retime(bench, [plan], None, 0.0)
     assert isinstance(found, Report)
     assert found.outcome is Outcome.WRONG_RESULT
 
@@ -901,7 +904,7 @@ def test_a_finalist_that_takes_an_earlier_runs_results_for_its_own_is_wrong(
         expected.view(np.uint32)[5] = POISON
     bench = Bench(session, {"x": x}, {"y": expected}, Rules(most=5), Limits(), lambda *_: None, marked=marked)
     assert bench.run(plan, None).outcome is Outcome.OK
-    (found,) = bench.retime([plan], None, 5.0)
+    (found,) = retime(bench, [plan], None, 5.0)
     assert isinstance(found, Report) == keeps
     if isinstance(found, Report):
         assert found.outcome is Outcome.WRONG_RESULT
@@ -921,7 +924,7 @@ def test_a_finalist_that_takes_what_nobody_wrote_for_data_is_wrong(session: Sess
     expected = {"count": np.full(4, 15, np.int32)}
     bench = Bench(session, inputs, expected, Rules(most=5), Limits(), lambda *_: None)
     assert bench.run(plan, None).outcome is Outcome.OK  # what lies there is out of range
-    (found,) = bench.retime([plan], None, 5.0)
+    (found,) = retime(bench, [plan], None, 5.0)
     assert isinstance(found, Report)
     assert found.outcome is Outcome.WRONG_RESULT
 
@@ -956,7 +959,7 @@ def test_a_finalist_that_is_wrong_now_and_then_is_caught(session: Session, every
     rules = Rules(maximum=5, most=5, least_s=0.0)  # most runs are verified one after another: none is passed over
     bench = Bench(session, {}, {"out": np.array([5])}, rules, Limits(), lambda *_: None)
     bench.contention = lambda: 0.0  # turns on a busy machine would take their place
-    (flaky,) = bench.retime([flaky_plan(every, wrong)], None, budget_s=60.0)
+    (flaky,) = retime(bench, [flaky_plan(every, wrong)], None, budget_s=60.0)
     assert isinstance(flaky, Report)
     assert flaky.outcome is Outcome.WRONG_RESULT
     assert re.search("wrong now and then|wrong when timed again|it relies on them, or has a race", flaky.reason)
@@ -964,7 +967,7 @@ def test_a_finalist_that_is_wrong_now_and_then_is_caught(session: Session, every
 
 def test_a_finalist_has_been_right_before_it_is_wrong_in_its_first_run_again(session: Session) -> None:
     bench = Bench(session, {}, {"out": np.array([6])}, Rules(), Limits(), lambda *_: None)
-    (found,) = bench.retime([flaky_plan(10**6, "return")], None, 0.0)
+    (found,) = retime(bench, [flaky_plan(10**6, "return")], None, 0.0)
     assert isinstance(found, Report)
     assert found.reason.startswith(
         "right at first, wrong when run again: 1 of 1 values of out are wrong; first out[0] = 5"
@@ -974,7 +977,7 @@ def test_a_finalist_has_been_right_before_it_is_wrong_in_its_first_run_again(ses
 def test_a_sound_finalist_stands_three_hundred_verified_runs(session: Session) -> None:
     rules = Rules(maximum=5, most=5, least_s=0.0, target=0.0)
     bench = Bench(session, {}, {"out": np.array([5])}, rules, Limits(), lambda *_: None)
-    (sound,) = bench.retime([flaky_plan(10**6, "return")], None, budget_s=60.0)
+    (sound,) = retime(bench, [flaky_plan(10**6, "return")], None, budget_s=60.0)
     assert isinstance(sound, Measurement)
     assert sound.verified_runs == 300
 
@@ -989,7 +992,7 @@ def test_what_is_large_is_filled_once_by_each_word_however_many_series_there_are
     monkeypatch.setattr(
         bench.launcher, "respoil", lambda built, turn=None: turns.append(turn) if turn is not None else None
     )
-    bench.retime([flaky_plan(10**6, "return")], None, budget_s=60.0)
+    retime(bench, [flaky_plan(10**6, "return")], None, budget_s=60.0)
     assert sorted(turns) == [0, 1, 2]
 
 
@@ -1008,7 +1011,7 @@ def test_a_series_of_verified_runs_names_what_was_wrong_in_it(session: Session) 
 
 def test_without_time_for_more_a_finalist_is_verified_once_a_turn(session: Session) -> None:
     bench = Bench(session, {}, {"out": np.array([5])}, Rules(), Limits(), lambda *_: None)
-    (found,) = bench.retime([flaky_plan(10**6, "return")], None, budget_s=0.0)
+    (found,) = retime(bench, [flaky_plan(10**6, "return")], None, budget_s=0.0)
     assert isinstance(found, Measurement)
     assert found.verified_runs == 1 + 3  # the first run, and the last of each turn
 
@@ -1026,7 +1029,7 @@ def test_a_device_lost_while_a_buffer_is_restored_is_told_with_the_plan_at_work(
 
     monkeypatch.setattr(Arena, "restore", failing)
     with pytest.raises(Fault, match=r"the device gave up .* CL_OUT_OF_RESOURCES") as caught:
-        bench.retime([sum_plan(), sum_plan(cache="cold")], None, 0.0)
+        retime(bench, [sum_plan(), sum_plan(cache="cold")], None, 0.0)
     assert (caught.value.fatal, caught.value.outcome, bench.place) == (True, Outcome.CRASH, 1)
 
 

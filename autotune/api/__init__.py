@@ -4,7 +4,7 @@ calls.py       search: the same steps as on the command line
 stored.py      best
 asked.py       checks of the arguments that all functions have: sizes, choices, devices, databases
 questions.py   tuned: from a study's name to a kernel, one per process and question
-kernel.py      TunedKernel: what a program holds and calls; its configuration may change between calls
+kernel.py      TunedKernel: the object that a program calls; its configuration may change between calls
 ready.py       one configuration on one queue: built, with arguments set and scratch memory allocated
 arguments.py   a caller's arguments by name; scalars;  memory.py: arrays, buffers and images, by type and extent
 binaries.py    built programs, kept on disk

@@ -20,7 +20,7 @@ _FORMATS = {
     "i1": "b", "u1": "B", "i2": "h", "u2": "H", "i4": "i", "u4": "I", "i8": "q", "u8": "Q",
     "f2": "e", "f4": "f", "f8": "d",
 }  # fmt: skip
-"""The formats of `struct` for NumPy's types, in standard sizes: only then it refuses a number beyond a float."""
+"""The formats of `struct` for NumPy's types, used with standard sizes: otherwise it accepts numbers beyond a float."""
 _WHOLE = {bool, int, *(np.dtype(name).type for name in "bBhHiIlLqQ")}
 _NUMBERS = {*_WHOLE, float, np.float16, np.float32, np.float64}
 
@@ -37,7 +37,7 @@ class Slot(Protocol):
 
 
 class ScalarSlot:
-    """A scalar to which the study gives a plain number: this is the default, which a caller may replace."""
+    """A scalar for which the study has a plain number: this number is the default, which a caller may replace."""
 
     def __init__(self, scalar: Scalar) -> None:
         self.scalar = scalar
@@ -62,7 +62,7 @@ class ScalarSlot:
         one = named = self._width == 1
         try:
             found = _components(np.asarray(value))
-            if found.shape == (3,) == (self._numbers,):  # a vector of three takes the room of four
+            if found.shape == (3,) == (self._numbers,):  # in memory a vector of three has four components
                 found = np.append(found, found.dtype.type(0))
             if found.dtype.kind not in "biuf" or found.shape not in ((), () if one else (self._width,)):
                 raise ValueError

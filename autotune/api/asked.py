@@ -51,7 +51,7 @@ def told_as_arguments() -> Iterator[None]:
         error.where = _OPTIONS.get(error.where, error.where)
         for typed, written in _TYPED.items():
             error.hint = error.hint.replace(typed, written)
-        if "autotune " not in error.hint:  # a command to be typed stays as it is
+        if "autotune " not in error.hint:  # a command to type stays as it is
             error.hint = _SELECTED.sub(r'device="\1"', error.hint)
         raise
 
@@ -205,7 +205,7 @@ def whole(name: str, given: object, *, least: int, most: int | None = None, exam
 
 
 def of_kind(name: str, given: object, fits: bool, what: str, example: str) -> None:
-    """Raise UsageError unless the value `fits`: it says that the value is not a `what`."""
+    """Raise UsageError unless the value `fits`. Its message says that the value is not a `what`."""
     if not fits:
         raise unfit(name, given, what, example)
 

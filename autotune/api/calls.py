@@ -80,7 +80,7 @@ def search(
             address = cluster.Address.parse(on)
             chosen, run = [cluster.choose_one(address, device)], partial(cluster.run, address=address)
         else:
-            opened.enter_context(prepared())  # a process to fork workers from imports meanwhile
+            opened.enter_context(prepared())  # meanwhile, the process from which workers are forked imports
             chosen = devices.find_devices(device) if device is not None else [devices.find_device(None)]
         loaded = study if isinstance(study, Study) else Study.load(study)
         problem = Problem(loaded, size, choices, chosen[0], fix=kept)

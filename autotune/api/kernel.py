@@ -32,7 +32,7 @@ _MOST_QUEUES = 32
 
 @dataclass
 class _Model:
-    """What is known of one model of device. `ready` is replaced as a whole: a call uses the current one."""
+    """What is known of one model of device. `ready` is replaced as a whole: each call uses the current object."""
 
     info: DeviceInfo
     ready: Ready
@@ -53,7 +53,7 @@ class TunedKernel:
         self._only = only  # exactly that device was asked for
         self._process = os.getpid()
         self._lock = threading.RLock()
-        self._searches = threading.RLock()  # held while a search that is waited for runs
+        self._searches = threading.RLock()  # held during a search that is not in the background
         self._bound: dict[Any, Bound] = {}
         self._tuning: Tuning | None = None
         self._searched = False
@@ -68,7 +68,7 @@ class TunedKernel:
         return f"<tuned {what} on {best.device}: {best.match}{took}>"
 
     def __reduce__(self) -> NoReturn:
-        """Refuse to be pickled or copied, with a clear error: queues and programs cannot leave their process."""
+        """Raise a clear error if it is pickled or copied: queues and programs cannot leave their process."""
         hint = f"call autotune.tuned({self.study.name!r}, ...) in the process that uses it"
         raise UsageError("a tuned kernel cannot be sent to another process", where=self.study.name, hint=hint)
 
@@ -101,7 +101,7 @@ class TunedKernel:
 
     @property
     def ends(self) -> dict[str, str]:
-        """If buffers change places in a loop: for each output, the given buffer that holds it in the end."""
+        """If a loop swaps buffers: for each output, the given buffer that contains it at the end."""
         return dict(self._main.ready.ends)
 
     def best_on(self, queue: object) -> Best:
@@ -230,7 +230,7 @@ class TunedKernel:
             return
         found, before = self._ready(model.info), model.ready
         if (found.extents, found.ends) != (before.extents, before.ends) and self._bound:
-            # The caller's arrays fit the earlier configuration: calls would begin to fail in the middle of a program.
+            # The caller's arrays fit the earlier configuration only: later calls of the program would fail.
             warnings.warn(
                 f"{self!r}: the best found pads its arrays in another way; refresh() uses it", stacklevel=_caller()
             )
@@ -265,7 +265,7 @@ class TunedKernel:
                     hint=f"autotune.tuned(..., device={info.fingerprint!r})",
                 )
             self._models[key] = _Model(info, self._ready(info))
-            if self._models[key] is not next(iter(self._models.values())):  # for the first, its creator warns
+            if self._models[key] is not next(iter(self._models.values())):  # the creator warns for the first
                 warn_of_default(self._models[key].ready.best)
         return self._models[key]
 

@@ -1,7 +1,7 @@
 """Memory that a caller gives a kernel: arrays, plain buffers, images.
 
-Each kind of array is checked once: an array like the last one of its name passes after one comparison, and the same
-array again by its identity. So each queue has slots of its own.
+Checks are not repeated: an array with the type and extents of its argument's last array passes after one comparison,
+and the same array again by its identity. So each queue has slots of its own.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class MemorySlot:
 
     def take(self, guest: Guest, value: object) -> Any:
         last = self._last
-        if last is not None and value is not None and last[0]() is value:  # a dead array gives None too
+        if last is not None and value is not None and last[0]() is value:  # the reference to a dead array gives None
             return last[1](value)
         given = _looked_at(guest.look_at, value, self.buffer.name)
         if given is None:
@@ -103,7 +103,7 @@ class MemorySlot:
 
 
 class ImageSlot:
-    """A caller's image. Its extents and format must match exactly: a kernel's results depend on where it ends."""
+    """A caller's image. Its extents and format must match exactly: a kernel's results depend on an image's edges."""
 
     def __init__(self, image: Image) -> None:
         self.image = image
@@ -114,8 +114,8 @@ class ImageSlot:
         return self.image
 
     def stand_in(self, session: Session) -> Any:
-        """Return an image of one pixel, to be set until a call gives one: drivers may refuse a missing image."""
-        return session.image((1,) * len(self.image.shape), self.image.order, self.image.channel, self.image.normalized)
+        """Return an image of one pixel, which is set until a call gives one: drivers may refuse a missing image."""
+        return self.image.create(session, (1,) * len(self.image.shape))
 
     def take(self, guest: Guest, value: object) -> Any:
         given = _looked_at(guest.look_at_image, value, self.image.name)
@@ -132,7 +132,7 @@ class ImageSlot:
     def _check(self, given: GivenImage) -> None:
         image = self.image
         _require_access(image, given.only)
-        if given.kind != f"image{len(image.shape)}d":
+        if given.kind != image.called:
             raise UsageError(f"is of kind {given.kind}, the kernel takes {self.wants}", where=image.name)
         found = (given.shape, given.order, given.channel, given.normalized)
         if found != (image.shape, image.order, image.channel, image.normalized):
@@ -143,7 +143,7 @@ class ImageSlot:
         """What the kernel takes: `an image2d of 480 x 640 pixels of uchar RGBA, normalized`, rows before columns."""
         image = self.image
         pixels = _pixels(image.shape, image.order, image.channel, image.normalized)
-        return f"an image{len(image.shape)}d of {pixels}"
+        return f"an {image.called} of {pixels}"
 
 
 def _looked_at(look: Callable[[object], _Found], value: object, name: str) -> _Found:
@@ -154,7 +154,7 @@ def _looked_at(look: Callable[[object], _Found], value: object, name: str) -> _F
 
 
 def _require_access(buffer: Buffer, only: str) -> None:
-    """Raise UsageError if memory may be read or written `only`, and the kernel does the other."""
+    """Raise UsageError if memory may `only` be "read" or "written", and the kernel does the other."""
     done = {"read": "written" if buffer.writes else "", "written": "read" if buffer.reads else ""}.get(only)
     if done:
         what = f"is in memory created to be only {only}, but is {done}"

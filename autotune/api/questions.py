@@ -1,4 +1,4 @@
-"""`autotune.tuned`: from a study's name, a size and a device to a kernel; the same question gives the same kernel."""
+"""`autotune.tuned`: returns a kernel for a study's name, a size and a device; the same one for the same question."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def tuned(
     device here, and a call on a queue of another model looks up the best for that model. `database` is a path or a URL.
 
     The kernel is looked up and built once: the same question returns the same kernel, until the process ends. If
-    nothing is stored, it has the study's default configuration, with a warning; `kernel.match` tells. With `search`
-    (seconds, `"5m"`, or a `Budget`), a search runs first if there is no exact match, or in the `background`; the kernel
-    then uses what was found. A search in the background shares the device with the program, which makes its times less
-    reliable.
+    nothing is stored, it warns and has the study's default configuration; `kernel.match` says so. With `search`
+    (seconds, `"5m"`, or a `Budget`), a search runs if there is no exact match: before `tuned` returns, or in the
+    `background`. The kernel then uses what was found. A search in the background shares the device with the program,
+    which makes its times less reliable.
 
     Raises AutotuneError for bad input, for a machine without a device, and in a child that was forked after drivers
     were loaded.

@@ -1,4 +1,4 @@
-"""One configuration, concrete and on a queue: built, with its arguments set and its scratch memory allocated."""
+"""One configuration made concrete on a queue: built, with its arguments set and its scratch memory allocated."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Ready:
 
 
 class Bound:
-    """A configuration on a queue. A call enqueues it; calls from several threads are enqueued one after another."""
+    """A configuration on a queue. A call enqueues its launches, without those of other threads' calls among them."""
 
     def __init__(self, ready: Ready, guest: Guest) -> None:
         self.ready = ready
@@ -59,7 +59,7 @@ class Bound:
         images = {name: slot.stand_in(session) for name, slot in self._slots.items() if isinstance(slot, ImageSlot)}
         steps = [self._step(kernel, launch, own | images) for kernel, launch, _ in compiled.kernels]
         zeroed = [(own[one.name], one.nbytes) for one in ready.plan.buffers if one.access == "zeroed"]
-        # Without memory of our own, runs need not wait for each other: the caller says what waits for what.
+        # Without memory of our own, runs need not wait for each other: the caller gives the events to wait for.
         self._run = guest.sequence([steps[place] for place in ready.plan.sequence], zeroed, chained=bool(own))
 
     def __call__(self, arguments: Mapping[str, object], wait_for: Iterable[Event] | None) -> Event:
@@ -77,16 +77,14 @@ class Bound:
             raise _placed(error, self.ready.problem.study.name) from None
 
     def _require(self, arguments: Mapping[str, object]) -> None:
-        """Raise UsageError if an argument is unknown, or one is missing for which the study has no value."""
+        """Raise UsageError if an argument is unknown, or if one without a value in the study is missing."""
         known = {*self._defaults, *arguments}
         for name in (*arguments, *self._names):
             if (name in known) != (name in self._slots):
                 raise mistaken(name, self.ready.problem, self._slots, arguments)
 
     def _step(self, kernel: Any, launch: Launch, own: Mapping[str, Any]) -> Step:
-        """Set the arguments that no call changes, and return the launch. Those that calls give stay empty, or get a
-        stand-in.
-        """
+        """Set the arguments that no call changes, and return the launch. Others stay empty, or get a stand-in."""
         plan, session = self.ready.plan, cast("Session", self.guest)
         given = []
         for position, name in enumerate(launch.arguments):
@@ -111,7 +109,7 @@ class Bound:
 
 
 def _listed(wait_for: Iterable[Event]) -> list[Event]:
-    """Return the events to wait for as a list, which keeps them alive. A generator of them may call this kernel too."""
+    """Return the events as a list, which keeps them alive. They may come from a generator that calls this kernel."""
     try:
         found = iter(wait_for)
     except TypeError:

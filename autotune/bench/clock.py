@@ -69,7 +69,8 @@ class Clock(Protocol):
 
     `poisons`: the last run of each call wrote on poisoned outputs. `ramps`: the device's clock may still have been
     ramping up during a sample. `fits`: samples are about as long as they should be. `known`: samples taken before any
-    was asked for. `first_ns`: the time of the first run by its events. `batches`: how batches are made up, or None.
+    was asked for; whoever uses one removes it. `first_ns`: the time of the first run by its events. `batches`: how
+    batches are made up, or None.
     """
 
     runs: int
@@ -202,8 +203,10 @@ class QueueClock:
         return Batches(self.runs, self.run_ns, self.command_ns)
 
     def facts(self) -> Mapping[str, str | int | float]:
-        """Return which clock this was, its runs per sample, and the nanoseconds of the host for a command and of the
-        device for an empty launch."""
+        """Return which clock this was, its runs per sample, and two times in nanoseconds.
+
+        These are the host's time for a command and the device's for an empty launch.
+        """
         known = {ENQUEUE: round(self.command_ns), "launch_ns": round(self._holder.launch_ns)}
         return {"clock": "queue", "runs_per_sample": self.runs, **known}
 

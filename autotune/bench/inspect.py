@@ -71,8 +71,10 @@ class _Inspection:
         return {name: value.strip() for name, value in pairs if name in names and value.strip() != name}
 
     def _telling(self, names: Sequence[str]) -> str:
-        """Return the source with a kernel added that tells the names' texts. Its variables have our prefix, since even
-        an `i` may be a macro."""
+        """Return the source with a kernel added that tells the names' texts.
+
+        Its variables have our prefix, since even an `i` may be a macro.
+        """
         if not names:
             return self._source
         text = "\n".join(f'"{name}=" AUTOTUNE_TEXT({name}) "\\n"' for name in names)

@@ -112,8 +112,10 @@ class Retime:
 
 @dataclass(frozen=True, slots=True)
 class Onward:
-    """The answer to Retime if times depend too much on the session: ask other workers. If `doubted`, a few visits show
-    whether they do. It is also the answer to Visit: `visited` is then empty if there was no room on the device.
+    """The answer to Retime if times depend too much on the session: ask other workers.
+
+    If `doubted`, a few visits show whether they do. It is also the answer to Visit: `visited` is then empty if there
+    was no room on the device.
     """
 
     visited: tuple[Visited, ...]
@@ -147,8 +149,10 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class EndToEnd:
-    """Seconds of wall time. `setup`: driver, context, queue, allocation; `build`: source to kernel; `transfer`:
-    inputs to the device; `kernel`: from the first launch to the end of the last; `read_back`: outputs to the host.
+    """Seconds of wall time of a plan that is used from scratch.
+
+    `setup`: driver, context, queue, allocation; `build`: source to kernel; `transfer`: inputs to the device; `kernel`:
+    from the first launch to the end of the last; `read_back`: outputs to the host.
 
     `next_use` is what a second use costs, in a program that already has its context and its kernels: transfer, kernel
     and read back. Compilation at the first launch is counted as build.

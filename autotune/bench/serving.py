@@ -36,7 +36,7 @@ from autotune.bench.probe import PROBE, probe
 from autotune.bench.reference import ReferenceBench
 from autotune.bench.report import Fault, Report
 from autotune.bench.timing import Limits
-from autotune.bench.tour import Unsettled, Visitor
+from autotune.bench.tour import Unsettled, Visitor, retime
 from autotune.bench.trial import Bench
 from autotune.bench.unwritten import indistinct, left_alone, not_numbers, unjudged, unmoved, unverified
 from autotune.devices import BackendError, Program, Session, open_session
@@ -163,7 +163,7 @@ def _serve_trials(session: Session, setup: Setup, connection: Connection, sensin
         job = _receive(session, connection)
         if isinstance(job, Retime):
             try:
-                connection.send(bench.retime(job.plans, job.best_ns, job.budget_s, job.visited))
+                connection.send(retime(bench, job.plans, job.best_ns, job.budget_s, job.visited))
             except Unsettled as unsettled:
                 connection.send(Onward(unsettled.visited, unsettled.doubted))
             except Fault as fault:

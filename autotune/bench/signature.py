@@ -91,8 +91,8 @@ def _mismatch(given: Argument, taken: KernelArgument) -> tuple[str, str] | None:
     both = f"is `{kind}` in the kernel and {ours} in the study"
     if taken.type_name == "sampler_t":
         return None if isinstance(given, Sampler) else (both, f'write sampler = {{ filter = "nearest" }} in {place}')
-    if found := re.fullmatch(r"image([123])d\w*_t", taken.type_name):
-        return _image_mismatch(given, taken, int(found[1]), both, place)
+    if taken.type_name.startswith("image") and taken.type_name.endswith("_t"):
+        return _image_mismatch(given, taken, both, place)
     if taken.address in ("global", "constant"):
         if isinstance(given, Buffer) and not isinstance(given, Image):
             return None
@@ -104,13 +104,19 @@ def _mismatch(given: Argument, taken: KernelArgument) -> tuple[str, str] | None:
     return _scalar_mismatch(given, taken, both, place)
 
 
-def _image_mismatch(
-    given: Argument, taken: KernelArgument, dimensions: int, both: str, place: str
-) -> tuple[str, str] | None:
+def _image_mismatch(given: Argument, taken: KernelArgument, both: str, place: str) -> tuple[str, str] | None:
+    found = re.fullmatch(r"image([123])d(?:_((?<=2d_)array|(?<=1d_)buffer))?_t", taken.type_name)
+    if found is None:
+        return both, "no study has such images: let the kernel take an image2d_t or a buffer"
+    form, dimensions = found[2] or "", int(found[1]) + (found[2] == "array")
+    said = f' and form = "{form}"' if form else ""
     if not isinstance(given, Image):
-        return both, f"write image = [...] in {place}"
+        return both, f"write image = [...]{said} in {place}"
     if len(given.shape) != dimensions:
-        return f"{both} of {len(given.shape)} dimensions", f"write image = [...] with {dimensions} in {place}"
+        return f"{both} of {len(given.shape)} dimensions", f"write image = [...] with {dimensions}{said} in {place}"
+    if given.form != form:
+        cure = f'write form = "{form}" in {place}' if form else f"leave form out of {place}"
+        return f"{both}, {given.called}_t", cure
     wrong = {"read_only": given.writes, "write_only": given.reads}.get(taken.access, False)
     return (f'{both}, with access = "{given.access}"', "make both the same") if wrong else None
 

@@ -49,8 +49,9 @@ _VERIFIED_SHARE = 1 / 3
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long things may take, in seconds: `build_s` for a build; for a run `multiple` times the best, and at least
-    `floor_s`, or `first_s` while no best is known.
+    """How long a build or a run may take, in seconds.
+
+    A build may take `build_s`; a run `multiple` times the best and at least `floor_s`, or `first_s` without a best.
     """
 
     build_s: float = BUILD_S

@@ -72,6 +72,24 @@ class Unsettled(Exception):
         self.doubted = doubted
 
 
+def retime(
+    bench: Bench, plans: Sequence[Plan], best_ns: float | None, budget_s: float, visited: Sequence[Visited] = ()
+) -> list[Measurement | Report]:
+    """Time plans in turn, round by round, until each is precise or the time is spent; three runs at least.
+
+    Every turn is verified, and then the fastest plan in many more runs: the two checks of a trial rarely catch what
+    is wrong only now and then, such as races. A plan that fails is left out from then on, and gets a report as its
+    answer. If times may depend on the session, they are compared on several; `visited` is then what is known of
+    all plans. Raises Unsettled if other workers must visit the plans, Fault if the device is lost.
+    """
+    bench.place = 0
+    rules, limit_s = bench.final_rules, bench.limit_s(best_ns)
+    short = notices_sessions(bench.session, plans, best_ns)
+    if not visited and (short or may_notice_sessions(bench.session, plans, best_ns, budget_s)):
+        raise Unsettled(begin(bench, rules, plans, limit_s), doubted=not short)
+    return compare(bench, rules, plans, limit_s, budget_s, visited)
+
+
 def notices_sessions(session: Session, plans: Sequence[Plan], best_ns: float | None) -> bool:
     """Say whether a plan has short launches, judged by the time of the best."""
     if best_ns is None or not can_hold(session):
@@ -80,9 +98,7 @@ def notices_sessions(session: Session, plans: Sequence[Plan], best_ns: float | N
 
 
 def may_notice_sessions(session: Session, plans: Sequence[Plan], best_ns: float | None, budget_s: float) -> bool:
-    """Say whether longer launches may depend on the session, and there is time for visits. A single plan never needs
-    them.
-    """
+    """Say whether longer launches may depend on the session, and there is time for visits. One plan never needs any."""
     if best_ns is None or not can_hold(session) or len(plans) == 1:
         return False
     visits_s = VISITS * _RUNS_OF_VISIT * len(plans) * best_ns * 1e-9

@@ -12,17 +12,15 @@ from numpy.typing import NDArray
 from autotune.bench.arena import Arena
 from autotune.bench.clock import Clock, Clocks
 from autotune.bench.launcher import Announce, Launcher, Stopwatch, noticing_loss
-from autotune.bench.messages import Visited
 from autotune.bench.pace import CONTENDED, Anchor, Contention, stretch
 from autotune.bench.prepare import Built, Compiled, binary_hash, bind, compile_plan, scratch_holds_anything
 from autotune.bench.report import Fault, Report
 from autotune.bench.signature import check_signatures
 from autotune.bench.timing import Limits, Rules, Timed, is_drifting, measure
-from autotune.bench.tour import Unsettled, begin, compare, may_notice_sessions, notices_sessions
 from autotune.bench.verify import Checker, Verdict
 from autotune.bench.zeros import cure_by_zeros
 from autotune.devices import Session
-from autotune.model import AT_FIRST, AT_TIMES, CONTENTION, PACE, THROTTLED, Measurement, Outcome
+from autotune.model import AT_FIRST, AT_TIMES, CONTENTION, PACE, THROTTLED, Outcome
 from autotune.ranking import median
 from autotune.study import Plan
 
@@ -49,7 +47,7 @@ class Bench:
         *,
         marked: bool = False,
     ) -> None:
-        self._session = session
+        self.session = session
         self._marked = marked
         self._arena = Arena(session, inputs, marked=marked)
         self._checker = Checker(session, expected, inputs)
@@ -61,7 +59,7 @@ class Bench:
             target=max(rules.target, rules.trial_target),
             stop_s=stop_s,
         )
-        self._final_rules = rules
+        self.final_rules = rules
         self._limits = limits
         self._announce = announce
         self._watch = Stopwatch()
@@ -101,17 +99,17 @@ class Bench:
             built, first_ns, verdict = self.verify_first(built, self._limits.run_s(best_ns))
             watch.lap("verify")
             clock = self.clocks.choose(built, first_ns)
-            timed, last = self._timed(built, clock, best_ns, clock.known)
+            timed, last = self._timed(built, clock, best_ns)
             if not clock.fits:  # a disturbance of its first batches made runs seem long
                 clock = self.clocks.choose(built, first_ns)
-                timed, last = self._timed(built, clock, best_ns, clock.known)
+                timed, last = self._timed(built, clock, best_ns)
             if self.anchor.has_moved():  # maybe while this plan was timed
-                timed, last = self._timed(self.build(plan), clock, best_ns, [])
+                timed, last = self._timed(self.build(plan), clock, best_ns)
             environment |= {**clock.facts(), **timed.facts, **self._note(plan, clock, timed)}
             return Report(
                 Outcome.STOPPED if timed.stopped else Outcome.OK, timed.reason, timed.measurement,
                 max(verdict.max_error, last.max_error), **watch.seconds, busy_s=self.launcher.busy_s(),
-                binary_hash="" if built_ahead else binary_hash(self._session, built.program), build_log=log,
+                binary_hash="" if built_ahead else binary_hash(self.session, built.program), build_log=log,
                 environment=environment,
             )  # fmt: skip
         except Fault as fault:
@@ -131,30 +129,9 @@ class Bench:
                 environment=environment, fatal=fatal,
             )  # fmt: skip
 
-    def retime(
-        self,
-        plans: Sequence[Plan],
-        best_ns: float | None,
-        budget_s: float,
-        visited: Sequence[Visited] = (),
-    ) -> list[Measurement | Report]:
-        """Time plans in turn, round by round, until each is precise or the time is spent; three runs at least.
-
-        Every turn is verified, and then the fastest plan in many more runs: the two checks of a trial rarely catch what
-        is wrong only now and then, such as races. A plan that fails is left out from then on, and gets a report as its
-        answer. If times may depend on the session, they are compared on several; `visited` is then what is known of
-        all plans. Raises Unsettled if other workers must visit the plans, Fault if the device is lost.
-        """
-        self.place = 0
-        limit_s = self.limit_s(best_ns)
-        short = notices_sessions(self._session, plans, best_ns)
-        if not visited and (short or may_notice_sessions(self._session, plans, best_ns, budget_s)):
-            raise Unsettled(begin(self, self._final_rules, plans, limit_s), doubted=not short)
-        return compare(self, self._final_rules, plans, limit_s, budget_s, visited)
-
     def get_ready(self) -> None:
         """Load and build what timing needs beside a plan, while nothing waits for it."""
-        self._session.sense()
+        self.session.sense()
         self.clocks.prepare()
 
     def limit_s(self, best_ns: float | None) -> float:
@@ -169,14 +146,14 @@ class Bench:
         self._announce("build", self._limits.build_s)
         key = (plan.source, plan.options, plan.launches, tuple(plan.arguments.items()), plan.local_memory)
         if (signed := _signed(plan)) not in self._hints:
-            self._hints[signed] = tuple(check_signatures(self._session, plan))
+            self._hints[signed] = tuple(check_signatures(self.session, plan))
         self.hints = self._hints[signed]
-        compiled = self._compiled.pop(key, None) or compile_plan(self._session, plan)
+        compiled = self._compiled.pop(key, None) or compile_plan(self.session, plan)
         self.launcher.be_ready(plan)
         self._compiled[key] = compiled
         if len(self._compiled) > _KEPT:
             del self._compiled[next(iter(self._compiled))]
-        return bind(self._session, self._arena, self._checker, plan, compiled)
+        return bind(self.session, self._arena, self._checker, plan, compiled)
 
     def verify_first(self, built: Built, limit_s: float) -> tuple[Built, int, Verdict]:
         """Run and check a plan once; return it (on new buffers if the old were spoilt), its ns and the verdict.
@@ -279,9 +256,9 @@ class Bench:
         with noticing_loss():
             return self._checker.check(built.buffers, built.plan.outputs, built.plan.checks, inputs=inputs)
 
-    def _timed(self, built: Built, clock: Clock, best_ns: float | None, known: Sequence[int]) -> tuple[Timed, Verdict]:
+    def _timed(self, built: Built, clock: Clock, best_ns: float | None) -> tuple[Timed, Verdict]:
         """Time a plan, then check what it left. Raises Fault."""
-        timed = self._time(built, clock, None if best_ns is None else best_ns * self.anchor.pace.now, known)
+        timed = self._time(built, clock, None if best_ns is None else best_ns * self.anchor.pace.now)
         self._watch.lap("time")
         last = self.check_last(built, clock)
         if last.reason:
@@ -298,12 +275,11 @@ class Bench:
         pace = round(self.anchor.pace.now * longer, 3)
         return {} if pace == 1 else {PACE: pace}
 
-    def _time(self, built: Built, clock: Clock, best_ns: float | None, known: Sequence[int]) -> Timed:
-        """Time by the rules; disturbed times are discarded once and taken again. `known` are the first samples."""
-        pending = list(known)
+    def _time(self, built: Built, clock: Clock, best_ns: float | None) -> Timed:
+        """Time by the rules; disturbed times are discarded once and taken again."""
 
         def source(count: int) -> Sequence[int]:
-            return [pending.pop()] if pending else clock.sample(built, count)
+            return [clock.known.pop()] if clock.known else clock.sample(built, count)
 
         def measured(bound_ns: float | None, longer: float = 1.0) -> Timed:
             self.contention()  # from here on
@@ -339,7 +315,7 @@ class Bench:
         return replace(rules, fine_margin=rules.margin) if longer > 1 else rules  # `longer` is a rough estimate
 
     def _sensed(self) -> Mapping[str, str | int | float]:
-        reading = self._session.sense()
+        reading = self.session.sense()
         return {} if reading is None else reading.facts()
 
     def _spoilt(self, timed: Timed) -> tuple[str, str]:

@@ -147,22 +147,33 @@ def indistinct(outputs: Mapping[str, Tolerance], expected: Mapping[str, NDArray[
 
 def _right_everywhere(data: NDArray[Any], allowed: Tolerance) -> tuple[bool, bool]:
     """Say whether 0 is right for every value, and whether any one number is."""
-    flat, zero = data.reshape(-1), True
+    flat, zero, some = data.reshape(-1), True, False
     least: Any = -np.inf
     most: Any = np.inf
     wide: type = np.longdouble if data.dtype.kind in "iu" else np.float64  # 2**53 + 1 is not a double
     for begin in range(0, flat.size if data.dtype.kind in "fiu" else 0, _AT_ONCE):  # hardly ever more than the first
-        values: NDArray[Any] = flat[begin : begin + _AT_ONCE].astype(wide)
+        values: NDArray[Any] = _written(flat[begin : begin + _AT_ONCE]).astype(wide)
         if not np.isfinite(values).all():
             return False, False
+        if not values.size:
+            continue
+        some = True
         away = np.abs(values)
         room = allowed.absolute + allowed.relative * away
         zero = zero and bool((away <= room).all())
         least, most = max(least, (values - room).max()), min(most, (values + room).min())
         if least > most:
             return False, False
-    some = flat.size > 0 and data.dtype.kind in "fiu"
     return some and zero, some
+
+
+def _written(values: NDArray[Any]) -> NDArray[Any]:
+    """Return the values of an output that are not poison: in a reference's, nothing is compared with that."""
+    if values.dtype.itemsize % 4:
+        return values
+    poisoned = (np.ascontiguousarray(values).view(np.uint32).reshape(values.size, -1) == POISON).all(axis=1)
+    written: NDArray[Any] = values[~poisoned]
+    return written
 
 
 def unjudged(plan: Plan, inputs: Mapping[str, NDArray[Any]], expected: Mapping[str, NDArray[Any]]) -> str:

@@ -85,7 +85,7 @@ def export_trials(
         _export_bests(asked, file, {"embed": embed, **({} if prefix is None else {"prefix": prefix})})
         return
     if embed:
-        raise UsageError("is only for header and table", where="--embed", hint="leave it out")
+        raise UsageError(f"is only for {' and '.join(ARTEFACTS)}", where="--embed", hint="leave it out")
     _export(asked, file)
 
 

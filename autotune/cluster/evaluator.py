@@ -6,7 +6,6 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from queue import Empty, SimpleQueue
 from typing import Any
 
 from autotune import text
@@ -15,7 +14,7 @@ from autotune.cluster.fleet import Fleet
 from autotune.cluster.travel import pack
 from autotune.errors import AutotuneError
 from autotune.model import Configuration, Measurement, Trial
-from autotune.pool import Evaluator, Settings, Stopped
+from autotune.pool import Delivering, Settings, Stopped
 from autotune.study import Problem
 from autotune.tuner import ProgressCallback, ReplayEvaluator, Request, Result, afforded
 from autotune.tuner import run as run_search
@@ -30,7 +29,7 @@ def _say(said: str) -> None:
     text.say(f"autotune: {said}")
 
 
-class ClusterEvaluator(Evaluator):
+class ClusterEvaluator(Delivering):
     """Runs the configurations of a problem on every device of its model in a cluster, and on those that join.
 
     The constructor waits until this search holds its first device (and says what it waits for); if `stop` is set
@@ -52,8 +51,7 @@ class ClusterEvaluator(Evaluator):
         client: Callable[[], Awaitable[Any]] | None = None,
     ) -> None:
         require_distributed()
-        self._done: SimpleQueue[Trial | AutotuneError] = SimpleQueue()
-        self._failure: AutotuneError | None = None
+        super().__init__()
         self._ready = threading.Event()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="autotune-fleet", daemon=True)
@@ -62,7 +60,7 @@ class ClusterEvaluator(Evaluator):
             client or (lambda: connect(address)),
             problem.device,
             pack(problem, settings or Settings()),
-            deliver=self._deliver,
+            deliver=self.deliver,
             say=say,
             changed=self._count,
             most=most,
@@ -94,34 +92,15 @@ class ClusterEvaluator(Evaluator):
         """Begin a trial; returns at once."""
         self._loop.call_soon_threadsafe(self._fleet.flights.submit, configuration)
 
-    def collect(self, timeout_s: float | None = None) -> Trial:
-        """Return the next finished trial. Raises TimeoutError, and AutotuneError if nothing is left to run it."""
-        try:
-            found = self._done.get(timeout=None if timeout_s is None else min(timeout_s, threading.TIMEOUT_MAX))
-        except Empty:
-            raise TimeoutError from None
-        if isinstance(found, AutotuneError):
-            raise found
-        return found
-
-    @property
-    def ready(self) -> int:
-        """How many trials have ended and wait to be collected."""
-        return self._done.qsize()
-
     def retime(
         self, configurations: Sequence[Configuration], budget_s: float = 5.0, stop: threading.Event | None = None
     ) -> Sequence[Measurement | Trial | None]:
         """Time configurations interleaved, all on one device; a configuration that fails gives a failed Trial."""
         asked = asyncio.run_coroutine_threadsafe(self._fleet.flights.retime(configurations, budget_s), self._loop)
-        while stop is None or not stop.is_set():
-            with suppress(TimeoutError):
-                return asked.result(timeout=_POLL_S)
-            if self._failure is not None:
-                asked.cancel()
-                raise self._failure
-        asked.cancel()
-        raise Stopped
+        try:
+            return self.wait_for(asked, stop)
+        finally:
+            asked.cancel()  # no effect on one that was answered
 
     def withdraw(self, leave: int = 0, *, building: bool = False) -> Sequence[Configuration]:
         """Take back what no device has begun, except the oldest `leave`.
@@ -163,11 +142,11 @@ class ClusterEvaluator(Evaluator):
         if wanted:
             self._ready.set()
 
-    def _deliver(self, found: Trial | AutotuneError) -> None:
+    def deliver(self, found: Trial | AutotuneError) -> None:
+        """Hand on what the cluster answers; an error also ends the wait for the first device."""
+        super().deliver(found)
         if isinstance(found, AutotuneError):
-            self._failure = found
             self._ready.set()
-        self._done.put(found)
 
 
 async def _cancel_all() -> None:

@@ -1,4 +1,4 @@
-"""Devices: lists them, and opens one as a session that builds and launches. One file is one backend."""
+"""Lists devices, and opens one as a session that builds and launches. Each backend is one file."""
 
 from autotune.devices.backend import (
     ArgumentError,
@@ -43,4 +43,4 @@ __all__ = [
     "ArgumentError", "Backend", "BackendError", "Batch", "BuildError", "Event", "Given", "GivenImage", "Guest",
     "Kernel", "KernelArgument", "KernelLimits", "Memory", "Program", "Reading", "Run", "Session", "Step", "Traits",
 ]  # fmt: skip
-"""The names for writing a backend: type checkers let other packages import only these."""
+"""The names that authors of a backend need: type checkers let other packages import only these."""

@@ -1,8 +1,8 @@
 """The interface of a backend: one way of driving devices, which lists them and opens one as a session.
 
-A backend is one file. It is named by a row of the registry, or by an entry point of an installed package, and passes
-tests/contracts/backend.py. Its classes inherit from these what most devices need. Nothing outside this room asks for
-the kind of backend: `Traits` say what differs.
+A backend is one file. A row of the registry, or an entry point of an installed package, names it, and it passes
+tests/contracts/backend.py. Its classes inherit from the classes here what most devices need. No other room checks the
+kind of a backend: `Traits` say what differs.
 """
 
 from __future__ import annotations
@@ -68,26 +68,26 @@ class Traits:
     """A build of one process is found in a cache by others, so building ahead is useful."""
 
     shares_cores: bool = False
-    """Kernels run on the host's cores, as compilers do, which are halted meanwhile. Such cores are few, and each works
-    on its own contiguous part of memory. All such devices are one piece of hardware."""
+    """Kernels run on the host's cores. Compilers run there too, so they are halted during a trial. There are few cores,
+    and each works on its own contiguous part of memory. All such devices of a machine are the same hardware."""
 
     understates_limits: bool = False
-    """The driver runs more than it reports, and itself refuses what is too large. Other drivers corrupt memory."""
+    """The driver runs more than it reports, and refuses what is too large. Other drivers may then corrupt memory."""
 
     local_memory: int = 0
     """Bytes of local memory that a kernel may use, if the driver understates its limits."""
 
     tells_binaries: bool = True
-    """Asking for a program's binary costs nothing; else it takes another compilation."""
+    """Asking for a program's binary costs nothing; otherwise the driver compiles again."""
 
     hashes_binaries: bool = True
     """Asking for the binary costs nothing, and equal code has equal binaries."""
 
     checks_on_device: bool = True
-    """It runs OpenCL C, so outputs are checked on the device; else they are read back and checked on the host."""
+    """The device runs OpenCL C, so outputs are checked there; otherwise they are read back and checked on the host."""
 
     ends_slowly: bool = False
-    """A process that has opened it takes a while to end, and several end one after the other."""
+    """A process that has opened the device takes a while to end, and several such processes end one after the other."""
 
     builder_memory: int = 2**29
     """Bytes of device memory that each process that builds ahead should have, mostly for its context."""
@@ -97,8 +97,8 @@ class Traits:
 class KernelLimits:
     """What the driver reports of one built kernel: memory in bytes; 0 for what it does not report.
 
-    `required_work_group_size` is what the kernel's source requires, `work_group_size` the largest size with which,
-    according to the driver, it runs.
+    `required_work_group_size` is the size that the kernel's source requires, `work_group_size` the largest size that
+    the driver says it runs.
     """
 
     required_work_group_size: int = 0
@@ -173,7 +173,7 @@ class Batch:
 class Session(Protocol):
     """One device, opened. Commands run in the order they are enqueued. Every method may raise BackendError.
 
-    `alignment`: bytes, of the start of a region; `cache`: bytes that its last-level cache may have.
+    `alignment`: regions start at multiples of so many bytes; `cache`: bytes that its last-level cache may have.
     """
 
     info: DeviceInfo
@@ -187,12 +187,13 @@ class Session(Protocol):
     def region(self, buffer: Memory, offset: int, nbytes: int) -> Memory:
         """Return the part of a buffer that starts at `offset`, a multiple of `alignment`."""
 
-    def image(self, shape: Sequence[int], order: str, channel: str, normalized: bool) -> Memory:
+    def image(self, shape: Sequence[int], order: str, channel: str, normalized: bool, form: str = "") -> Memory:
         """Return a new image that kernels read and write, of one to three dimensions.
 
         `shape` is in NumPy's order, so the last extent is OpenCL's width; `order` is OpenCL's name (`RGBA`), `channel`
-        the scalar type (`uchar`). `write`, `read` and `copy` handle the whole image, with its pixels dense. Raises
-        BackendError if the device has no images, or none of this kind.
+        the scalar type (`uchar`); `form` is empty, `array` (of two-dimensional images, the first extent is the number
+        of layers) or `buffer` (one dimension). `write`, `read` and `copy` handle the whole image, with its pixels
+        dense. Raises BackendError if the device has no images, or none of this kind.
         """
         raise BackendError("this backend has no images")
 
@@ -219,8 +220,9 @@ class Session(Protocol):
         """Build a program. Raises BuildError with the compiler's log."""
 
     def signatures(self, source: str, options: Sequence[str] = ()) -> Mapping[str, Sequence[KernelArgument]]:
-        """Return the arguments of each kernel of a program by its entry, without kernels that the driver does not
-        describe. Raises BuildError with the compiler's log.
+        """Return the arguments of each kernel of a program by its entry.
+
+        Kernels that the driver does not describe are left out. Raises BuildError with the compiler's log.
         """
         return {}
 
@@ -244,17 +246,19 @@ class Session(Protocol):
         """Enqueue one kernel with its current arguments; `offset` is that of its global ids."""
 
     def batch(self, hold: Callable[[], Event] | None = None) -> AbstractContextManager[Batch]:
-        """Enqueue the block's launches without profiling and time them, behind what `hold` launches to keep the device
-        busy. Only called on a device that shares no cores with the host.
+        """Enqueue the block's launches without profiling and time them.
+
+        `hold` is called first, and launches a kernel that keeps the device busy meanwhile. `batch` is only called on a
+        device that shares no cores with the host.
         """
         raise RuntimeError("this backend knows no batches")
 
     def wait_until_running(self, event: Event) -> bool:
-        """Wait until a launch executes: if the first launch compiles, that is over then. False if it failed."""
+        """Wait until a launch executes, so that its compilation, if any, is over. Return False if it failed."""
         return True
 
     def busy_ns(self) -> int:
-        """Return the device time of all launches and batches since the last call, in nanoseconds. All are finished."""
+        """Return the device time of all launches and batches since the last call, in ns; all must have finished."""
 
     def span_ns(self, first: Event, last: Event) -> int:
         """Return the device time from the start of one finished launch to the end of another, in nanoseconds."""
@@ -295,13 +299,11 @@ class Backend(Protocol):
         return None
 
     def environment(self, caches: Path, *, worker: bool) -> Mapping[str, str]:
-        """Return environment variables by which a process keeps builds in `caches`; `worker`: it is one of many."""
+        """Return environment variables that let a process keep builds in `caches`; `worker`: it is one of many."""
         return {}
 
     def diagnose(self, devices: Sequence[DeviceInfo]) -> list[str]:
-        """Return what is wrong on this machine with these devices, one line for each problem, with the command that
-        mends it.
-        """
+        """Return what is wrong on this machine with these devices, a line each with the command that mends it."""
         return []
 
     def missing(self, info: DeviceInfo) -> list[str]:

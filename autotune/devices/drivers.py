@@ -29,7 +29,7 @@ _NVIDIA = "libnvidia-opencl.so.1"
 _MOST_ON_NVIDIA = 228 * 1024
 """Bytes of local memory of a compute unit on the largest of NVIDIA's devices (capability 9.0 and 10.0).
 
-Its driver reports 256 work-items for every kernel and 48 KiB of local memory; an H200 runs 1024 and 227 KiB.
+NVIDIA's driver reports 256 work-items for every kernel and 48 KiB of local memory; an H200 runs 1024 and 227 KiB.
 """
 
 
@@ -139,15 +139,15 @@ def environment(caches: Path, *, worker: bool) -> dict[str, str]:
         "CUDA_CACHE_MAXSIZE": str(2**32 - 1),
         "CUDA_CACHE_DISABLE": "0",
     }
-    # One queue needs one channel instead of eight, and the context is created and destroyed in a third of the time: 16
-    # at once on an H200 machine took 0.7 s instead of 1.9, and 0.3 s instead of 0.9.
+    # With one channel instead of eight, enough for one queue, contexts are created and destroyed in a third of the
+    # time: 16 at once on an H200 machine took 0.7 s instead of 1.9, and 0.3 s instead of 0.9.
     return {**variables, "CUDA_DEVICE_MAX_CONNECTIONS": "1"} if worker else variables
 
 
 def give_pocl_a_cache() -> None:
-    """Give PoCL a temporary cache folder if it cannot write to its own: otherwise it would find no device.
+    """Give PoCL a temporary cache folder if it cannot write to its own: without a folder it finds no device.
 
-    Call this before the drivers are asked for anything. Such folders of killed processes are removed.
+    Call this before any call of a driver. Temporary folders that killed processes left are removed.
     """
     if os.environ.get("POCL_CACHE_DIR") or not (said := _cannot_hold(_pocl_cache())):
         return
@@ -159,7 +159,7 @@ def give_pocl_a_cache() -> None:
 
 
 _before: list[str] = []
-"""What is wrong with PoCL's own folder, if another was given to it; PoCL still uses its own if it was loaded before."""
+"""What is wrong with PoCL's own folder, if it was given another. PoCL still uses its own if it was loaded before."""
 
 
 def unbuildable() -> list[str]:
@@ -191,7 +191,7 @@ def _cannot_hold(folder: Path) -> str:
     """Say what to do if a folder cannot be written to or created. Empty if it can."""
     there = next((each for each in (folder, *folder.parents) if os.path.lexists(each)), Path("/"))
     try:
-        with tempfile.TemporaryFile(dir=there) as file:  # try it: root seems to be allowed everywhere, even in /proc
+        with tempfile.TemporaryFile(dir=there) as file:  # try it: os.access tells root that it may write even to /proc
             file.write(bytes(_ROOM))
     except OSError as error:
         cure = "set POCL_CACHE_DIR to a folder that can be written to"

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 class Given(NamedTuple):
-    """What is known of an argument that a program gives: memory, and how many bytes there are from its beginning.
+    """What is known of an argument that a program gives: its memory, and how many bytes this has from its beginning.
 
-    For an array also its type and shape, and whether its elements lie in C's order without gaps; not for plain memory.
-    `only`: "read" or "written", if kernels may do nothing else with the memory. `again`, if set, returns the memory of
-    the very same object once more.
+    For an array, also its type and shape, and whether its elements lie in C's order without gaps. `only`: "read" or
+    "written", if kernels may do nothing else with the memory. `again`, if set, returns the memory once more if called
+    with the same object.
     """
 
     memory: Memory
@@ -32,7 +32,7 @@ class Given(NamedTuple):
 class GivenImage(NamedTuple):
     """What is known of an image that a program gives: extents in NumPy's order, and order and type of its channels.
 
-    `kind`: `image2d`, or another name of the driver. An order or a channel that no study can have is given by its
+    `kind`: `image2d`, or another name from the driver. An order or a channel type that no study can have is given as a
     number. `normalized`: kernels see whole numbers as 0 to 1. `only`: as in `Given`.
     """
 

@@ -26,7 +26,10 @@ import pyopencl as cl  # isort: skip  (after opencl_objects.py, which turns its 
 
 _ZERO = np.zeros(1, np.uint8)
 _BLACK = np.zeros(4, np.uint32)  # all bytes 0, for every type of channel
-_AXES = {"image1d": ("width",), "image2d": ("height", "width"), "image3d": ("depth", "height", "width")}
+_AXES = {
+    "image1d": ("width",), "image2d": ("height", "width"), "image3d": ("depth", "height", "width"),
+    "image1d_buffer": ("width",), "image2d_array": ("array_size", "height", "width"),
+}  # fmt: skip
 _base_data = attrgetter("base_data")
 
 
@@ -101,16 +104,16 @@ class OpenCLGuest(OpenCLSession):
         return GivenImage(image, kind, shape, order, *channel_of(made.channel_data_type), _only(image))
 
     def _own(self, memory: Any) -> Memory:
-        """Return the memory if it is of the queue's context. Drivers may not notice another context, or crash."""
+        """Return the memory if it is of the queue's context. Drivers may ignore that it is of another, or crash."""
         if memory.context != self._context:
             raise BackendError("is in another context than the queue's")
         return memory
 
     def _part(self, base: cl.MemoryObjectHolder, offset: int, nbytes: int) -> Memory:
-        """Return the part of a buffer that holds an array which does not begin at the buffer's start.
+        """Return the part of a buffer that contains an array, if this does not begin at the buffer's start.
 
-        OpenCL has no parts of parts, and memory from a pool has no method for parts. So it is a part of the whole
-        buffer.
+        OpenCL has no parts of parts, and memory from a pool has no method for parts. So the result is always a part of
+        the whole buffer.
         """
         memory: Any = base
         try:
@@ -152,7 +155,7 @@ class OpenCLGuest(OpenCLSession):
         return run
 
     def _fills(self, memory: Any, nbytes: int) -> Iterator[Callable[..., cl.Event]]:
-        """Yield functions that together fill memory with zeros; each is called with what to `wait_for`."""
+        """Yield functions that together fill memory with zeros; each takes the events to `wait_for`."""
         if isinstance(memory, cl.Image):
             yield partial(cl.enqueue_fill_image, self._queue, memory, _BLACK, *whole(memory))
             return
@@ -189,7 +192,7 @@ class OpenCLGuest(OpenCLSession):
 
 
 def _unfit(wait_for: Sequence[object] | None, error: Exception) -> BackendError:
-    """Return the error if pyopencl rejects an argument: all of them except `wait_for` were checked before."""
+    """Return the error for an argument that pyopencl rejects: all except `wait_for` were checked before."""
     fits = all(isinstance(event, cl.Event) for event in wait_for or ())
     return BackendError(line(str(error)) if fits else "wait_for holds a value that is not an OpenCL event")
 
@@ -234,7 +237,7 @@ class _Arguments:
 
 
 def _parts(steps: Sequence[Step]) -> tuple[list[_Arguments], list[tuple[Any, ...]]]:
-    """Return the arguments of each kernel to which runs give some, and for each launch what it is enqueued with."""
+    """Return the arguments of each kernel to which runs give some, and for each launch all that enqueues it."""
     first = {id(step.kernel): step for step in reversed(steps)}
     arguments = {key: _Arguments(step) for key, step in first.items()}
     launches = [

@@ -1,6 +1,6 @@
-"""The parts of an OpenCL session: its memory, its programs, and the library's errors as ours.
+"""The parts of an OpenCL session: its memory, its programs, and pyopencl's errors as ours.
 
-The library's own build cache is off: a killed worker would leave a stale lock there, which delays the next worker by a
+pyopencl's own build cache is off: a killed worker would leave a stale lock there, which delays the next worker by a
 minute.
 """
 
@@ -54,31 +54,39 @@ class OpenCLMemory:
                 byte = pattern.view(np.uint8)[place % 4 : place % 4 + 1]
                 cl.enqueue_fill(self._queue, buffer, byte, 1, offset=offset + place)
 
-    def image(self, shape: Sequence[int], order: str, channel: str, normalized: bool) -> cl.Image:
+    def image(self, shape: Sequence[int], order: str, channel: str, normalized: bool, form: str = "") -> cl.Image:
         if not self.info.images:
             raise BackendError(f"{self.info.name} has no images")
         extents = tuple(reversed(shape))
         made = cl.ImageFormat(getattr(cl.channel_order, order), _channel_type(channel, normalized))
-        kind = getattr(cl.mem_object_type, f"IMAGE{len(extents)}D")
-        dimensions = f"{len(extents)} dimension{'s' * (len(extents) > 1)}"
-        said = f"images of {dimensions}, order {order} and type {channel}{' normalized' * normalized}"
+        count = len(extents) - (form == "array")
+        kind = getattr(cl.mem_object_type, f"IMAGE{count}D{f'_{form.upper()}' if form else ''}")
+        what = {"array": "arrays of images", "buffer": "image buffers"}.get(form, "images")
+        dimensions = f"{count} dimension{'s' * (count > 1)}"
+        said = f"{what} of {dimensions}, order {order} and type {channel}{' normalized' * normalized}"
         with reported():
             offered = cl.get_supported_image_formats(self._context, cl.mem_flags.READ_WRITE, kind)
             if made not in offered:
                 raise BackendError(f"{self.info.name} has no {said}", name="CL_IMAGE_FORMAT_NOT_SUPPORTED")
         pixels = f"{self.info.name} has no {said} and {' x '.join(map(str, extents))} pixels"
-        most = self._most_pixels(len(extents))
-        if any(extent > limit for extent, limit in zip(extents, most, strict=True)):  # NVIDIA's driver would create it
+        most = self._most_pixels(len(extents), form)
+        if any(extent > limit for extent, limit in zip(extents, most, strict=True)):  # NVIDIA's driver does not refuse
             raise BackendError(f"{pixels}: {' x '.join(map(str, most))} at most", name="CL_INVALID_IMAGE_SIZE")
         try:
-            return cl.create_image(self._context, cl.mem_flags.READ_WRITE, made, shape=extents)
+            behind = self.allocate(math.prod(shape) * made.itemsize) if form == "buffer" else None
+            own = {"buffer": behind} if behind is not None else {"is_array": form == "array"}
+            return cl.create_image(self._context, cl.mem_flags.READ_WRITE, made, shape=extents, **own)
         except cl.Error as error:
             raise BackendError(f"{pixels}: {error_name(error.code)}", name=error_name(error.code)) from None
 
-    def _most_pixels(self, dimensions: int) -> tuple[int, ...]:
-        """Return the largest width, height and depth of an image with this number of dimensions."""
+    def _most_pixels(self, dimensions: int, form: str) -> tuple[int, ...]:
+        """Return the largest width, height and depth, or number of layers, of an image with this number of extents."""
         device = self._context.devices[0]
         with reported():
+            if form == "buffer":
+                return (device.image_max_buffer_size,)
+            if form == "array":
+                return *self._most_pixels(2, ""), device.image_max_array_size
             if dimensions == 3:
                 return device.image3d_max_width, device.image3d_max_height, device.image3d_max_depth
             return (device.image2d_max_width, device.image2d_max_height)[:dimensions]
@@ -150,7 +158,8 @@ def whole(image: cl.Image) -> tuple[tuple[int, ...], tuple[int, ...]]:
     cl.enqueue_copy itself fails for an image of one dimension (pyopencl 2026.1): `invalid dest mem object type`. The
     alternative enqueue_map_image waits, for ever if the queue is held until a batch is complete.
     """
-    return (0, 0, 0), (image.width, max(1, image.height), max(1, image.depth))
+    layers = image.array_size if image.type == cl.mem_object_type.IMAGE2D_ARRAY else image.depth
+    return (0, 0, 0), (image.width, max(1, image.height), max(1, layers))
 
 
 _CONST = cl.kernel_arg_type_qualifier.CONST
@@ -234,8 +243,10 @@ def signature(kernel: cl.Kernel) -> list[KernelArgument]:
 
 
 def _of_elements(kind: str) -> str:
-    """Return the type of a pointer to arrays as a pointer to their elements: `const __global unsigned int[4]*` gives
-    `uint*`."""
+    """Return the type of a pointer to arrays as a pointer to their elements.
+
+    `const __global unsigned int[4]*` gives `uint*`.
+    """
     if "[" not in kind:
         return kind
     words = _BESIDE_TYPE.sub("", kind[: kind.index("[")]).replace("unsigned ", "u").split()

@@ -108,7 +108,7 @@ class OpenCLSession(OpenCLMemory):
         self.info = info
         self.traits = drivers.traits(info)
         self._nvidia = info.vendor_name == "nvidia"
-        # NVIDIA's option tells registers and spills. Both drivers describe arguments at no cost if asked as they build.
+        # NVIDIA's option reports registers and spills. Both drivers describe arguments at no cost if asked in a build.
         self._asks = ("-cl-nv-verbose", _TELL) if self._nvidia else (_TELL,) if drivers.is_pocl(info) else ()
         self._samplers: dict[tuple[str, str, bool], cl.Sampler] = {}
         self._told: tuple[tuple[str, tuple[str, ...]], OpenCLProgram] | None = None
@@ -126,14 +126,14 @@ class OpenCLSession(OpenCLMemory):
     def _built(self, program: cl.Program, options: Sequence[str]) -> OpenCLProgram:
         try:
             with without(UserWarning):  # pyopencl warns of every log that is not empty
-                # This creates it now, without the library's cache, which a program that imported the library may have
-                # turned on: with it, a failed build has no log.
+                # This creates it now, without pyopencl's cache, with which a failed build has no log. A program that
+                # imported pyopencl may have turned the cache on.
                 _ = program.int_ptr
                 program.build(list(options))
         except cl.Error as error:
             log, name = OpenCLProgram(program, self._device).log, error_name(error.code)
             given = ""
-            if name == "CL_INVALID_BUILD_OPTIONS" and not log:  # Mesa's driver says no more
+            if name == "CL_INVALID_BUILD_OPTIONS" and not log:  # Mesa's driver does not say which option
                 given = f": {' '.join(one for one in options if not one.startswith('-D'))}"
             raise BuildError(
                 failed(error.routine or "clBuildProgram", error.code) + given,
@@ -145,12 +145,12 @@ class OpenCLSession(OpenCLMemory):
 
     def signatures(self, source: str, options: Sequence[str] = ()) -> Mapping[str, Sequence[KernelArgument]]:
         built = self.build(source, [*options, *(() if _TELL in self._asks else (_TELL,))])
-        if _TELL in self._asks:  # usually built next, which takes a while even with a driver's cache
+        if _TELL in self._asks:  # keep it: it is usually built next, which takes a while even with a driver's cache
             self._told = (source, tuple(options)), built
         found: dict[str, Sequence[KernelArgument]] = {}
         with suppress(cl.Error, BackendError):
             for entry in built.entries:
-                with suppress(cl.Error, BackendError):  # a driver need not tell, of one kernel or of any
+                with suppress(cl.Error, BackendError):  # a driver need not describe a kernel, or any
                     found[entry] = signature(built.kernel(entry))
         return found
 
@@ -171,7 +171,7 @@ class OpenCLSession(OpenCLMemory):
         local_size: tuple[int, ...] | None,
         offset: tuple[int, ...] | None = None,
     ) -> cl.Event | HostSpan:
-        # A trial of a short kernel enqueues a thousand, and the device is held meanwhile: this must be fast.
+        # This must be fast: a trial of a short kernel enqueues a thousand launches while the device is held.
         try:
             if self._launched is None:
                 return cl.enqueue_nd_range_kernel(self._queue, kernel, global_size, local_size, offset)
@@ -214,7 +214,7 @@ class OpenCLSession(OpenCLMemory):
     def wait_until_running(self, event: cl.Event | HostSpan) -> bool:
         if isinstance(event, HostSpan):
             return True
-        # OpenCL has no blocking wait for this. Polling that gets slower leaves the cores to the compiler.
+        # OpenCL has no blocking wait for this. Polling slows down, to leave the cores to the compiler.
         began = time.monotonic()
         with reported():
             self._queue.flush()

@@ -1,7 +1,7 @@
 """Finds out whether a driver's profiling events tell the time, and times by the host's clock if they do not.
 
-Mesa's rusticl of 2022 says 0 for every command on llvmpipe; other drivers have counted in units of their own. A kernel
-would seem to take a nanosecond, or any time.
+Mesa's rusticl of 2022 reports 0 for every command on llvmpipe; other drivers have counted in units of their own. A
+kernel would seem to take a nanosecond, or any other time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Sets the processor that PoCL compiles for, if the real one is newer than PoCL's compiler.
 
-LLVM has no name for an AMD family that is newer than itself: it says "generic", which its own C compiler then refuses,
-so that no kernel builds at all (pip's newest PoCL on Zen 5, and Debian 13's). PoCL has no option for the name. It keeps
+LLVM has no name for an AMD family that is newer than itself: it says "generic", which its own C compiler then refuses.
+So no kernel builds at all (pip's newest PoCL on Zen 5, and Debian 13's). PoCL has no option for the name. It keeps
 the name in its description of the device, after the target's triplet, and reads it there at each build. So a name that
 the compiler knows is written there: the processor for which PoCL's own library for these instructions was compiled.
 """
@@ -36,7 +36,7 @@ _NAMES = (
 
 def name(device: int) -> None:
     """Make PoCL's device (a cl_device_id) compile for a processor that its compiler knows, if it has no name yet."""
-    with suppress(OSError):  # a process may not always read itself like this: PoCL then reports what it lacks
+    with suppress(OSError):  # some systems forbid a process to read itself: PoCL then reports what it lacks
         field = field_of(device, _UNNAMED)
         if field and (known := _alike(_instructions())):
             ctypes.c_void_p.from_address(field).value = _kept(known)

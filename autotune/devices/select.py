@@ -30,11 +30,15 @@ def load_backend(name: str) -> Backend:
     if name in BACKENDS:
         return cast("Backend", import_module(BACKENDS[name]).BACKEND)
     for entry in (one for one in _installed(tuple(sys.path)) if one.name == name):
+        hint = f"repair or remove the package that has {entry.value}"
         try:
-            return cast("Backend", entry.load())
+            found = entry.load()
         except Exception as error:  # another package's code
             said = f"the backend {name} cannot be loaded: {type(error).__name__}: {error}"
-            raise SetupError(line(said), hint=f"repair or remove the package that has {entry.value}") from None
+            raise SetupError(line(said), hint=hint) from None
+        if isinstance(found, type) or getattr(found, "name", None) != name:  # by which its devices are opened
+            raise SetupError(f"{entry.value} is not a Backend whose `name` is {name!r}", hint=hint)
+        return cast("Backend", found)
     raise SetupError(f"no backend {name!r} is installed", hint=f"there are: {', '.join(_names())}")
 
 
@@ -44,8 +48,9 @@ def _names() -> list[str]:
 
 @cache
 def _installed(path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
-    """Return the backends of packages on Python's path. Cached: reading a hundred packages takes 10 ms, and a program
-    asks with every look-up and every kernel that it calls.
+    """Return the backends of packages on Python's path.
+
+    Cached: reading a hundred packages takes 10 ms, and each look-up and each kernel that a program calls needs this.
     """
     return tuple(entry_points(group=GROUP))
 
@@ -98,7 +103,7 @@ def environment(info: DeviceInfo, caches: Path, *, worker: bool) -> Mapping[str,
 
 
 _listing: list[Callable[[], list[DeviceInfo] | None]] = []
-"""A function that lists the devices of this package's backends for this process; not for its forks, since it may need
+"""A function that lists the devices of this package's backends for this process. Forks do not use it, since it may need
 a thread of this process."""
 
 os.register_at_fork(after_in_child=_listing.clear)
@@ -110,7 +115,7 @@ def list_by(listing: Callable[[], list[DeviceInfo] | None]) -> None:
 
 
 _loaded_by: list[int] = []
-"""The number of the process that first loaded drivers: this one, or one from which it was forked."""
+"""The number of the process that first loaded drivers: this process, or one from which it was forked."""
 
 
 def list_bundled() -> list[DeviceInfo]:
@@ -156,7 +161,7 @@ def selector_of(info: DeviceInfo) -> str:
 
 
 def _devices_of(backend: Backend) -> Sequence[DeviceInfo]:
-    """Return the devices of another package's backend. If it fails, that is said, and other devices can be used."""
+    """Return the devices of another package's backend. If it fails, print so: other devices can still be used."""
     try:
         return backend.devices()
     except Exception as error:
@@ -251,5 +256,10 @@ def diagnose() -> list[str]:
     """Return what is wrong on this machine, one line for each problem, with the command that mends it."""
     loaded, failures = _loaded()
     here = list_devices()
-    of = {one.name: [device for device in here if device.backend == one.name] for one in loaded}
-    return [said for one in loaded for said in one.diagnose(of[one.name])] + failures
+    said = list[str]()
+    for one in loaded:
+        try:
+            said += one.diagnose([device for device in here if device.backend == one.name])
+        except Exception as error:  # another package's code
+            failures.append(f"the backend {one.name} cannot tell what is wrong: {type(error).__name__}: {error}")
+    return said + failures

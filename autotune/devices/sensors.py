@@ -39,15 +39,15 @@ _LIMITING = {
     0x10: "sync_boost",
     0x100: "display_clock_setting",
 }
-"""Bits of the reasons that limit the clocks of a healthy device: large kernels always run at the power cap. The bit for
-idle is left out."""
+"""Bits of the reasons that limit the clocks of a healthy device, where large kernels always run at the power cap. The
+bit for idle is left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What the sensors of a device say at one moment; None or empty for what they do not say.
+    """What the sensors of a device report at one moment; None or empty for what they do not report.
 
-    `clock_mhz` is the clock of the compute units. `throttled`: what slows the device down, so that times are not
+    `clock_mhz` is the clock of the compute units. `throttled`: what slows the device down, so that its times cannot be
     trusted; `clock_limits`: what else limits its clocks. Both are nvidia-smi's names, separated by commas.
     """
 

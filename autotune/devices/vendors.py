@@ -1,4 +1,4 @@
-"""Finds the installed OpenCL driver that crashes or hangs a process that asks for devices: asks each one alone."""
+"""Finds installed OpenCL drivers that crash or hang a process that asks for devices, by asking each one alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from autotune.errors import ending
 from autotune.text import typed
 
 VENDORS = Path("/etc/OpenCL/vendors")
-"""Where a system registers its drivers, unless OCL_ICD_VENDORS names another place, or the library of one driver."""
+"""Where a system registers its drivers, unless OCL_ICD_VENDORS names another folder, or the library of one driver."""
 
 _FOLDER = "OCL_ICD_VENDORS"
 
@@ -40,7 +40,7 @@ finally:
 def faulty() -> list[str]:
     """Return a line for each registered driver that ends a process that asks it for devices, or does not answer it."""
     found: list[str] = []
-    with suppress(OSError):  # no room for a folder, or no more processes: return what is known so far
+    with suppress(OSError):  # no room for a folder, or no more processes allowed: return what is known so far
         named = os.environ.get(_FOLDER, "")
         found.extend(_faulty_alone(named) if named and not os.path.isdir(named) else _faulty(Path(named or VENDORS)))
     return found
@@ -84,5 +84,5 @@ def _ask(environment: dict[str, str]) -> int | None:
         return None
     finally:
         process.kill()  # without effect if it has ended
-        with suppress(subprocess.TimeoutExpired):  # what hangs in the system does not end either
+        with suppress(subprocess.TimeoutExpired):  # a process that hangs in a system call does not end
             process.wait(_KILL_S)

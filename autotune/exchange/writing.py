@@ -30,4 +30,4 @@ WRITERS: Mapping[str, Writer] = {
     "csv": Writer(csv.write),
     "optuna": Writer(optuna.save, database=True),
 }
-"""A new format needs a file, a row here, and a golden file."""
+"""A new format needs a file and a row here; docs/architecture.md says what tests it."""

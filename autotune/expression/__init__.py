@@ -1,11 +1,11 @@
 """The small safe language of constraints and sizes: parsed by `ast`, checked, compiled; its text is never run.
 
-Arithmetic, comparisons (chained), `and`, `or`, `not`, `a if c else b`, `x in (1, 2)`, text in quotes and
-the functions of `FUNCTIONS`, besides `has_extension("cl_khr_fp16")`. `and`, `or` and `not` give truth
-values; they, `if` and chained comparisons leave aside what they do not need.
+It has arithmetic, (chained) comparisons, `and`, `or`, `not`, `a if c else b`, `x in (1, 2)`, text in quotes,
+the functions in `FUNCTIONS` and `has_extension("cl_khr_fp16")`. `and`, `or` and `not` give truth values;
+they, `if` and chained comparisons do not compute what they do not need.
 
-    syntax.py   text -> tree, by an allow-list and under bounds; `read` is the part that another language can share
-    tree.py     what the tree means, as a Python function of scalars; the tree with what is known put in
+    syntax.py   text -> tree, by an allow-list and with limits; the array language shares `read`
+    tree.py     the meaning of the tree, as a Python function of scalars; known values put into the tree
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = [
 class Expression:
     """One expression; equal and hashable by its text. Make one with `Expression.parse`.
 
-    `where` its text stands, for messages: `sgemm.toml: constraints[2]`.
+    `where`: the place of its text, for messages, such as `sgemm.toml: constraints[2]`.
     """
 
     text: str
@@ -56,24 +56,24 @@ class Expression:
 
     @property
     def names(self) -> frozenset[str]:
-        """The free names; `extensions` among them where `has_extension` is used."""
+        """The free names, including `extensions` if `has_extension` is used."""
         return self.tree.names
 
     @classmethod
     def parse(cls, text: str | int | float, *, where: str = "") -> Expression:
         """Return the expression of a text, or of a number.
 
-        ExpressionError, placed at `where`, for what is not part of the language, is too long, too deep or
+        Raises ExpressionError, placed at `where`, if it is not part of the language, is too long, too deep or
         has a constant part that cannot be computed (`9**9**9`, `1 / 0`).
         """
         return _expression(text.strip() if isinstance(text, str) else repr(text), where)
 
     def with_parts(self, parts: Mapping[str, Expression]) -> Expression:
-        """Return it with expressions in the place of names. Raises ExpressionError where that leaves the bounds."""
+        """Return it with names replaced by expressions. Raises ExpressionError if the result exceeds the limits."""
         if not self.names & parts.keys():
             return self
         return Expression(
-            # The others are not read: of many chained ones each would be, for each.
+            # Only the parts that are used are read: else many chained expressions would read all parts for each.
             replaced(self.text, {name: parts[name].text for name in self.names & parts.keys()}, self.where),
             self.where,
         )
@@ -83,16 +83,16 @@ class Expression:
         return compiled(self.tree)
 
     def evaluate(self, names: Mapping[str, Any]) -> int | float | bool | str:
-        """Return the value for some `names`; ExpressionError for an unknown name, a zero divisor, a bound."""
+        """Return the value for `names`. Raises ExpressionError: an unknown name, a zero divisor, beyond limits."""
         value = self._computed(names, lambda value: value)
         return str(value) if isinstance(value, str) else value
 
     def holds(self, names: Mapping[str, Any]) -> bool:
-        """Like `evaluate`: whether the value is true (a number: non-zero); text is an ExpressionError."""
+        """Return whether the value of `evaluate` is true (a number: non-zero). Raises ExpressionError also for text."""
         return bool(self._computed(names, bool))
 
     def usable(self, names: Mapping[str, Any]) -> dict[str, Any]:
-        """The values of the free names among `names`, NumPy's as Python's; ExpressionError for what is no value."""
+        """Return the free names' values in `names`, NumPy's as Python's. Raises ExpressionError for unusable values."""
         known = {name: operand(names[name]) for name in sorted(self.names & names.keys())}
         for name, value in known.items():
             unusable = _unusable(name, value)
@@ -117,12 +117,12 @@ class Expression:
 
 @lru_cache(maxsize=1024)
 def _expression(text: str, where: str) -> Expression:
-    """Return the one expression of a text: a server, and a search of several sizes, read each study again and again."""
+    """Return the cached expression of a text: a server, and a search of several sizes, read a study many times."""
     return Expression(text, where)
 
 
 def unknown_name(text: str, name: str, known: Iterable[str], *, where: str) -> ExpressionError:
-    """Return the error for a name that `text` uses and nobody defines, with the names it may have meant."""
+    """Return the error for an undefined name that `text` uses, with the names that may be meant."""
     listed = sorted(known)
     by_capitals = {each.upper(): each for each in listed}
     close = difflib.get_close_matches(name.upper(), by_capitals, n=3, cutoff=0.5)
@@ -134,7 +134,7 @@ def unknown_name(text: str, name: str, known: Iterable[str], *, where: str) -> E
 
 
 def _unusable(name: str, value: Any) -> str:
-    """What keeps a name's value from being used; empty for numbers within bounds, text, and the tuple `extensions`."""
+    """Return why a name's value cannot be used; "" for numbers within the limits, text, and the tuple `extensions`."""
     if isinstance(value, str) or (isinstance(value, tuple) and name == EXTENSIONS):
         return ""
     if isinstance(value, tuple):
@@ -145,7 +145,7 @@ def _unusable(name: str, value: Any) -> str:
 
 
 def is_beyond(value: Any) -> bool:
-    """Say whether a value is a number that no expression takes: beyond +-2**62, or no finite float."""
+    """Return whether a value is a number that no expression takes: a whole one beyond +-2**62, or no finite float."""
     if not isinstance(value, int | float):
         return False
     try:

@@ -1,4 +1,4 @@
-"""Text -> tree, by an allow-list, with every cost bounded before anything is computed."""
+"""Text -> tree, by an allow-list, with all costs limited before anything is computed."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from autotune.errors import ExpressionError
 from autotune.expression.tree import FUNCTIONS, Node, bounded, compiled, constant, fault
 
 EXTENSIONS = "extensions"
-"""The name in which `has_extension` looks: a tuple of text."""
+"""The name whose value `has_extension` searches: a tuple of text."""
 
 MAX_LENGTH = 4_000
 MAX_NODES = 500
 MAX_NESTING = 100
-"""Bounds of a text here, and of one for NumPy."""
+"""Limits of a text in this language and in the array language."""
 
 _SIGNS: dict[type[ast.AST], str] = {
     ast.Add: "+",
@@ -66,7 +66,7 @@ class _NotAllowedError(Exception):
 
 
 def parse(text: str, where: str) -> Node:
-    """Return the tree of a text; ExpressionError, placed at `where`, where it is not of the language."""
+    """Return the tree of a text. Raises ExpressionError, placed at `where`, if it is not part of the language."""
     syntax = read(text, where)
     try:
         return _built(syntax)
@@ -78,12 +78,12 @@ def parse(text: str, where: str) -> Node:
 
 
 def read(text: str, where: str) -> ast.expr:
-    """Return Python's syntax of a text of bounded length, size and nesting; else ExpressionError, placed at `where`."""
+    """Return Python's syntax tree of a text. Raises ExpressionError, placed at `where`, if it exceeds a limit."""
     if not text:
         raise ExpressionError("an expression is empty", where=where)
     if len(text) > MAX_LENGTH:
         raise ExpressionError(f"`{_shown(text)}` is longer than {MAX_LENGTH} characters", where=where)
-    # Parentheses let a text run over several lines of a study.
+    # Parentheses allow a text of several lines in a study.
     source = f"(\n{text}\n)" if "\n" in text else text
     hint = ""
     try:
@@ -107,9 +107,9 @@ _RUN_TOGETHER = re.compile(r"(?<!\w)\d[\w.]*?(?:and|else|for|if|in|is|not|or)")
 
 
 def _require_undoubted(text: str) -> None:
-    """Raise SyntaxError for what Python's parser takes with a warning: `1if x else 2`, and the text "\\d".
+    """Raise SyntaxError for what Python's parser accepts with a warning: `1if x else 2`, and the text "\\d".
 
-    To have it raise its warnings instead takes filters that are the process's: other threads' warnings would be raised.
+    Warning filters, which could turn these into errors, are process-wide: other threads' warnings would be raised too.
     """
     for found in _QUOTED_OR_COMMENT.finditer(text):
         for escaped in _ESCAPE.findall(found[0]) if found[1] else ():
@@ -120,7 +120,7 @@ def _require_undoubted(text: str) -> None:
 
 
 def _syntax_hint(text: str) -> str:
-    """Return what to write in place of C's operators, or of a name that Python's parser keeps for itself."""
+    """Return a hint for C's operators, or for a name that is a reserved word of Python."""
     if re.search(r"&&|\|\||!(?!=)|\?", text):
         return _C_HINT
     words = [word for word in re.findall(r"\w+", text) if keyword.iskeyword(word) and word not in _WORDS]
@@ -128,7 +128,7 @@ def _syntax_hint(text: str) -> str:
 
 
 def replaced(text: str, parts: Mapping[str, str], where: str) -> str:
-    """Return a text of the language with texts in the place of names, as its tree has them; bounded in length."""
+    """Return a text of the language with the names in its tree replaced by texts; limited in length."""
     tree = _Replacement({name: read(part, where) for name, part in parts.items()}).visit(read(text, where))
     found = ast.unparse(tree)
     if len(found) > MAX_LENGTH:
@@ -171,7 +171,7 @@ def _within_levels(syntax: ast.expr) -> ast.expr:
 
 
 class _Halved(ast.NodeTransformer):
-    """Takes long sums and products apart in halves: Python nests `a + b + c` as deep as it has terms."""
+    """Splits long sums and products into halves: Python nests `a + b + c` as deep as it has terms."""
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         if not isinstance(node.op, ast.Add | ast.Mult):
@@ -192,7 +192,7 @@ def _halves(terms: list[ast.expr], sign: ast.operator) -> ast.expr:
 
 
 def _built(syntax: ast.AST) -> Node:
-    """The node of a piece of syntax. Raises _NotAllowedError for what is not listed here."""
+    """Return the node of a piece of syntax. Raises _NotAllowedError for syntax that is not listed here."""
     match syntax:
         case ast.Constant(value=int() | float() as number):
             return constant(bounded(number))
@@ -222,7 +222,7 @@ def _built(syntax: ast.AST) -> Node:
 
 
 def _require_conditions(parts: Sequence[ast.expr]) -> None:
-    """Refuse a number behind a comparison, `X == 1 or 2`: it is no condition, as a word is none."""
+    """Raise _NotAllowedError for a number after a comparison, `X == 1 or 2`: it is not a condition."""
     for before, part in pairwise(parts):
         match before, part:
             case ast.Compare(), ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
@@ -240,7 +240,7 @@ def _compared(syntax: ast.Compare) -> Node:
     parts = _all([syntax.left, *syntax.comparators])
     if any(part.parts for part in parts[1:-1]):
         return Node("chain", parts, signs)
-    # What stands between costs nothing to look at twice: `a < b < c` is `a < b and b < c`.
+    # If the middle parts are simple, computing them twice costs nothing: `a < b < c` is `a < b and b < c`.
     links = [_applied(sign, pair) for sign, pair in zip(signs, pairwise(parts), strict=True)]
     return Node("and", tuple(links)) if len(links) > 1 else links[0]
 
@@ -294,6 +294,6 @@ def _foreign(syntax: ast.AST) -> _NotAllowedError:
 
 
 def _applied(sign: str, parts: tuple[Node, ...]) -> Node:
-    """An operator on its parts; where they are all constant, what it gives."""
+    """Return the node of an operator on its parts; if all are constant, the constant result."""
     node = Node(sign, parts)
     return constant(compiled(node)()) if all(part.is_constant for part in parts) else node

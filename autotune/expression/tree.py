@@ -1,6 +1,6 @@
-"""The tree of an expression and what it means: compiled to a Python function of scalars, once for all rows.
+"""The tree of an expression and its meaning: compiled to a Python function of scalars, once for all rows.
 
-Whole numbers stay within +-2**62, floats stay finite, exponents are small: no operator takes long.
+Whole numbers stay within +-2**62, floats stay finite, exponents are small: so no operator takes long.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ LIMIT = 2**62
 MAX_EXPONENT = 64
 
 Compiled = Callable[..., Any]
-"""Gives the value for the values of `sorted(tree.names)`; ArithmeticError (`fault`) where there is none."""
+"""Returns the value for the values of `sorted(tree.names)`. Raises ArithmeticError (`fault`) if there is none."""
 
 
 class FaultError(ArithmeticError):
-    """Why an expression cannot be computed: a phrase whose subject is the expression."""
+    """An expression cannot be computed; the message is a phrase whose subject is the expression."""
 
 
 def fault(error: ArithmeticError) -> str:
-    """The phrase for what a compiled expression raised."""
+    """Return the phrase for an error that a compiled expression raised."""
     return "divides by zero" if isinstance(error, ZeroDivisionError) else str(error)
 
 
 class Text(str):
-    """Text in an expression: compares with ==, != and in; all else that Python would do with it is refused."""
+    """Text in an expression: it can only be compared with ==, != and in; all other operations raise FaultError."""
 
     __slots__ = ()
 
@@ -49,7 +49,7 @@ class Text(str):
 
 
 def operand(value: Any) -> Any:
-    """A value as compiled expressions take it: text as Text, a list as a tuple, NumPy's scalars as Python's."""
+    """Return a value as compiled expressions take it: text as Text, a list as a tuple, NumPy's scalars as Python's."""
     if hasattr(value, "item") and not getattr(value, "shape", None):
         value = value.item()
     return Text(value) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
@@ -57,11 +57,11 @@ def operand(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Node:
-    """`sign` applied to the `parts` below it; immutable, equal where two look alike.
+    """`sign` applied to the `parts` below it; immutable; nodes with equal content are equal.
 
     Signs are those of the text, the names of functions, `negative`, `positive`, `if` (condition, value, other
-    value) and `chain` (`a < b <= c`; `value` holds the signs). `name` has its name as `value`; a constant has
-    the name of its type as sign, which tells 1, 1.0 and True apart.
+    value) and `chain` (`a < b <= c`; `value` holds the signs). A `name` node has its name as `value`. A constant
+    has the name of its type as sign, so that 1, 1.0 and True differ.
     """
 
     sign: str
@@ -75,12 +75,12 @@ class Node:
 
     @property
     def is_constant(self) -> bool:
-        """Whether this is a value of the source, or one that was put in."""
+        """Whether this is a value from the text, or one that was put in."""
         return not self.parts and self.sign != "name"
 
 
 def constant(value: Any) -> Node:
-    """The node of a value."""
+    """Return the node of a value."""
     value = operand(value)
     return Node(type(value).__name__, value=value)
 
@@ -89,7 +89,7 @@ def constant(value: Any) -> Node:
 
 
 def bounded(value: Any) -> Any:
-    """Return a number as it is; FaultError where it leaves +-2**62 or is no finite float."""
+    """Return a number unchanged. Raises FaultError for whole numbers beyond +-2**62 and for floats not finite."""
     if -LIMIT <= value <= LIMIT or (isinstance(value, float) and math.isfinite(value)):
         return value
     whole = not isinstance(value, float)
@@ -144,7 +144,7 @@ def _unlisted(value: Any) -> Any:
 
 
 class Function(NamedTuple):
-    """What a function gives for its operands, and how many it takes."""
+    """A function of the language, with the least and most number of its operands."""
 
     apply: Callable[..., Any]
     least: int = 2
@@ -179,7 +179,7 @@ _LOOSE = {*_COMPARISONS, "not", "in", "chain"}  # come without parentheses
 
 
 def compiled(tree: Node) -> Compiled:
-    """Return the function of a tree. What Python compiles holds nothing of a study's text but its numbers."""
+    """Return the function of a tree. The source that Python compiles has only the numbers of a study's text."""
     texts: list[Text] = []
     source = _source(tree, {name: f"n{place}" for place, name in enumerate(sorted(tree.names))}, texts)
     return _function(f"lambda {', '.join(f'n{place}' for place in range(len(tree.names)))}: {source}", tuple(texts))
@@ -192,7 +192,7 @@ def _function(source: str, texts: tuple[Any, ...]) -> Compiled:
 
 
 def _source(node: Node, names: Mapping[str, str], texts: list[Any]) -> str:
-    """Python for a node, with as few parentheses as it takes: Python's parser nests 200, and not always."""
+    """Return Python source for a node with few parentheses: Python's parser allows 200 nested ones, or fewer."""
     if node.sign == "name":
         return names[node.value]
     if isinstance(node.value, Text | tuple) and node.is_constant:
@@ -233,9 +233,9 @@ def _source(node: Node, names: Mapping[str, str], texts: list[Any]) -> str:
 
 
 def put_in(tree: Node, constants: Mapping[str, Any]) -> Node:
-    """Return `tree` with the constants' values in it, computed as far as they reach.
+    """Return `tree` with the constants' values put in, and all parts computed that they decide.
 
-    A part that cannot be computed (a zero divisor) stays as it is, to fail if it is ever needed.
+    A part that cannot be computed (a zero divisor) stays unchanged, and fails only if it is needed.
     """
 
     def value(part: Node) -> Node | None:
@@ -248,7 +248,7 @@ def put_in(tree: Node, constants: Mapping[str, Any]) -> Node:
 
 
 def reduced(tree: Node, known: frozenset[str], replacement: Callable[[Node], Node | None]) -> Node:
-    """Return `tree` with its largest parts over `known` names replaced; where it gives None, parts of those."""
+    """Return `tree` with its largest parts over `known` names replaced; if `replacement` gives None, smaller parts."""
     if tree.is_constant:
         return tree
     if tree.names <= known:
@@ -261,7 +261,7 @@ def reduced(tree: Node, known: frozenset[str], replacement: Callable[[Node], Nod
 
 
 def _simplified(node: Node) -> Node:
-    """Drop what constant parts decide, and nothing that could fail before them."""
+    """Return a node without the parts that constants decide, but with all parts that could fail before them."""
     if node.sign == "if":
         decided = _decided(node.parts[0])
         return node if decided is None else node.parts[1] if decided else node.parts[2]

@@ -185,9 +185,10 @@ def open_records(location: store.Location) -> Iterator[Records]:
     Raises StoreError for a file that is damaged, of a newer version, or no database of this program.
     """
     if location.url:
-        with store.Store.open(location) as opened:
+        with store.Store.at_hand(location) as opened:
             yield of_store(opened)
         return
+    store.tend()
     store.require_database_file(location)
     if not os.path.exists(location.path):
         yield Records(lambda query, values: ())

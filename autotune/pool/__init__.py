@@ -9,7 +9,7 @@
     forkserver.py  a prepared process from which workers are forked
     listing.py     lists the devices in a process of its own
     worker.py      the workers' entry point, which ties them to their parent; their work is in ../bench
-    tasks.py       tasks: which wait, which a device works on, and how many are in flight
+    tasks.py       tasks: which wait, which a device works on, which have ended, and how many are in flight
     way.py         interrupts long runs for the sake of tasks that are ready
     retiming.py    finalists: built by all builders, then timed by a device's worker
     visits.py      times finalists of short launches on sessions of other workers
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from autotune.pool.lock import Stopped, find_holder, lock_folder, lock_key
     from autotune.pool.process import Start, WorkerProcess
     from autotune.pool.sizing import count_builders, require_device_room, require_room
+    from autotune.pool.tasks import Delivering
     from autotune.pool.turns import quick_turns
     from autotune.pool.worker import command_of, die_with
 else:
@@ -54,6 +55,7 @@ else:
             "lock": "Stopped find_holder lock_folder lock_key",
             "process": "Start WorkerProcess",
             "sizing": "count_builders require_device_room require_room",
+            "tasks": "Delivering",
             "turns": "quick_turns",
             "worker": "command_of die_with",
         },

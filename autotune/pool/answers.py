@@ -7,7 +7,7 @@ once, when it arrives. A worker that sends nonsense counts as dead, and its kern
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass
 from functools import cache
 from numbers import Integral, Real
@@ -94,7 +94,7 @@ def _check(hint: Any) -> Callable[[Any], bool]:
         return lambda value: isinstance(value, Integral) and 0 <= int(value) < _MOST
     if hint is float:  # a whole number of any sign is accepted too
         return lambda value: isinstance(value, Real)
-    if get_args(hint) == (int, ...):  # there may be thousands of samples
+    if hint in (tuple[int, ...], Sequence[int]):  # there may be thousands of samples; workers send them as tuples
         return lambda value: isinstance(value, tuple) and (_are_plain(value) or all(map(parts[0], value)))
     if origin in (tuple, list):
         return lambda value: isinstance(value, origin) and all(map(parts[0], value))

@@ -14,43 +14,40 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext, suppress
 from itertools import cycle, islice
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 
 from autotune.bench import Job, Report
 from autotune.devices import require_usable, traits
 from autotune.errors import AutotuneError, WorkerError
 from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Trial
 from autotune.pool.builders import Builders, count_first
-from autotune.pool.contract import Evaluator, Settings
+from autotune.pool.contract import Settings
 from autotune.pool.data import Setups
 from autotune.pool.folder import RunFolder
 from autotune.pool.forkserver import Forkserver, can_hold
 from autotune.pool.keeper import Cancelled, Closed, Keeper
 from autotune.pool.listing import let_go
-from autotune.pool.lock import Stopped, lock_devices
+from autotune.pool.lock import lock_devices
 from autotune.pool.pause import Pause
 from autotune.pool.retiming import Retiming
 from autotune.pool.sizing import count_builders, require_room
-from autotune.pool.tasks import Ahead, AtWork, Finalists, Task, Usage, Waiting, make_trial
+from autotune.pool.tasks import Ahead, AtWork, Delivering, Finalists, Task, Usage, Waiting, make_trial
 from autotune.pool.way import MakingWay
 from autotune.study import Problem
 
 log = logging.getLogger(__name__)
 
-_POLL_S = 0.2
-"""How often a wait for the finalists checks whether it should end."""
-
 _ALONE_S = 0.5
 """How long `close` waits for the devices' workers, if they end slowly, before it ends the builders too."""
 
 
-class DeviceEvaluator(Evaluator):
+class DeviceEvaluator(Delivering):
     """Runs the configurations of a problem on one device, or spreads them over several of one model.
 
-        submit -> _to_build -> _build -> _to_run -> _run -> _done -> collect
+        submit -> _to_build -> _build -> _to_run -> _run -> deliver -> collect
 
     Each step between two queues is taken in a keeper's thread, with its worker; `_waiting` holds the tasks that no
-    device has begun. A task that is not built ahead starts in `_to_run`; one whose build fails goes on to `_done`.
+    device has begun. A task that is not built ahead starts in `_to_run`; one whose build fails is delivered.
 
     The constructor waits until no other search uses the devices (and says so). It raises Stopped if `stop` is set
     meanwhile; `before_waiting` may raise an error that makes waiting useless. Input data and expected outputs are
@@ -66,6 +63,7 @@ class DeviceEvaluator(Evaluator):
         stop: threading.Event | None = None,
         before_waiting: Callable[[], object] | None = None,
     ) -> None:
+        super().__init__()
         require_usable(devices[0])
         self._traits = traits(devices[0])
         on_host = problem.reference_plan() is None
@@ -77,7 +75,7 @@ class DeviceEvaluator(Evaluator):
         self._stops_slow = settings.stops_slow
         self._learns = settings.learns
         self.best_ns: float | None = None
-        self._bounding = threading.Lock()
+        self._ending = threading.Lock()
         with ExitStack() as held:
             for lock in lock_devices(devices, stop, before_waiting):
                 held.callback(lock.release)
@@ -90,13 +88,11 @@ class DeviceEvaluator(Evaluator):
         self._setups = Setups(problem, self._folder, settings)
         self._to_build: SimpleQueue[Task | None] = SimpleQueue()
         self._to_run: SimpleQueue[Task | Finalists | None] = SimpleQueue()
-        self._done: SimpleQueue[tuple[Task, Report, Trial] | AutotuneError] = SimpleQueue()
         self._waiting = Waiting()
         self._way = MakingWay(self._waiting, settings.limits)
         self._first: Task | None = None
         self._usage = Usage()
         self._at_work = AtWork(len(devices), self._waiting)
-        self._failure: AutotuneError | None = None
         self._pause = Pause()
         self._forks = Forkserver() if can_hold() else None
         self._start = self._forks.start if self._forks is not None else None
@@ -125,21 +121,6 @@ class DeviceEvaluator(Evaluator):
         self._waiting.add(task, ready=ready)
         (self._to_run if ready else self._to_build).put(task)
 
-    def collect(self, timeout_s: float | None = None) -> Trial:
-        """Return the next finished trial. Raises AutotuneError if no worker can be set up.
-
-        Raises TimeoutError after `timeout_s`; if that is None, it waits.
-        """
-        try:
-            found = self._done.get(timeout=None if timeout_s is None else min(timeout_s, threading.TIMEOUT_MAX))
-        except Empty:
-            raise TimeoutError from None
-        if isinstance(found, AutotuneError):
-            raise found
-        task, report, trial = found
-        self._usage.count(task, report)
-        return trial
-
     @property
     def capacity(self) -> int:
         """How many trials are wanted in flight now, by recent builds and trials, or `most` if trials teach nothing."""
@@ -150,23 +131,13 @@ class DeviceEvaluator(Evaluator):
         """How many trials are ever wanted in flight."""
         return self._ahead.most
 
-    @property
-    def ready(self) -> int:
-        """How many finished trials wait to be collected."""
-        return self._done.qsize()
-
     def retime(
         self, configurations: Sequence[Configuration], budget_s: float = 5.0, stop: threading.Event | None = None
     ) -> list[Measurement | Trial]:
         """Time configurations interleaved on one device, round by round. The answer for one that fails is its Trial."""
         request = Finalists([Task(configuration) for configuration in configurations], budget_s)
         self._to_run.put(request)
-        while stop is None or not stop.is_set():
-            with suppress(TimeoutError):
-                return request.answer.result(timeout=_POLL_S)
-            if self._failure is not None:
-                raise self._failure
-        raise Stopped
+        return self.wait_for(request.answer, stop)
 
     def withdraw(self, leave: int = 0, *, building: bool = False) -> list[Configuration]:
         """Take back the tasks that no device has begun, except the `leave` oldest; their builds no longer matter.
@@ -324,11 +295,11 @@ class DeviceEvaluator(Evaluator):
     def _end(self, task: Task, report: Report, device: DeviceInfo) -> None:
         """Hand a trial over to `collect`. Its time bounds the next trial of this device at once."""
         trial = make_trial(task, report, device)
-        if self._stops_slow and trial.outcome is Outcome.OK:
-            with self._bounding:  # several devices end trials at once
-                if not trial.bounding_ns > (self.best_ns or math.inf):
-                    self.best_ns = trial.bounding_ns
-        self._done.put((task, report, trial))
+        with self._ending:  # several devices end trials at once
+            self._usage.count(task, report)
+            if self._stops_slow and trial.outcome is Outcome.OK and not trial.bounding_ns > (self.best_ns or math.inf):
+                self.best_ns = trial.bounding_ns
+        self.deliver(trial)
 
     def _pass_on(self, keeper: Keeper, task: Task | Finalists) -> None:
         """Give the task of a lost device to the other devices."""
@@ -341,7 +312,6 @@ class DeviceEvaluator(Evaluator):
     def _fail(self, what: str, last: bool, error: AutotuneError) -> None:
         """Go on with the workers that are left, unless this was the last one or the machine is at fault."""
         if last or not isinstance(error, WorkerError):
-            self._failure = error
-            self._done.put(error)
+            self.deliver(error)
         else:
             log.warning("a %s is lost, the search goes on with the others: %s", what, error)

@@ -1,4 +1,4 @@
-"""Tasks of a search's threads: which wait, which a device works on, how many to have in flight, the time they took."""
+"""Tasks of a search's threads: which wait, run or have ended, how many to have in flight, the time they took."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from threading import Lock
-from typing import TYPE_CHECKING, Any
+from queue import Empty, SimpleQueue
+from threading import TIMEOUT_MAX, Event, Lock
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from autotune.bench import Report
 from autotune.errors import AutotuneError
 from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Trial
+from autotune.pool.contract import Evaluator
+from autotune.pool.lock import Stopped
 from autotune.ranking import median
 from autotune.study import Plan, Problem, made_of
 
@@ -31,6 +35,11 @@ UNKNOWN = 2.0
 """Assumed time of a build as a multiple of a trial's, before both are known. A search that learns comes within 5 % and
 2 % of the best sooner if builders wait for its first trial than if all of them get work blindly.
 """
+
+_POLL_S = 0.2
+"""How often, in seconds, a wait for the finalists checks whether it should end."""
+
+_Answer = TypeVar("_Answer")
 
 
 @dataclass(eq=False)
@@ -166,6 +175,47 @@ class Finalists:
         ])  # fmt: skip
 
 
+class Delivering(Evaluator):
+    """An evaluator whose trials end in other threads, which deliver them to the thread that collects them."""
+
+    def __init__(self) -> None:
+        self._done: SimpleQueue[Trial | AutotuneError] = SimpleQueue()
+        self._failure: AutotuneError | None = None
+
+    def deliver(self, found: Trial | AutotuneError) -> None:
+        """Hand a finished trial to `collect`, or the error that it raises because nothing is left to run any."""
+        if isinstance(found, AutotuneError):
+            self._failure = found
+        self._done.put(found)
+
+    def collect(self, timeout_s: float | None = None) -> Trial:
+        """Return the next finished trial. Raises AutotuneError if nothing is left to run it.
+
+        Raises TimeoutError after `timeout_s`; if that is None, it waits.
+        """
+        try:
+            found = self._done.get(timeout=None if timeout_s is None else min(timeout_s, TIMEOUT_MAX))
+        except Empty:
+            raise TimeoutError from None
+        if isinstance(found, AutotuneError):
+            raise found
+        return found
+
+    @property
+    def ready(self) -> int:
+        """How many finished trials wait to be collected."""
+        return self._done.qsize()
+
+    def wait_for(self, finalists: Future[_Answer], stop: Event | None) -> _Answer:
+        """Return the answer for finalists. Raises Stopped, and the error if nothing is left to time them."""
+        while stop is None or not stop.is_set():
+            with suppress(TimeoutError):
+                return finalists.result(timeout=_POLL_S)
+            if self._failure is not None:
+                raise self._failure
+        raise Stopped
+
+
 def make_trial(task: Task, report: Report, device: DeviceInfo) -> Trial:
     """Return the trial of a task, from its report and the report of the build before it."""
     built = task.built if task.built is not None and task.built is not report else Report(Outcome.OK)
@@ -252,8 +302,9 @@ class Ahead:
         return bool(self._ran_s)
 
     def wanted(self, begun: int) -> int:
-        """Return how many, if `begun` builders have begun: for each device a task that runs and one that is ready, and
-        the tasks that are being built.
+        """Return how many are wanted if `begun` builders have begun.
+
+        These are, for each device, a task that runs and one that is ready, and the tasks that are being built.
         """
         if not self._builders:
             return self._devices

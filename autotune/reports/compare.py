@@ -69,8 +69,9 @@ def compare(
     cells: list[Cell] = []
     for size in sizes:
         for device in devices:
+            stored = _Stored(store)
             for value, one in _values(study, by, size, device):
-                cells.append(_cell(study, value, size, choices, device, {**(fix or {}), **one}, store, trials, search))
+                cells.append(_cell(study, value, size, choices, device, {**(fix or {}), **one}, stored, trials, search))
         if by == BY_DEVICE:
             cells += _elsewhere(study, size, choices, devices, store)
     return cells
@@ -88,6 +89,25 @@ def _values(
             yield value, {by: [value]}
 
 
+@dataclass
+class _Stored:
+    """What is stored of a problem, whatever its parameters may be: read once, until a search adds to it."""
+
+    store: Store
+    answering: list[Trial] | None = None
+
+    def read(self, problem: Problem) -> list[Trial]:
+        if self.answering is None:
+            self.answering = self.store.answering(problem.key, problem.device.driver)
+        return self.answering
+
+
+def _drivers(problem: Problem, trials: Sequence[Trial]) -> set[str]:
+    """The drivers of the trials that are of a problem's space."""
+    rows = problem.space.rows_of([trial.configuration for trial in trials])
+    return {trial.driver for trial, row in zip(trials, rows, strict=True) if row >= 0}
+
+
 def _cell(
     study: Study,
     value: Value,
@@ -95,7 +115,7 @@ def _cell(
     choices: Choices,
     device: DeviceInfo,
     fix: Mapping[str, Sequence[Value]],
-    store: Store,
+    stored: _Stored,
     trials: int,
     search: Search | None,
 ) -> Cell:
@@ -106,15 +126,13 @@ def _cell(
         why = error.what.removeprefix("no configuration is valid: ")
         return Cell(value, size, device.fingerprint, None, None, 0, 0, f"not possible: {why}")
     if search is not None:
-        missing = min(trials, valid) - len(recall(problem, store.trials(problem.key)))
+        missing = min(trials, valid) - len(recall(problem, ours(problem, stored.store.trials(problem.key))))
         if missing > 0:
+            stored.answering = None
             search(problem, missing)
-    stored = store.answering(problem.key, device.driver)
-    own = ours(problem, stored)
-    best = fastest(own, problem.device.driver)
-    drivers = {trial.driver for trial in stored if trial.configuration in problem.space}
-    reason = "" if best is not None else _why_none(own, drivers)
-    return Cell(value, size, device.fingerprint, problem, best, _count(own), valid, reason)
+    own = ours(problem, stored.read(problem))
+    reason = "" if own.best is not None else _why_none(own, _drivers(problem, stored.read(problem)))
+    return Cell(value, size, device.fingerprint, problem, own.best, _count(own), valid, reason)
 
 
 def _elsewhere(

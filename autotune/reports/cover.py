@@ -17,7 +17,7 @@ from autotune.model import Configuration, Identity, Size, Trial, identity
 from autotune.store import Store
 from autotune.study import Problem
 from autotune.text import pairs
-from autotune.tuner import Request, measure, ours, ranked
+from autotune.tuner import Request, measure, ours
 
 PER_SIZE = 2
 """How many of the fastest at each size are candidates, besides the default."""
@@ -199,9 +199,9 @@ def _exchanges(places: tuple[int, ...], total: int) -> Iterator[tuple[int, ...]]
                 yield (*places[:at], one, *places[at + 1 :])
 
 
-def _passed(store: Store, problem: Problem) -> list[Trial]:
+def _passed(store: Store, problem: Problem) -> Sequence[Trial]:
     """The verified trials of a problem on this device and driver, best first."""
-    return ranked(ours(problem, store.answering(problem.key, problem.device.driver)), problem.device.driver)
+    return ours(problem, store.answering(problem.key, problem.device.driver)).passed
 
 
 def _candidates(problems: Sequence[Problem], stored: Sequence[Sequence[Trial]]) -> list[Configuration]:

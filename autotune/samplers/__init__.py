@@ -1,19 +1,19 @@
-"""Choosing the next configuration: Optuna samplers over the rows of a space, behind one door, the `Proposer`.
+"""Choose the next configuration: Optuna samplers over the rows of a space, behind one interface, the `Proposer`.
 
-This is the only room that imports Optuna, but for its databases in exchange/. The names of the samplers cost nothing;
-the proposer is imported when it is first asked for, and Optuna with it, so that a search loads them while its workers
+This is the only room that imports Optuna, except for its databases in exchange/. The names of the samplers need no
+import; the proposer, and Optuna with it, is imported when first used, so that a search loads them while its workers
 start.
 
     registry.py    the samplers by name, and their traits
     proposer.py    Proposer: what the other rooms use
-    base.py        what all samplers share: an Optuna study as rows of a space, the picking of an untried one
-    plain.py       random, grid, and one that asks a sampler of Optuna's
-    bayes.py       the own sampler: where to start, what to try next
+    base.py        what all samplers share: an Optuna study as rows of a space, the choice of an untried row
+    plain.py       random, grid, and wrappers of Optuna's own samplers
+    bayes.py       our own sampler: where to start, what to try next
     surrogate.py   its model of a search
-    features.py    what the model sees of a configuration
+    features.py    a configuration as the model sees it
     gaussian.py    the Gaussian process: prior, fit, predictions, the expected improvement
-    transfer.py    what other devices and sizes say
-    importance.py  which parameters matter, once a search is done
+    transfer.py    what other devices and sizes tell
+    importance.py  which parameters matter, after a search
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""What all samplers share: an Optuna study as rows of a space, the picking of an untried one, and one thread."""
+"""What all samplers share: an Optuna study as rows of a space, the choice of an untried row, and one thread."""
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 from abc import abstractmethod
@@ -9,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import optuna
@@ -24,21 +25,18 @@ from autotune.errors import SpaceError
 from autotune.samplers.registry import Donors
 from autotune.space import Space
 
-_KNOWN = 4096
-"""Of so many parameter sets the rows are remembered."""
-
 MASKED_ROWS = 20_000_000
-"""Up to this size of a space one byte per row is kept to know the untried; beyond it the tried ones are looked up."""
+"""Up to this size of a space, a mask with one byte per row marks the tried rows; beyond it, they are looked up."""
 
 LISTED_ROWS = 1_000_000
-"""A space with more rows than this is searched by random samples of this many."""
+"""In a space with more rows than this, candidates are a random sample of this many."""
 
 
 class Codec:
-    """How a space looks to Optuna: one parameter per space parameter with more than one value.
+    """A space as Optuna sees it: one Optuna parameter for each space parameter with more than one value.
 
-    `ordered=False` shows each as a categorical of its values; `ordered=True` as an integer, the index
-    into its ordered list of values. Parameters with a single value are left out: there is nothing to choose.
+    `ordered=False`: a categorical of its values; `ordered=True`: an integer, the index into its ordered list of
+    values. Parameters with a single value are left out: there is nothing to choose.
     """
 
     def __init__(self, space: Space, *, ordered: bool = False) -> None:
@@ -50,18 +48,19 @@ class Codec:
             name: IntDistribution(0, len(listed) - 1) if ordered else CategoricalDistribution(listed)
             for name, listed in values.items()
         }
-        self._known: dict[tuple[Any, ...], int] = {}
+        # Optuna asks for no parameters if the space has one configuration.
+        self._rows: dict[tuple[Any, ...], int] = {} if self.columns else {(): 0}
 
     def params(self, row: int) -> dict[str, Any]:
-        """The Optuna parameters of one valid configuration."""
+        """Return the Optuna parameters of one valid configuration; from here on, `row_of` knows their row."""
         names, values = self.space.names, self.space.values
         chosen = self.space.indices(np.array([row], dtype=np.int64))[0].tolist()
         found = {names[at]: chosen[at] if self.ordered else values[at][chosen[at]] for at in self.columns}
-        self._note(found, row)
+        self._rows[tuple(found.values())] = row
         return found
 
     def indices(self, params: Mapping[str, Any]) -> NDArray[np.int16]:
-        """The value indices, shape (p,), of a full set of Optuna parameters, valid or not."""
+        """Return the value indices, shape (p,), of a full set of Optuna parameters, valid or not."""
         found = np.zeros(len(self.space.names), dtype=np.int16)
         for column in self.columns:
             name = self.space.names[column]
@@ -69,27 +68,15 @@ class Codec:
         return found
 
     def row_of(self, params: Mapping[str, Any]) -> int:
-        """The row of a set of Optuna parameters; -1 where one is missing, or they are not valid."""
-        if any(name not in params for name in self.distributions):
-            return -1
-        found = self._known.get(tuple(params[name] for name in self.distributions))
-        if found is None:
-            found = int(self.space.rows(self.indices(params)[None, :])[0])
-            self._note(params, found)
-        return found
-
-    def _note(self, params: Mapping[str, Any], row: int) -> None:
-        """Remember the row of a parameter set: of each proposal it is asked several times."""
-        if len(self._known) >= _KNOWN:
-            self._known.clear()
-        self._known[tuple(params[name] for name in self.distributions)] = row
+        """Return the row for which `params` gave these Optuna parameters; -1 if one is missing."""
+        return self._rows.get(tuple(params.get(name) for name in self.distributions), -1)
 
     def _position(self, name: str, value: Any) -> int:
         return self.space.values[self.space.names.index(name)].index(value)
 
 
 class State(IntEnum):
-    """What is known of a tried row: nothing yet, its time, a lower bound of its time, or that it fails."""
+    """What is known of a tried row: nothing yet, its time, a lower bound of its time, or that it failed."""
 
     RUNNING = 0
     TIMED = 1
@@ -97,21 +84,29 @@ class State(IntEnum):
     FAILED = 3
 
 
+class Told(NamedTuple):
+    """A row that was tried before, with its result: a time in nanoseconds, its lower bound, or NaN."""
+
+    row: int
+    state: State
+    time_ns: float
+
+
 class History:
-    """Rows tried or in flight, with what came of them; brought up to date from a study step by step.
+    """Rows tried or in flight, with their results; updated from a study step by step.
 
     A pruned trial with an intermediate value was stopped early (the value is a lower bound of its time,
-    in nanoseconds); a pruned one without, and a failed one, gave no time.
+    in nanoseconds). A pruned trial without one, and a failed one, gave no time.
 
-    Arrays of shape (k,), in the order asked: `rows`, one `State` each in `states`, and in `times` nanoseconds, a lower
-    bound of them, or NaN where there is neither.
+    Arrays of shape (k,), in the order asked: `rows`; `states`, a `State` each; and `times`, in nanoseconds, a time or
+    its lower bound, or NaN if there is neither.
     """
 
     def __init__(self, codec: Codec) -> None:
         self._codec = codec
         self._seen = 0  # trials of the study
-        self._unready: list[int] = []  # numbers of those that have no parameters yet: being asked for
-        self._open: dict[int, int] = {}  # trial number -> position of a trial that still runs
+        self._unready: list[int] = []  # numbers of trials without parameters yet: they are just being asked for
+        self._open: dict[int, int] = {}  # trial number -> position of a trial that is still running
         self.rows = np.zeros(0, np.int64)
         self.states = np.zeros(0, np.int64)
         self.times = np.zeros(0, np.float64)
@@ -121,7 +116,7 @@ class History:
         self._sorted = self.rows  # for a space without a mask
 
     def update(self, study: Study) -> None:
-        """Read what is new in the study; time is proportional to what is new."""
+        """Read what is new in the study; the time is proportional to the number of new trials."""
         trials = study.get_trials(deepcopy=False)
         for number in list(self._open):
             if trials[number].state.is_finished():
@@ -139,19 +134,27 @@ class History:
         self._seen = len(trials)
         self._append(new)
 
+    def add(self, told: Sequence[Told]) -> None:
+        """Append rows that no study has; none of them may be known yet."""
+        self._tried.update(one.row for one in told)
+        self._extend(*(list(column) for column in zip(*told, strict=True)))
+
     def _append(self, new: Sequence[tuple[int, FrozenTrial]]) -> None:
-        rows, before = np.array([row for row, _ in new], np.int64), len(self.rows)
-        if self._mask is not None:
-            self._mask[rows] = True
-        self.rows = np.append(self.rows, rows)
-        self._sorted = np.sort(self.rows) if self._mask is None else self._sorted
-        self.states = np.append(self.states, np.full(len(new), State.RUNNING, np.int64))
-        self.times = np.append(self.times, np.full(len(new), np.nan))
+        before = len(self.rows)
+        self._extend([row for row, _ in new], [State.RUNNING] * len(new), [math.nan] * len(new))
         for position, (_, trial) in enumerate(new, before):
             if trial.state.is_finished():
                 self._close(position, trial)
             else:
                 self._open[trial.number] = position
+
+    def _extend(self, rows: list[int], states: list[State], times: list[float]) -> None:
+        if self._mask is not None:
+            self._mask[rows] = True
+        self.rows = np.append(self.rows, np.array(rows, np.int64))
+        self._sorted = np.sort(self.rows) if self._mask is None else self._sorted
+        self.states = np.append(self.states, np.array(states, np.int64))
+        self.times = np.append(self.times, np.array(times, np.float64))
 
     def _close(self, position: int, trial: FrozenTrial) -> None:
         if trial.state == TrialState.COMPLETE:
@@ -164,7 +167,7 @@ class History:
             self.states[position] = State.FAILED
 
     def allowed(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Mask of the rows that may be proposed, same shape as `rows`: neither tried nor in flight."""
+        """Return a mask of the rows that may be proposed, same shape as `rows`: neither tried nor in flight."""
         if self._mask is not None:
             return np.asarray(~self._mask[rows])
         if not len(self._sorted):
@@ -174,11 +177,11 @@ class History:
 
 
 class RowSampler(BaseSampler):
-    """Proposes valid configurations only, and none twice, in flight or done.
+    """Proposes only valid configurations, and none that was tried or is in flight.
 
     A proposal is a function of the seed, the number of the trial and the trials before it, so that a
-    search which is resumed from stored trials goes on exactly as one that was never interrupted. `ordered`
-    says how it has Optuna see the space (`Codec`); only one with a model makes anything of `donors`.
+    search that is resumed from stored trials continues exactly like one that was never interrupted. `ordered`
+    decides how Optuna sees the space (`Codec`); only samplers with a model use `donors`.
     """
 
     ordered = False
@@ -188,24 +191,32 @@ class RowSampler(BaseSampler):
         self.space = space
         self.seed = seed
         self.history = History(self.codec)
+        self._told = 0  # the number of trials that are not in the study
 
     @abstractmethod
     def choose(self, study: Study, trial: FrozenTrial) -> int:
         """Pick an untried row."""
 
+    def know(self, study: Study, told: Sequence[Told]) -> None:
+        """Use these trials as if they were in the study; to add them there takes several times as long as a query."""
+        if told:
+            self.history.update(study)
+            self.history.add(told)
+            self._told += len(told)
+
     def prepare(self, trials: float) -> None:
-        """Load what so many proposals will take."""
+        """Load the modules that so many proposals will need."""
 
     def expected_gain(self, trials: int) -> float | None:
-        """Share of the best time that the next `trials` are expected to save; None: cannot be said."""
+        """Return the share of the best time that the next `trials` are expected to save; None if unknown."""
         return None
 
     def random(self, trial: FrozenTrial) -> np.random.Generator:
-        """The generator of one proposal."""
-        return np.random.default_rng([self.seed, trial.number])
+        """Return the random generator of one proposal."""
+        return np.random.default_rng([self.seed, trial.number + self._told])
 
     def candidates(self, rng: np.random.Generator) -> NDArray[np.int64]:
-        """All rows that may be proposed, or of a large space a random sample of them; never empty."""
+        """Return all rows that may be proposed, or a random sample in a large space; never empty."""
         size = len(self.space)
         rows = np.arange(size) if size <= LISTED_ROWS else self.space.sample(rng, LISTED_ROWS)
         found = rows[self.history.allowed(rows)]
@@ -214,20 +225,20 @@ class RowSampler(BaseSampler):
         return found
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """All parameters are chosen together."""
+        """Return all parameters: they are chosen together."""
         return self.codec.distributions
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """The parameters of an untried row. A trial that was enqueued, with all of them, does not ask for any."""
+        """Return the parameters of an untried row. Not called for an enqueued trial, which has all parameters."""
         self.history.update(study)
         return self.codec.params(self.choose(study, trial))
 
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
-        """Never right for one parameter alone: the others decide what is valid."""
+        """Raise SpaceError: one parameter cannot be chosen alone, since the others decide what is valid."""
         raise SpaceError(f"parameter {param_name!r} is not in the space {list(self.codec.distributions)}")
 
 
@@ -236,7 +247,7 @@ _verbosity = threading.Lock()
 
 @contextmanager
 def quiet_optuna() -> Iterator[None]:
-    """Have Optuna tell of no study that is created within. How much it tells is the program's own affair."""
+    """Silence Optuna's messages about studies created in the block; restore the program's own verbosity after it."""
     with _verbosity:
         before = optuna.logging.get_verbosity()
         optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -256,11 +267,11 @@ _lock = threading.RLock()
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """One thread of BLAS and OpenMP inside the block, in the libraries that are loaded: NumPy's, later SciPy's too.
+    """Limit BLAS and OpenMP to one thread inside the block, in the loaded libraries: NumPy's, later SciPy's too.
 
     A proposal multiplies matrices of a few hundred rows: more threads save nothing, and while compilers keep
-    the cores busy they wait for each other (measured on two busy cores: 23 s instead of 2 s). How many there are is the
-    process's: of searches in threads one proposes at a time, or one would set back what it had found of the other.
+    the cores busy, they wait for each other (measured on two busy cores: 23 s instead of 2 s). The limit is
+    process-wide: searches in several threads propose one at a time, or one would restore the limit of the other.
     """
     with _lock, _controller("scipy.linalg" in sys.modules).limit(limits=1):
         yield

@@ -1,4 +1,4 @@
-"""The own sampler: Bayesian optimisation over the enumerated valid configurations (docs/search.md)."""
+"""Our own sampler: Bayesian optimisation over the enumerated valid configurations (docs/search.md)."""
 
 from __future__ import annotations
 
@@ -24,58 +24,58 @@ if TYPE_CHECKING:
     from autotune.samplers.surrogate import Rows, Surrogate
 
 START = 6
-"""Configurations spread over the space before there is a model."""
+"""The number of configurations spread over the space before there is a model."""
 
 BLIND = 64
-"""Many in flight are chosen before anything is timed: up to so many are spread like the start."""
+"""With many in flight, many are chosen before anything is timed: up to so many are spread like the start."""
 
 START_POOL = 400
-"""They are chosen among so many random ones: of a whole space only its corners would be."""
+"""They are chosen among so many random ones: from the whole space, only its corners would be chosen."""
 
 NEAR = 2
 """Every other proposal differs from the best configuration in at most so many parameters."""
 
 NEAR_POOL = 4_000
-"""Of a large space at most so many of those, by lot."""
+"""In a large space, at most so many of these are candidates, chosen at random."""
 
 DOUBT, DOUBT_FROM = 4, 8
-"""With transfer, every fourth proposal comes from a model that never heard of other devices, from the eighth on."""
+"""With transfer, every fourth proposal from the eighth on comes from a model without other devices' trials."""
 
 LATE = 24
-"""From here on every other one does: what other devices could tell has been told."""
+"""From here on, every other proposal does: by then other devices have no more to tell."""
 
 GROUP = 32
-"""Threads run in groups of 32 or 64, memory moves in units of 32 bytes and more."""
+"""Threads run in groups of 32 or 64; memory moves in units of 32 bytes and more."""
 
 
 class BayesSampler(RowSampler):
-    """Expected improvement under a Gaussian process of the logarithm of the time, on every untried row."""
+    """Maximises the expected improvement over untried rows, with a Gaussian process of the logarithm of the time."""
 
     def __init__(self, space: Space, seed: int, donors: Donors = ()) -> None:
         super().__init__(space, seed)
         self._features = Features(self.space)
         self._informed = self._of_donors(donors) if donors else None
-        self._judged, self._verdict = -1, False  # the fit at which the donors were judged, and how
+        self._judged, self._verdict = -1, False  # the fit at which the donors were judged, and the result
         self._start: Rows | None = None
         self._table: NDArray[np.int16] | None = None
 
     def choose(self, study: Study, trial: FrozenTrial) -> int:
-        """The next row of the start, then the one with the most expected improvement."""
+        """Return the next row of the start, later the row with the most expected improvement."""
         found = self._from_start()
         if found is None and (self.history.states == State.TIMED).any():
-            model = self._cold  # loads SciPy, whose threads are to be few as well
+            model = self._cold  # loads SciPy, whose threads must be limited too
             with one_thread():
                 found = self._from_model(model, self.random(trial))
         return self._farthest(trial) if found is None else found
 
     def prepare(self, trials: float) -> None:
-        """Load SciPy. A short search ends before the model is asked."""
+        """Load SciPy, unless the search is so short that it ends before the model is used."""
         if trials > START:
             import_module("autotune.samplers.surrogate")
 
     @cached_property
     def _cold(self) -> Surrogate:
-        """The model that knows of nothing but the trials here."""
+        """The model that knows only the trials of this search."""
         from autotune.samplers.surrogate import Surrogate, View
 
         return Surrogate(self.space, View(self._features), self.seed)
@@ -89,7 +89,7 @@ class BayesSampler(RowSampler):
             return Surrogate(self.space, view, self.seed) if view else None
 
     def _from_start(self) -> int | None:
-        """What to try before a model can be asked: None where there is one or the start is used up."""
+        """Return the next row before a model can be used; None if there is a model or the start is used up."""
         in_flight = int((self.history.states == State.RUNNING).sum())
         blind = not (self.history.states == State.TIMED).any()
         if self._informed is not None:
@@ -97,7 +97,7 @@ class BayesSampler(RowSampler):
                 return None
             start = self._informed.expected_best(START_POOL)
         elif blind or len(self.history.rows) + in_flight < START:
-            # What is in flight leaves the model behind: it starts so much earlier, not to be late.
+            # The model does not know the results of trials in flight, so it starts earlier by their number.
             start = self._design()
         else:
             return None
@@ -105,7 +105,7 @@ class BayesSampler(RowSampler):
         return int(start[0]) if len(start) else None
 
     def _design(self) -> Rows:
-        """Rows far from each other, among the better aligned of a random few hundred."""
+        """Return rows far from each other, among the better aligned of a few hundred random ones."""
         if self._start is None:
             rows = self.space.sample(np.random.default_rng(self.seed), START_POOL)
             rows = rows[aligned(self.space, rows)]
@@ -113,7 +113,7 @@ class BayesSampler(RowSampler):
         return self._start
 
     def _from_model(self, cold: Surrogate, rng: np.random.Generator) -> int | None:
-        """The most promising row, every other time one near the best; of two models, by the one whose turn it is."""
+        """Return the most promising row, every other time one near the best; two models take turns."""
         turn = len(self.history.rows)
         if self._informed is None:
             model, near = cold, turn % 2 == 1
@@ -128,7 +128,7 @@ class BayesSampler(RowSampler):
         return self._promising(model, model.rows) if found is None else found
 
     def _misled(self) -> bool:
-        """True where the donors' trials make the model foretell the trials here worse than without them."""
+        """Return whether the model predicts this search's trials worse with the donors' trials than without them."""
         assert self._informed is not None
         self._informed.update(self.history)
         if self._informed.due != self._judged:
@@ -138,7 +138,7 @@ class BayesSampler(RowSampler):
         return self._verdict
 
     def _near(self, model: Surrogate, rng: np.random.Generator) -> int | None:
-        """The most promising row among those that differ little from the best one."""
+        """Return the most promising row among those that differ little from the best one."""
         history = self.history
         times = np.where(history.states == State.TIMED, history.times, np.inf)
         best = int(history.rows[times.argmin()])
@@ -152,16 +152,16 @@ class BayesSampler(RowSampler):
         return self._promising(model, rows)
 
     def _promising(self, model: Surrogate, rows: Rows) -> int | None:
-        """Of these rows the allowed one with the most expected improvement; None where none is allowed."""
+        """Return the allowed row with the most expected improvement; None if none of `rows` is allowed."""
         rows = rows[self.history.allowed(rows)]
         if not len(rows):
             return None
         return int(rows[model.log_improvement(rows, model.to_beat).argmax()])
 
     def _farthest(self, trial: FrozenTrial) -> int:
-        """While everything fails: as far as can be from what has failed."""
+        """Return a row as far as possible from those tried, while all of them failed."""
         rng = self.random(trial)
-        drawn = self.space.sample(rng, 2 * START_POOL)  # of a large space hardly any has been tried
+        drawn = self.space.sample(rng, 2 * START_POOL)  # in a large space, most rows are untried
         drawn = drawn[self.history.allowed(drawn)]
         rows = drawn[:START_POOL] if len(drawn) else rng.permutation(self.candidates(rng))[:START_POOL]
         tried = self._features.of_rows(self.history.rows[-START_POOL:])
@@ -172,10 +172,10 @@ class BayesSampler(RowSampler):
         return int(rows[distance.argmax()])
 
     def expected_gain(self, trials: int) -> float | None:
-        """Share of the best time that the next `trials` are expected to save; None without a model.
+        """Return the share of the best time that the next `trials` are expected to save; None without a model.
 
-        The mean over draws from the model's joint prediction at the candidates with the most expected
-        improvement: as good as the model, which knows of nothing that it has seen no sign of.
+        It is the mean over draws from the model's joint prediction at the candidates with the most expected
+        improvement. So it is only as good as the model, which knows nothing that no trial has shown.
         """
         if len(self.history.rows) < START or not (self.history.states == State.TIMED).any():
             return None
@@ -189,7 +189,7 @@ class BayesSampler(RowSampler):
 
 
 def maximin(points: Floats, count: int) -> list[int]:
-    """Positions of points far from each other: the first, then always the farthest from those chosen.
+    """Return positions of points far from each other: the first, then always the farthest from those chosen.
 
     The greedy rule of Gonzalez ("Clustering to minimize the maximum intercluster distance", 1985).
     `points` has the shape (n, size); at most n are chosen.
@@ -203,10 +203,10 @@ def maximin(points: Floats, count: int) -> list[int]:
 
 
 def aligned(space: Space, rows: Rows) -> Rows:
-    """Positions of the better aligned half of some rows (more where many are equal).
+    """Return the positions of the better aligned half of some rows (more if many are equal).
 
-    Counts that reach a warp (the list of values goes to 32 or beyond) fit the hardware when they are
-    multiples of 32, less so as multiples of 16, 8, ...; other parameters have no say.
+    Counts that can reach a warp (their values go up to 32 or beyond) fit the hardware best as multiples
+    of 32, less well as multiples of 16, 8, ...; other parameters do not count.
     """
     score = np.zeros(len(rows))
     indices = space.indices(rows)
@@ -214,7 +214,7 @@ def aligned(space: Space, rows: Rows) -> Rows:
         if _is_count(values):
             bits = [min((int(value) & -int(value)).bit_length() - 1, 5) for value in values]
             score += np.array(bits, dtype=np.float64)[indices[:, column]]
-    return np.flatnonzero(score >= median(score.tolist()))  # NumPy's own imports masked arrays
+    return np.flatnonzero(score >= median(score.tolist()))  # NumPy's median would import masked arrays
 
 
 def _is_count(values: Sequence[Value]) -> bool:

@@ -1,4 +1,4 @@
-"""What the model sees of a configuration: numbers in which distance means something."""
+"""Configurations as vectors for the model, in which distances have a meaning."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from autotune.model import Configuration, Value
 from autotune.space import Space
 
 LISTED_KINDS = 4
-"""Integers from 0 up with at most this many values may well be names of variants: they get indicators too."""
+"""Integers counted from 0 with at most this many values may be numbers of variants: they get indicators too."""
 
 FLAG, FEW, MANY, OTHER, INDICATOR = 3.5, 1.45, 1.14, 2.6, 2.0
-"""Over how long a way the time is expected to change, in widths of the list: of two values, of three or four positive
-ones, of more, of others with an order, and of one value against the rest (docs/search.md)."""
+"""The expected length over which the time changes, in widths of the list of values: for two values, for three or four
+positive ones, for more, for others with an order, and for one value against the rest (docs/search.md)."""
 
 
 class Features:
     """Maps configurations to vectors, one or more coordinates for each parameter with a choice.
 
-    Numbers above 0 give their log2, other numbers their position in the list, both scaled to 0..1 over the
+    Numbers above 0 give their log2, other numbers their rank in the list, both scaled to 0..1 over the
     parameter's values. Integers that are not all powers of two also give their number of trailing zero bits:
-    what is aligned to a warp, a cache line or a vector is often fast where its neighbours are not. Text, and
-    a few integers counted from 0, give one indicator for each value. Names of parameters are never looked at.
+    values aligned to a warp, a cache line or a vector are often fast when their neighbours are not. Text, and
+    a few integers counted from 0, give one indicator for each value. Names of parameters are never used.
     """
 
     def __init__(self, space: Space) -> None:
@@ -38,27 +38,27 @@ class Features:
         self.size = len(self.lengths)
 
     def of_rows(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Vectors of some rows of the space, shape (n, size)."""
+        """Return the vectors of some rows of the space, shape (n, size)."""
         indices = self._space.indices(rows)
         parts = [found[indices[:, column]] for column, found in zip(self._columns, self._tables, strict=True)]
         return np.hstack([np.zeros((len(rows), 0)), *parts])
 
     def of(self, configurations: Iterable[Configuration]) -> NDArray[np.float64]:
-        """Vectors of configurations whose values need not be among those of the space, shape (n, size)."""
+        """Return the vectors, shape (n, size), of configurations whose values need not be among those of the space."""
         listed, names, values = list(configurations), self._space.names, self._space.values
         parts = [table(values[column], [one[names[column]] for one in listed]) for column in self._columns]
         return np.hstack([np.zeros((len(listed), 0)), *parts])
 
 
 class Coordinate(NamedTuple):
-    """One coordinate of some values, shape (n,), and the centre of the prior of its length."""
+    """One coordinate of some values, shape (n,), and the centre of its length's prior."""
 
     column: NDArray[np.float64]
     length: float
 
 
 def table(values: Sequence[Value], of: Sequence[Value] | None = None) -> NDArray[np.float64]:
-    """The coordinates of values, scaled as the listed ones span them: shape (len(of), coordinates)."""
+    """Return the coordinates of the values `of`, scaled by the range of `values`: shape (len(of), coordinates)."""
     return np.column_stack([one.column for one in _coordinates(values, values if of is None else of)])
 
 
@@ -76,7 +76,7 @@ def _coordinates(values: Sequence[Value], of: Sequence[Value]) -> list[Coordinat
 
 
 def _ordinal(values: Sequence[Value], of: Sequence[Value]) -> Coordinate:
-    """The logarithm where all are positive, else the position in the list."""
+    """Return the logarithm if all are positive, else the rank in the list."""
     numbers = [float(value) for value in values]
     if min(numbers) > 0:
         column = _scaled([math.log2(max(float(v), 1e-300)) for v in of], [math.log2(v) for v in numbers])
@@ -95,11 +95,11 @@ def _scaled(of: Sequence[float], listed: Sequence[float]) -> NDArray[np.float64]
 
 
 def _zeros(value: Value) -> float:
-    """Trailing zero bits of a positive integer."""
+    """Return the number of trailing zero bits of a positive integer."""
     number = int(value)
     return float((number & -number).bit_length() - 1) if number > 0 else 0.0
 
 
 def _indicators(values: Sequence[Value], of: Sequence[Value]) -> list[Coordinate]:
-    """One coordinate per listed value; two different values are at distance 1."""
+    """Return one coordinate per listed value; two different values are at distance 1."""
     return [Coordinate(np.array([float(one == other) for one in of]) / math.sqrt(2.0), INDICATOR) for other in values]

@@ -1,7 +1,7 @@
-"""A Gaussian process with a Matern 5/2 kernel: its prior, its fit, its predictions, and what a candidate is worth.
+"""A Gaussian process with a Matern 5/2 kernel: its prior, its fit, its predictions, and the expected improvement.
 
 Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006), chapters 2, 4 and 5. The prior on
-the lengths keeps parameters from being switched on by a handful of trials; its centre, about the diameter
+the lengths prevents that a handful of trials makes a parameter seem important; its centre, about the diameter
 of the scaled space, follows Hvarfner et al., "Vanilla Bayesian Optimization Performs Great in High
 Dimensions" (ICML 2024).
 """
@@ -27,15 +27,15 @@ _BOUND = 4.0  # hyperparameters stay within so many deviations of their prior
 _ITERATIONS = 30
 _ROOT_2PI = np.sqrt(2.0 * np.pi)
 CONSTANT = 10.0
-"""Variance of the unknown mean. What was tried is better than what was not, so its mean is a poor guess of it."""
+"""Variance of the unknown mean. Tried configurations are better than others, so their mean is a poor estimate of it."""
 
 
 @dataclass(frozen=True)
 class Prior:
     """Normal priors on the logarithms of the hyperparameters, for targets of variance about 1.
 
-    The first coordinates, scaled to 0..1, are those of the process: each has a centre in `lengths`. What comes after
-    them are linear terms of the mean, with coefficients of variance `SLOPE` around 0.
+    The first coordinates, scaled to 0..1, are those of the process: each has a centre in `lengths`. The coordinates
+    after them are linear terms of the mean, with coefficients of variance `SLOPE` around 0.
     """
 
     lengths: tuple[float, ...]
@@ -43,20 +43,20 @@ class Prior:
 
     @property
     def centre(self) -> Floats:
-        """Means of the logarithms: lengths, signal, noise, slope."""
+        """The means of the logarithms: lengths, signal, noise, slope."""
         return np.log([*self.lengths, self.signal, 1e-3, SLOPE])
 
     @property
     def spread(self) -> Floats:
-        """Deviations of the logarithms."""
+        """The standard deviations of the logarithms."""
         return np.array([*[0.5] * len(self.lengths), 1.0, 1.5, 1.0])
 
 
 class Scaled(NamedTuple):
-    """Points as their covariances need them.
+    """Points prepared for covariances.
 
-    The coordinates of the process over their lengths (n, process), the sums of their squares (n,), and the linear
-    coordinates (n, linear).
+    The coordinates of the process divided by their lengths (n, process), the sums of their squares (n,), and the
+    linear coordinates (n, linear).
     """
 
     process: Floats
@@ -71,7 +71,7 @@ class Hyper:
     vector: Floats
 
     def scale(self, points: Floats) -> Scaled:
-        """Points (n, size), ready for `covariances`."""
+        """Return points (n, size) prepared for `covariances`."""
         size = len(self.vector) - 3
         process = points[:, :size] * np.exp(-self.vector[:-3])
         return Scaled(process, np.square(process).sum(axis=1), points[:, size:])
@@ -93,9 +93,9 @@ class Hyper:
 
 
 def fit(points: Floats, targets: Floats, prior: Prior) -> Hyper:
-    """The most probable hyperparameters given targets (n,) at points (n, size).
+    """Return the most probable hyperparameters given targets (n,) at points (n, size).
 
-    Always started at the prior's centre, so that the result depends on the data alone.
+    The fit always starts at the prior's centre, so that the result depends only on the data.
     """
     centre, spread = prior.centre, prior.spread
     size = len(prior.lengths)
@@ -121,7 +121,7 @@ def _loss(
     centre: Floats,
     spread: Floats,
 ) -> tuple[float, Floats]:
-    """Negative log posterior and its gradient; `squares` (size, n*n) are squared coordinate differences."""
+    """Return the negative log posterior and its gradient; `squares` (size, n*n): squared coordinate differences."""
     count = len(targets)
     precision = np.exp(-2.0 * vector[:-3])
     signal, noise, slope = np.exp(vector[-3:])
@@ -148,8 +148,8 @@ def _loss(
 
 
 def covariances(first: Scaled, second: Scaled, hyper: Hyper) -> Floats:
-    """Covariances (n, m) between n and m points."""
-    root = first.process @ second.process.T  # in place from here on: there may be 20,000 x 200 of them
+    """Return the covariances (n, m) between n and m points."""
+    root = first.process @ second.process.T  # in place from here on: the matrix may be 20,000 x 200
     root *= -2.0
     root += first.squares[:, None]
     root += second.squares[None, :]
@@ -170,19 +170,19 @@ def covariances(first: Scaled, second: Scaled, hyper: Hyper) -> Floats:
 
 
 def leave_one_out(points: Floats, targets: Floats, hyper: Hyper) -> tuple[Floats, Floats]:
-    """Mean and variance (n,) of each target given all others (Rasmussen and Williams 2006, section 5.4.2)."""
+    """Return mean and variance (n,) of each target given all others (Rasmussen and Williams 2006, section 5.4.2)."""
     precision = weigh(points, np.eye(len(points)), hyper)
     variances = 1.0 / np.diag(precision)
     return targets - (precision @ targets) * variances, variances
 
 
 def variance(points: Scaled, hyper: Hyper) -> Floats:
-    """The diagonal of their covariances, shape (n,)."""
+    """Return the variances of points, the diagonal of their covariances, shape (n,)."""
     return np.asarray(hyper.signal + CONSTANT + hyper.slope * np.square(points.linear).sum(axis=1))
 
 
 def weigh(points: Floats, targets: Floats, hyper: Hyper) -> Floats:
-    """Weights such that covariances (m, n) with the points times them are the means at m candidates.
+    """Return weights: the covariances (m, n) of m candidates with the points, times the weights, are their means.
 
     They are the inverse of the points' own covariances, with the noise, times the targets.
     """
@@ -192,42 +192,44 @@ def weigh(points: Floats, targets: Floats, hyper: Hyper) -> Floats:
 
 
 class Posterior:
-    """Predictions at fixed candidates, kept up to date as points are added.
+    """Predictions at fixed candidates, updated when points are added.
 
-    Adding a point costs (points so far) x (candidates); new targets for the same points cost as much.
-    With L the Cholesky factor of the points' covariance, what is kept is inv(L) times the covariance of
-    points and candidates: predictions follow from it without another solve.
+    Adding a point takes (points so far) x (candidates) operations; new targets for the same points take as many.
+    With L the Cholesky factor of the points' covariance, it stores inv(L) times the covariance of points and
+    candidates: predictions follow from this without another solve.
     """
 
     def __init__(self, candidates: Floats, points: Floats, hyper: Hyper) -> None:
         self._candidates = candidates
         self._hyper = hyper
-        self._scaled, known = hyper.scale(candidates), hyper.scale(points)
+        self._scaled = hyper.scale(candidates)
+        self._solve(points)
+
+    def _solve(self, points: Floats) -> None:
+        """Start with these points, and room for half as many more."""
+        hyper, known = self._hyper, self._hyper.scale(points)
         count = len(points)
         capacity = count + count // 2 + 16
         covariance = covariances(known, known, hyper) + hyper.noise * np.eye(count)
-        self.points = np.zeros((capacity, candidates.shape[1]))
+        self.points = np.zeros((capacity, points.shape[1]))
         self.points[:count] = points
         self._lower = np.zeros((capacity, capacity))
         self._lower[:count, :count] = cholesky(covariance, lower=True)
-        # Single precision: reading this is what a proposal costs, and noise is far above its rounding.
-        self._solved = np.zeros((capacity, len(candidates)), dtype=np.float32)
+        # Single precision: a proposal takes most time to read this, and the noise is far above its rounding errors.
+        self._solved = np.zeros((capacity, len(self._candidates)), dtype=np.float32)
         solved = solve_triangular(self._lower[:count, :count], covariances(known, self._scaled, hyper), lower=True)
         self._solved[:count] = solved
         self._variance = variance(self._scaled, hyper) - np.square(solved).sum(axis=0)
         self.count = count
 
-    @property
-    def full(self) -> bool:
-        """True where no more points fit: `moved` has room."""
-        return self.count == len(self.points)
-
     def moved(self, candidates: Floats) -> Posterior:
-        """The same points, predicting at other candidates (m, size)."""
+        """Return a Posterior with the same points and other candidates (m, size)."""
         return Posterior(candidates, self.points[: self.count], self._hyper)
 
     def add(self, point: Floats) -> None:
         """Add a point of shape (size,)."""
+        if self.count == len(self.points):
+            self._solve(self.points)
         n = self.count
         scaled = self._hyper.scale(point[None, :])
         here = covariances(scaled, self._scaled, self._hyper)[0]
@@ -243,24 +245,24 @@ class Posterior:
         self.count = n + 1
 
     def predict(self, targets: Floats, at: NDArray[np.int64] | None = None) -> tuple[Floats, Floats]:
-        """Means and deviations at candidates (None: all), given the targets (points,)."""
+        """Return means and deviations at candidates (None: all), given the targets (points,)."""
         weights = solve_triangular(self._lower[: self.count, : self.count], targets, lower=True)
         solved = self._solved[: self.count]
         spread = np.maximum(self._variance, 1e-10)
-        few = at is not None and 4 * len(at) < len(spread)  # of many, copying costs more than it saves
+        few = at is not None and 4 * len(at) < len(spread)  # to copy many takes longer than it saves
         mean = (weights.astype(np.float32) @ (solved[:, at] if few else solved)).astype(np.float64)
         if at is None:
             return mean, np.sqrt(spread)
         return mean if few else mean[at], np.sqrt(spread[at])
 
     def covariance(self, chosen: NDArray[np.int64]) -> Floats:
-        """Posterior covariance (m, m) of some candidates."""
+        """Return the posterior covariance (m, m) of some candidates."""
         solved = self._solved[: self.count, chosen].astype(np.float64)
         points = self._hyper.scale(self._candidates[chosen])
         return np.asarray(covariances(points, points, self._hyper) - solved.T @ solved)
 
     def impute(self, targets: Floats) -> Floats:
-        """The targets with each NaN replaced by its mean given the others (a kriging believer).
+        """Return the targets with each NaN replaced by its mean given the others (a kriging believer).
 
         Ginsbourger et al., "Kriging is well-suited to parallelize optimization" (2010).
         """
@@ -277,16 +279,16 @@ class Posterior:
 
 
 def log_expected_improvement(mean: Floats, deviation: Floats, best: float) -> Floats:
-    """Logarithm of the expected improvement below `best` of normal predictions, any shape.
+    """Return the logarithm of the expected improvement below `best` of normal predictions, any shape.
 
-    Computed so that it orders candidates also where the improvement itself underflows (Ament et al.,
-    "Unexpected Improvements to Expected Improvement", NeurIPS 2023).
+    It orders candidates even if the improvement itself underflows (Ament et al., "Unexpected Improvements
+    to Expected Improvement", NeurIPS 2023).
     """
     z = (best - mean) / deviation
     value = np.exp(-0.5 * np.square(z)) / _ROOT_2PI + z * ndtr(z)
     result = np.log(np.maximum(value, 1e-300))
     far = z < -5.0
-    z = z[far]  # there log(phi(z) + z Phi(z)) is had by the scaled complementary error function
+    z = z[far]  # here log(phi(z) + z Phi(z)) is computed with the scaled complementary error function
     ratio = np.maximum(1.0 + z * np.sqrt(np.pi / 2.0) * erfcx(-z / np.sqrt(2.0)), 1e-300)
     # Beyond -100 the difference above has lost its digits, and its leading term 1/z^2 is exact enough.
     share = np.where(z < -100.0, 1.0 / np.square(z), ratio)

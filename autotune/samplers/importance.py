@@ -15,11 +15,11 @@ from autotune.model import Value
 from autotune.samplers.base import quiet_optuna
 
 LEAST = 10
-"""Timed configurations below which nothing is said."""
+"""The least number of timed configurations for a result."""
 
 
 class _Given(InMemoryStorage):
-    """A study of trials as they are given: Optuna checks and copies those that are added, most of what it costs."""
+    """A storage with given trials. Optuna checks and copies trials that are added, which takes most of the time."""
 
     def __init__(self, trials: Iterable[FrozenTrial]) -> None:
         super().__init__()
@@ -32,11 +32,11 @@ class _Given(InMemoryStorage):
 
 
 def importances(configurations: Sequence[Mapping[str, Value]], times_ns: Sequence[float]) -> dict[str, float]:
-    """Return the share of each parameter in what makes a configuration one of the fastest tenth; they add up to 1.
+    """Return each parameter's share in making a configuration one of the fastest tenth; the shares add up to 1.
 
-    Most important first; an empty dictionary where fewer than `LEAST` configurations are given, or none differ in
-    anything that matters. A parameter that never varied has 0. What is said holds for the configurations given: a
-    search tries more of what is fast.
+    Most important first; an empty dictionary if there are fewer than `LEAST` configurations, or they differ in
+    nothing that matters. A parameter that never varied has 0. The shares hold for the given configurations: a search
+    tries more of the fast ones.
 
     Source: S. Watanabe, A. Bansal, F. Hutter, PED-ANOVA: Efficiently Quantifying Hyperparameter Importance in
     Arbitrary Subspaces, IJCAI 2023, as Optuna implements it.
@@ -48,7 +48,7 @@ def importances(configurations: Sequence[Mapping[str, Value]], times_ns: Sequenc
     tried = {name: values for name, values in tried.items() if len(values) > 1}
     if not tried:
         return {}
-    with quiet_optuna(), without(UserWarning):  # it warns where nothing tells the fastest from the rest: of zeros
+    with quiet_optuna(), without(UserWarning):  # it warns of zeros if nothing distinguishes the fastest from the rest
         found = _estimated(configurations, times_ns, tried)
     whole = sum(found.values())
     return {name: share / whole for name, share in found.items()} | dict.fromkeys(constant, 0.0) if whole else {}
@@ -57,7 +57,7 @@ def importances(configurations: Sequence[Mapping[str, Value]], times_ns: Sequenc
 def _estimated(
     configurations: Sequence[Mapping[str, Value]], times_ns: Sequence[float], tried: Mapping[str, Sequence[Value]]
 ) -> dict[str, float]:
-    # Values by their places: Optuna tells 1 from 1.0 and "1" no better than a dictionary does.
+    # Values by their places: Optuna does not distinguish 1 from 1.0, like a dictionary.
     places = {name: {value: place for place, value in enumerate(values)} for name, values in tried.items()}
     distributions: dict[str, BaseDistribution] = {
         name: CategoricalDistribution(tuple(range(len(values)))) for name, values in tried.items()

@@ -1,24 +1,25 @@
-"""Samplers without a model of ours: random, grid, and one that asks a sampler of Optuna's."""
+"""Samplers without our own model: random, grid, and wrappers of Optuna's own samplers."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from optuna.samplers import GPSampler, TPESampler
 from optuna.study import Study
-from optuna.trial import FrozenTrial
+from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from autotune.errors import SpaceError
-from autotune.samplers.base import LISTED_ROWS, RowSampler
+from autotune.samplers.base import LISTED_ROWS, RowSampler, State, Told
 
 
 class RandomSampler(RowSampler):
-    """Uniform over the untried valid configurations."""
+    """Chooses uniformly among the untried valid configurations."""
 
     def choose(self, study: Study, trial: FrozenTrial) -> int:
-        """Try a few draws first: nearly all rows of a large space are untried."""
+        """Return a random untried row: from a few draws if possible, as most rows of a large space are untried."""
         rng = self.random(trial)
         rows = rng.integers(len(self.space), size=32)
         drawn = rows[self.history.allowed(rows)]
@@ -26,10 +27,10 @@ class RandomSampler(RowSampler):
 
 
 class GridSampler(RowSampler):
-    """All valid configurations in the order of the space."""
+    """Proposes all valid configurations in the order of the space."""
 
     def choose(self, study: Study, trial: FrozenTrial) -> int:
-        """The first untried row, looked for in pieces: a search rarely gets far into a large space."""
+        """Return the first untried row, looking in blocks: a search rarely gets far into a large space."""
         size, step = len(self.space), 1 << 16
         for start in range(0, size, step):
             rows = np.arange(start, min(start + step, size))
@@ -40,17 +41,31 @@ class GridSampler(RowSampler):
 
 
 class StockSampler(RowSampler):
-    """Asks a `stock` sampler, which knows nothing of constraints, then moves its answer to the nearest allowed row.
+    """Asks a `stock` sampler, which does not know constraints, then moves its proposal to the nearest allowed row.
 
-    The moved answer is what the trial holds, so the stock sampler learns from what was truly measured.
-    It is made anew for each proposal, with a seed of its own, because its generator cannot be restored
-    when a search is resumed.
+    The trial gets the moved proposal, so the stock sampler learns from what was really measured. A new one
+    is made for each proposal, with its own seed, because its generator cannot be restored when a search is
+    resumed.
     """
 
     stock: ClassVar[type]
 
+    def know(self, study: Study, told: Sequence[Told]) -> None:
+        """Put the trials into the study, where the stock sampler reads them."""
+        for one in told:
+            timed, bounded = one.state == State.TIMED, one.state == State.BOUNDED
+            study.add_trial(
+                create_trial(
+                    state=TrialState.COMPLETE if timed else TrialState.PRUNED,
+                    value=one.time_ns if timed else None,
+                    params=self.codec.params(one.row),
+                    distributions=self.codec.distributions,
+                    intermediate_values={0: one.time_ns} if bounded else {},
+                )
+            )
+
     def choose(self, study: Study, trial: FrozenTrial) -> int:
-        """The stock sampler's proposal if it is allowed, else the nearest allowed row, as far as those are listed."""
+        """Return the stock sampler's proposal if it is allowed, else the nearest allowed row among the candidates."""
         rng = self.random(trial)
         params = self._propose(study, trial, seed=int(rng.integers(2**31)))
         wanted = self.codec.indices(params)
@@ -61,7 +76,7 @@ class StockSampler(RowSampler):
         return int(candidates[nearest(self.space.indices(candidates), wanted, rng)])
 
     def _beside(self, wanted: NDArray[np.int16]) -> NDArray[np.int64]:
-        """Allowed rows about the nearest valid one: of a large space a random sample would lie far from it."""
+        """Return allowed rows near the nearest valid one: in a large space, a random sample would be far from it."""
         center = self.space.nearest_row(wanted)
         for distance in range(1, len(wanted) + 1):
             rows = np.append(center, self.space.neighbours(center, distance))
@@ -79,7 +94,7 @@ class StockSampler(RowSampler):
 
 
 class TPE(StockSampler):
-    """Optuna's TPE. Categorical: on the recorded spaces .83 after 25 evaluations, against .71 for indices."""
+    """Optuna's TPE. Parameters are categorical: on the recorded spaces .83 after 25 evaluations; with indices .71."""
 
     stock = TPESampler
 
@@ -91,7 +106,7 @@ class GP(StockSampler):
 
 
 def nearest(table: NDArray[np.int16], wanted: NDArray[np.int16], rng: np.random.Generator) -> int:
-    """The entry of the table with the fewest values changed; among these the fewest steps; then by lot."""
+    """Return the table's entry with the fewest changed values; ties: the fewest steps, then a random choice."""
     different = np.zeros(len(table), dtype=np.int32)
     steps = np.zeros(len(table), dtype=np.int32)
     for column, index in enumerate(wanted):

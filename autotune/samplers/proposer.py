@@ -1,4 +1,4 @@
-"""The one door to the samplers: ask for a configuration, tell what came of it."""
+"""The only interface to the samplers: ask for a configuration, tell its result."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from optuna.trial import TrialState
 
 from autotune.errors import SpaceError
 from autotune.model import Configuration, Identity, Outcome, Trial, Value, identity
-from autotune.samplers.base import one_thread, quiet_optuna
+from autotune.samplers.base import State, Told, one_thread, quiet_optuna
 from autotune.samplers.registry import Donors, entry_of
 from autotune.space import Space
 
 
 class Proposer:
-    """Proposes unseen valid configurations of a space, and learns from the trials it is told.
+    """Proposes untried valid configurations of a space, and learns from the trials it is told.
 
-    Several proposals may be in flight; the sampler sees them. The Optuna study lives in memory only:
-    a search is resumed by adding the stored trials, after which the same seed proposes the same.
+    Several proposals may be in flight; the sampler sees them. The Optuna study is only in memory: a
+    search is resumed by adding the stored trials, after which the same seed gives the same proposals.
     """
 
     def __init__(self, space: Space, sampler: str, seed: int, donors: Donors = ()) -> None:
@@ -34,14 +34,14 @@ class Proposer:
         self._gains: deque[tuple[int, float]] = deque()  # trials finished, and the gain estimated then
 
     def enqueue(self, configuration: Configuration) -> None:
-        """Have this configuration proposed next, after what was enqueued before. SpaceError if not valid."""
+        """Propose this configuration next, after those enqueued before. Raises SpaceError if it is not valid."""
         row = self._space.row(configuration)
         if row is None:
             raise SpaceError(f"not a valid configuration: {dict(configuration)}")
         self._queue.append(row)
 
     def ask(self) -> dict[str, Value] | None:
-        """The next configuration: valid, never tried, not in flight. None when the space is exhausted."""
+        """Return the next configuration: valid, never tried, not in flight; None when the space is exhausted."""
         while self._queue and self._queue[0] in self._seen:
             self._queue.popleft()
         if len(self._seen) == len(self._space):
@@ -57,11 +57,11 @@ class Proposer:
         return configuration
 
     def prepare(self, trials: float) -> None:
-        """Load now what so many trials will take: while the first are built nobody waits for it."""
+        """Load now the modules that so many trials will need: while the first are built, nobody waits for it."""
         self._sampler.prepare(trials)
 
     def tell(self, trial: Trial) -> None:
-        """What came of a proposal, whether it was asked for here or elsewhere."""
+        """Take the result of a proposal, whether it was asked for here or elsewhere."""
         asked = self._in_flight.pop(identity(trial.configuration), None)
         if asked is None:
             self.add([trial])
@@ -73,24 +73,26 @@ class Proposer:
             self._study.tell(asked, state=TrialState.PRUNED)
 
     def add(self, trials: Iterable[Trial]) -> None:
-        """Know these finished trials, in this order. One that is not valid here, or known, is passed over."""
-        for trial in trials:
-            row = self._space.row(trial.configuration)
-            if row is None or row in self._seen or not trial.outcome.ended:
-                continue
-            self._seen.add(row)
-            self._study.add_trial(self._frozen(row, trial))
+        """Add these finished trials, in this order. Trials that are not valid here, or known already, are skipped."""
+        ended = [trial for trial in trials if trial.outcome.ended]
+        rows = self._space.rows_of([trial.configuration for trial in ended]).tolist()
+        new: dict[int, Trial] = {}
+        for row, trial in zip(rows, ended, strict=True):
+            if row >= 0 and row not in self._seen:
+                new.setdefault(row, trial)
+        self._seen.update(new)
+        self._sampler.know(self._study, [_told(row, trial) for row, trial in new.items()])
 
     def expected_gain(self, trials: int) -> float | None:
-        """Estimated share of the best time that the next `trials` will save, 0..1; None: cannot be said (yet).
+        """Return the estimated share of the best time that the next `trials` will save, 0..1; None if unknown (yet).
 
-        The highest of the estimates made during as many trials: ask after each. A single low one proves little, and
-        at worst it ended searches 18 % short of the optimum (docs/search.md).
+        It is the highest of the estimates during as many past trials: call this after each. A single low estimate
+        proves little, and at worst it ended searches 18 % short of the optimum (docs/search.md).
         """
         self._sampler.history.update(self._study)
         with one_thread():
             gain = self._sampler.expected_gain(trials)
-        if gain is None or len(self._seen) == len(self._space):  # what is in flight is the last, and ends the search
+        if gain is None or len(self._seen) == len(self._space):  # the last trials are in flight, and end the search
             return None
         finished = len(self._seen) - len(self._in_flight)
         self._gains.append((finished, gain))
@@ -98,16 +100,12 @@ class Proposer:
             self._gains.popleft()
         return max(gain for _, gain in self._gains) if self._gains[0][0] <= finished - trials else None
 
-    def _frozen(self, row: int, trial: Trial) -> optuna.trial.FrozenTrial:
-        codec = self._sampler.codec
-        ok, bound = trial.outcome == Outcome.OK, _bound(trial)
-        return optuna.trial.create_trial(
-            state=TrialState.COMPLETE if ok else TrialState.PRUNED,
-            value=_time(trial) if ok else None,
-            params=codec.params(row),
-            distributions=codec.distributions,
-            intermediate_values={} if bound is None else {0: bound},
-        )
+
+def _told(row: int, trial: Trial) -> Told:
+    if trial.outcome == Outcome.OK:
+        return Told(row, State.TIMED, _time(trial))
+    bound = _bound(trial)
+    return Told(row, State.FAILED, math.nan) if bound is None else Told(row, State.BOUNDED, bound)
 
 
 def _time(trial: Trial) -> float:
@@ -117,7 +115,7 @@ def _time(trial: Trial) -> float:
 
 
 def _bound(trial: Trial) -> float | None:
-    """The lower bound of the time of a trial that was stopped, in nanoseconds."""
+    """Return the lower bound of a stopped trial's time, in nanoseconds; None for other trials."""
     if trial.outcome == Outcome.STOPPED and 0 < trial.standing_ns < math.inf:
         return trial.standing_ns
     return None

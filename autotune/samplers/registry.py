@@ -1,6 +1,6 @@
-"""The samplers by name. A new one is a class and a row here; tests/test_samplers.py then tests it.
+"""The samplers by name. A new one needs a class and a row here; tests/test_samplers.py then tests it.
 
-Optuna is imported by what makes a sampler: naming one costs nothing.
+Optuna is imported only when a sampler is made: names need no import.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from autotune.space import Space
 
 Donors = Sequence[Sequence[Trial]]
-"""Trials of other devices or sizes of the same kernel, those of each together."""
+"""Trials of the same kernel on other devices or at other sizes, one sequence for each."""
 
 
 @dataclass(frozen=True)
 class SamplerEntry:
     """One way to search: the class of a sampler, and its file here.
 
-    One that `has_model` learns from donors, and estimates what further trials would gain. One that `learns` proposes
-    better the more trials have ended. `needs` is a package that this one does not bring along.
+    `has_model`: it learns from donors, and estimates the gain of further trials. `learns`: its proposals improve
+    as more trials end. `needs`: a package that is not installed with this one.
     """
 
     file: str
@@ -43,7 +43,7 @@ class SamplerEntry:
         return not self.needs or find_spec(self.needs) is not None
 
     def make(self, space: Space, seed: int, donors: Donors) -> RowSampler:
-        """Make it for a space and a seed. Raises SetupError where the package that it needs does not load."""
+        """Make the sampler for a space and a seed. Raises SetupError if the package that it needs does not load."""
         if self.needs:  # now, not in the middle of a search
             try:
                 import_module(self.needs)
@@ -66,7 +66,7 @@ DEFAULT_SAMPLER = "bayes"
 
 
 def entry_of(name: str, where: str = "") -> SamplerEntry:
-    """Return the sampler of a name, given `where`. Raises UsageError, SetupError where the package it needs lacks."""
+    """Return the sampler with a name. Raises UsageError; SetupError if its package is missing; `where`: for these."""
     require_known("sampler", [name], SAMPLERS, where=where)
     entry = SAMPLERS[name]
     if not entry.is_here:

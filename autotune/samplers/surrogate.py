@@ -1,4 +1,4 @@
-"""The model of one search: what was tried, turned into targets, and the predictions that follow."""
+"""The model of one search: turn its trials into targets, and predict from them."""
 
 from __future__ import annotations
 
@@ -24,32 +24,32 @@ from autotune.space import Space
 Rows = NDArray[np.int64]
 
 CAP = 0.8
-"""Times above this quantile of those seen count as that quantile: how slow the slow are teaches nothing."""
+"""Times above this quantile of those seen count as that quantile: how slow the slow ones are teaches nothing."""
 
 GROWTH, GROWTH_STEP = 1.3, 50
-"""The model is fitted anew when the finished trials have grown by this factor, or by this number."""
+"""The model is fitted anew when the number of finished trials has grown by this factor, or by this number."""
 
 LEARNED = 200
-"""At most so many trials are learned from at a fit: beyond it the fastest half, and others by lot."""
+"""A fit uses at most so many trials: half of them the fastest, the others chosen at random."""
 
 FITTED = 160
-"""Of those so many decide the hyperparameters."""
+"""So many trials, chosen likewise, decide the hyperparameters."""
 
 POOL = 20_000
 """Spaces with more rows are scored on a random sample of this many, drawn anew at each fit."""
 
 LEAST_KNOWN = 3
-"""From so many that failed and so many that worked on it is asked whether failures follow from the parameters."""
+"""With at least so many failed and so many successful trials, test whether failures depend on the parameters."""
 
 GAIN_DRAWS = 256
 
 
 class View:
-    """What a model is built on: here the features alone, and no expectation.
+    """The basis of a model: here only the features, without expected times.
 
-    `prior` is that of the model, `first_fit` the finished trials from which on there is one. `scale` is the unit of the
-    expected log time, None: the deviation of what is seen; `least_cap` is how far above the best, in log time, the cap
-    of the targets is at least.
+    `prior` is that of the model, `first_fit` the number of finished trials from which on there is a model. `scale` is
+    the unit of the expected log time (None: the deviation of the seen ones). `least_cap` is the least distance, in log
+    time, between the best time and the cap of the targets.
     """
 
     first_fit = 8
@@ -61,12 +61,12 @@ class View:
         self._features = features
 
     def encode(self, rows: Rows) -> tuple[Floats, Floats]:
-        """Coordinates (n, size), those beyond `prior.lengths` linear, and the expected log time over the best (n,)."""
+        """Return coordinates (n, size), linear beyond `prior.lengths`, and the expected log time over the best (n,)."""
         return self._features.of_rows(rows), np.zeros(len(rows))
 
 
 def fits_at(finished: int, first: int) -> int:
-    """The finished trials at the last fit that is due by now, the same however one got here; 0: none is."""
+    """Return the number of finished trials at the last fit that is due; it depends only on the arguments; 0: none."""
     if finished < first:
         return 0
     due = first
@@ -77,10 +77,10 @@ def fits_at(finished: int, first: int) -> int:
 
 @dataclass(frozen=True)
 class Targets:
-    """Scaled log times of some trials over what was expected there; NaN where nothing is known.
+    """Scaled log times of some trials minus the expected ones; NaN if unknown.
 
     `values` has shape (n,); a difference of d means a factor of exp(d * scale). `best` is the lowest time,
-    scaled alike but without the expectation.
+    scaled likewise but without the expectation.
     """
 
     values: Floats
@@ -89,11 +89,11 @@ class Targets:
 
 
 def targets(history: History, positions: list[int], expected: Floats, view: View, lot: bool = False) -> Targets:
-    """The targets of the trials at these positions of the history, at least one of them timed.
+    """Return the targets of the trials at these positions of the history; at least one must be timed.
 
-    Failures count as the cap; where they come by lot, as unknown, as they were in flight. A lower bound stands for the
-    time: a trial is stopped only where it is clearly slower than the best, and of what is slow no more needs to be
-    known.
+    Failures count as the cap or, if they are random (`lot`), as unknown like trials in flight. A lower bound is used
+    as the time: a trial is stopped only if it is clearly slower than the best, and no more needs to be known of slow
+    ones.
     """
     states = history.states[positions]
     logs = np.log(history.times[positions])
@@ -109,9 +109,9 @@ def targets(history: History, positions: list[int], expected: Floats, view: View
 
 
 def by_lot(points: Floats, failed: NDArray[np.bool_], prior: Prior) -> bool:
-    """True where failures (n,) at points (n, size) are foretold by the others no better than by their share.
+    """Return whether other trials predict failures (n,) at points (n, size) no better than the share of failures does.
 
-    They say nothing of where to go then, and the model is better off without them.
+    Then failures are random: they do not tell where to search, and the model is better without them.
     """
     count = len(failed)
     if min(failed.sum(), count - failed.sum()) < LEAST_KNOWN:
@@ -123,26 +123,26 @@ def by_lot(points: Floats, failed: NDArray[np.bool_], prior: Prior) -> bool:
 
 
 class Surrogate:
-    """A Gaussian process of the trials of a search, and its predictions at the candidate `rows`."""
+    """A Gaussian process of a search's trials, and its predictions at the candidate `rows`."""
 
     def __init__(self, space: Space, view: View, seed: int) -> None:
         self._space = space
         self._view = view
         self._seed = seed
         self.due = -1  # finished trials at the last fit
-        self.evidence = 0.0  # how well that fit foretells its trials
+        self.evidence = 0.0  # how well that fit predicts its trials
         self._by_lot = False
         self.rows: Rows = np.arange(0)
-        self._drawn = -1  # finished trials when they were drawn
+        self._drawn = -1  # finished trials when `rows` were drawn
         self._points, self._expected = view.encode(self.rows)  # of all trials, in the order asked
         self._candidates, self._candidates_expected = view.encode(self.rows)
-        self._positions: list[int] = []  # of the trials learned from, in the order of the posterior
-        self._considered = 0  # positions below are held or passed over
+        self._positions: list[int] = []  # of the trials that the model uses, in the order of the posterior
+        self._considered = 0  # all positions below are used or skipped
         self._held: set[int] = set()
         self._posterior: Posterior
 
     def update(self, history: History) -> None:
-        """Take in what is new: trials in flight or done, and what has come of those that were in flight."""
+        """Take in new trials, in flight or done, and the results of those that were in flight."""
         points, expected = self._view.encode(history.rows[len(self._points) :])
         self._points = np.vstack([self._points, points])
         self._expected = np.append(self._expected, expected)
@@ -152,8 +152,6 @@ class Surrogate:
         failed = history.states == State.FAILED
         for position in range(self._considered, len(history.rows)):
             if position not in self._held and not (self._by_lot and failed[position]):
-                if self._posterior.full:
-                    self._posterior = self._posterior.moved(self._candidates)
                 self._posterior.add(self._points[position])
                 self._positions.append(position)
         self._considered = len(history.rows)
@@ -161,11 +159,11 @@ class Surrogate:
         found = targets(history, self._positions, expected, self._view, self._by_lot)
         self._filled = self._posterior.impute(found.values)
         self.scale, self.best = found.scale, found.best
-        # What is in flight and believed to be better is what is to be beaten: nothing is tried for it twice.
+        # A trial in flight that is predicted to be better must be beaten too, so that its gain is not sought twice.
         self.to_beat = min(self.best, float((self._filled + expected / self.scale).min()))
 
     def _fit(self, history: History, due: int) -> None:
-        """Fit to the first `due` finished trials and start the posterior from what of them is learned."""
+        """Fit to the first `due` finished trials and start the posterior with those that the model uses."""
         self._draw(due)
         finished = np.flatnonzero(history.states != State.RUNNING)[:due]
         rng = np.random.default_rng([self._seed, due])
@@ -189,7 +187,7 @@ class Surrogate:
         self.due = due
 
     def _foresight(self, history: History, fitted: list[int], found: Targets) -> float:
-        """How well each trial is foretold by the others: log density of the log times of the faster ones, summed."""
+        """Return how well the others predict each trial: the summed log density of the faster trials' log times."""
         mean, variances = leave_one_out(self._points[fitted], found.values, self.hyper)
         deviation = np.sqrt(variances)
         density = -0.5 * np.square((found.values - mean) / deviation) - np.log(deviation * found.scale)
@@ -197,7 +195,7 @@ class Surrogate:
         return float(density[times <= np.quantile(times[np.isfinite(times)], CAP)].sum())
 
     def predict(self, rows: Rows) -> tuple[Floats, Floats]:
-        """Means and deviations (n,) of the scaled log time at some rows; cheap for those of `rows`, ascending."""
+        """Return means and deviations (n,) of the scaled log time at some rows; cheap for rows in `self.rows`."""
         at = self._at(rows)
         if at is not None:
             mean, deviation = self._posterior.predict(self._filled, at)
@@ -207,18 +205,18 @@ class Surrogate:
         return mean + expected / self.scale, deviation
 
     def log_improvement(self, rows: Rows, below: float) -> Floats:
-        """Logarithms of how far each of some rows (n,) is expected to come below a scaled log time."""
+        """Return the logarithms of the expected improvement of rows (n,) below a scaled log time."""
         return log_expected_improvement(*self.predict(rows), below)
 
     def _at(self, rows: Rows) -> Rows | None:
-        """Where rows stand among the candidates; None where one is not among them."""
+        """Return the positions of rows among the candidates; None if one is not among them."""
         if len(self.rows) == len(self._space):
             return rows
         at = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
         return at if np.array_equal(self.rows[at], rows) else None
 
     def gain(self, rows: Rows, rng: np.random.Generator) -> float:
-        """The share of the best time, 0..1, that trying some candidate rows is expected to save."""
+        """Return the share of the best time, 0..1, that trying some candidate rows is expected to save."""
         mean = self.predict(rows)[0]
         covariance = self._posterior.covariance(np.searchsorted(self.rows, rows))
         values, vectors = np.linalg.eigh(covariance)
@@ -228,12 +226,12 @@ class Surrogate:
         return float(np.mean(1.0 - np.exp(-saved)))
 
     def expected_best(self, count: int) -> Rows:
-        """The rows that were expected to be the fastest before any trial, the fastest first."""
+        """Return the rows that are expected to be the fastest before any trial, the fastest first."""
         self._draw(0)
         return self.rows[np.argsort(self._candidates_expected, kind="stable")[:count]]
 
     def _draw(self, due: int) -> None:
-        """Have candidates: all rows, or of a large space a random sample."""
+        """Set the candidates: all rows, or a random sample in a large space."""
         few = len(self._space) <= POOL
         if due == self._drawn or (few and len(self.rows)):
             return
@@ -244,7 +242,7 @@ class Surrogate:
 
 
 def _learned(history: History, finished: NDArray[np.int64], most: int, rng: np.random.Generator) -> list[int]:
-    """Positions of the finished trials, or of the fastest of them and others by lot, `most` in all."""
+    """Return the positions of the finished trials, at most `most`: half of these the fastest, half random."""
     if len(finished) <= most:
         return [int(position) for position in finished]
     times = np.where(history.states[finished] == State.TIMED, history.times[finished], np.inf)

@@ -1,9 +1,9 @@
-"""What trials of other devices or sizes of the same kernel say about this one.
+"""What trials of the same kernel on other devices or at other sizes (donors) tell about this one.
 
-Each donor's trials get a Gaussian process of their own. The mean of their predictions is what is expected
-here; how much each donor truly counts, and how far this device differs from any mixture of them, is learned
-from the trials made here, because the donors' predictions enter the kernel as linear coordinates beside a
-process of the remainder. A donor that misleads so loses its say as soon as the trials contradict it.
+Each donor's trials get their own Gaussian process. The mean of their predictions is what is expected here.
+How much each donor really counts, and how far this device differs from any mixture of them, is learned from
+the trials made here: the donors' predictions enter the kernel as linear coordinates beside a process of the
+remainder. So a misleading donor loses its influence as soon as the trials contradict it.
 (A mean function with explicit basis functions: Rasmussen and Williams 2006, section 2.7.)
 """
 
@@ -22,31 +22,31 @@ from autotune.samplers.surrogate import CAP, Rows, View
 from autotune.space import Space
 
 LEAST_TRIALS = 10
-"""A donor needs so many timed trials to have a say."""
+"""A donor needs so many timed trials to count."""
 
 MOST_TRIALS = 200
-"""Of a donor's trials the fastest half and others evenly among the rest, so many in all."""
+"""The most trials of a donor: half of them its fastest, the others spread evenly over the rest."""
 
 FITTED = 128
-"""Of those so many, chosen likewise, decide the hyperparameters."""
+"""So many of these, chosen likewise, decide the hyperparameters."""
 
 MOST_DONORS = 8
-"""Those with the most trials."""
+"""The most donors: those with the most trials."""
 
 LEAST_DEVIATION = 0.01
-"""Log times of a donor that vary by less than the clock does have no say in what the unit of log time is."""
+"""The least deviation of a donor's log times: below it, they vary less than measurements do."""
 
 CENTRE_ROWS = 2_000
-"""So many rows tell where a donor's predictions lie, and how far apart."""
+"""So many rows tell the mean and the deviation of a donor's predictions."""
 
 
 class Donor:
-    """The log time over the best of one other device or size, as far as its trials tell."""
+    """The log time over the best on one other device or size, as predicted from its trials."""
 
     def __init__(self, features: Features, trials: Sequence[Trial]) -> None:
         order = sorted(range(len(trials)), key=lambda i: (trials[i].outcome != Outcome.OK, trials[i].standing_ns))
         trials = [trials[i] for i in _some(np.array(order), MOST_TRIALS)]
-        # A stopped trial's time is a lower bound, of something slow: near enough.
+        # A stopped trial's time is a lower bound of a slow time, which is accurate enough.
         times = np.array([np.nan if trial.outcome.failed else trial.standing_ns for trial in trials])
         best = min(trial.standing_ns for trial in trials if trial.outcome == Outcome.OK)
         logs = np.log(times / best)
@@ -61,13 +61,13 @@ class Donor:
         self._weights = weigh(points, targets, self._hyper)
 
     def predict(self, points: Floats) -> Floats:
-        """Mean log time over the best at points (n, size)."""
+        """Return the mean log time over the best at points (n, size)."""
         covariance = covariances(self._hyper.scale(points), self._scaled, self._hyper)
         return np.asarray(covariance @ self._weights * self.deviation + self._shift)
 
 
 class TransferView(View):
-    """The features, the donors' predictions as linear coordinates, and their mean as what is expected."""
+    """The features, the donors' predictions as linear coordinates, and their mean as the expectation."""
 
     first_fit = 4
 
@@ -80,21 +80,21 @@ class TransferView(View):
         rows = space.sample(np.random.default_rng(0), CENTRE_ROWS)
         means = self._means(features.of_rows(rows))
         self._centre = means.mean(axis=0)
-        # Beside a donor that is flat another would be hundreds of units wide, and rounding would drown the process.
+        # Beside a flat donor, another one would be hundreds of units wide, and rounding errors would hide the process.
         self._units = np.maximum(means.std(axis=0), self.scale) * np.sqrt(len(donors))
 
     def _means(self, points: Floats) -> Floats:
         return np.column_stack([donor.predict(points) for donor in self._donors])
 
     def encode(self, rows: Rows) -> tuple[Floats, Floats]:
-        """Coordinates (n, size + donors) and the donors' mean log time over the best (n,)."""
+        """Return coordinates (n, size + donors) and the donors' mean log time over the best (n,)."""
         points = self._features.of_rows(rows)
         means = self._means(points)
         return np.hstack([points, (means - self._centre) / self._units]), means.mean(axis=1)
 
 
 def transfer_view(space: Space, features: Features, donors: Donors) -> TransferView | None:
-    """The view that the donors' trials allow; None where none of them can be used here."""
+    """Return the view with the donors that can be used here; None if there are none."""
     usable = [_usable(space, trials) for trials in donors]
     worth = [trials for trials in usable if sum(t.outcome == Outcome.OK for t in trials) >= LEAST_TRIALS]
     worth.sort(key=len, reverse=True)
@@ -103,7 +103,7 @@ def transfer_view(space: Space, features: Features, donors: Donors) -> TransferV
 
 
 def _usable(space: Space, trials: Sequence[Trial]) -> list[Trial]:
-    """Finished trials that have this space's parameters, with values of the same kind, and a time if they worked."""
+    """Return the finished trials with this space's parameters, values of the same kind, and a time unless failed."""
     kinds = [
         (name, any(isinstance(value, str) for value in values))
         for name, values in zip(space.names, space.values, strict=True)
@@ -112,7 +112,7 @@ def _usable(space: Space, trials: Sequence[Trial]) -> list[Trial]:
         trial
         for trial in trials
         if trial.outcome.ended
-        and (trial.outcome.failed or 0 < trial.standing_ns < math.inf)  # may have been imported without
+        and (trial.outcome.failed or 0 < trial.standing_ns < math.inf)  # an imported trial may have no time
         and all(
             name in trial.configuration and isinstance(trial.configuration[name], str) == text for name, text in kinds
         )
@@ -120,7 +120,7 @@ def _usable(space: Space, trials: Sequence[Trial]) -> list[Trial]:
 
 
 def _some(order: Rows, most: int) -> Rows:
-    """The first half of what is wanted, then evenly among the rest."""
+    """Return at most `most` entries: the first half of them from the beginning, the others evenly from the rest."""
     if len(order) <= most:
         return order
     half = most // 2

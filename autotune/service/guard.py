@@ -14,6 +14,7 @@ import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import replace
 from typing import Any
+from urllib.parse import unquote
 
 from anyio import to_thread
 from fastapi import HTTPException
@@ -46,6 +47,8 @@ _PROXY_MARK = re.compile(
     rb"x-real-ip|x-client-ip|x-cluster-client-ip|true-client-ip|proxy-connection|x-proxy.*"
 )
 """Headers that proxies add and clients on this machine do not send. By default nginx uses HTTP/1.0."""
+
+_WHOLE = re.compile(rb"https?://([^/]*)", re.IGNORECASE)
 
 BODY_S = 20.0
 LEAST_RATE = 4096
@@ -81,6 +84,7 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        scope = _by_path(scope)
         headers, begun = dict(scope["headers"]), False
         # The answer to HEAD would never end for a stream of events.
         bare = scope["method"] == "HEAD" and not scope["path"].endswith("/events")
@@ -181,6 +185,17 @@ class Guard:
             return message
 
         return bounded
+
+
+def _by_path(scope: Scope) -> Scope:
+    """Return a request as by its path, where its target is a whole address, whose host counts (RFC 9112, 3.2.2)."""
+    asked: bytes = scope.get("raw_path") or b""
+    whole = _WHOLE.match(asked)
+    if whole is None:
+        return scope
+    path = asked[whole.end() :] or b"/"
+    headers = [(name, value) for name, value in scope["headers"] if name != b"host"] + [(b"host", whole[1])]
+    return {**scope, "raw_path": path, "path": unquote(path.decode("ascii")), "headers": headers}
 
 
 def _require_text(scope: Scope) -> None:

@@ -1,10 +1,10 @@
-"""Which rows a constraint forbids, whatever values the parameters take that are not bound yet.
+"""Find the rows that a constraint forbids, whatever values the parameters that are not bound yet take.
 
 Interval arithmetic in float64, vectorised over rows: IEEE operations are monotone, so the bounds of a
 result are the operations on the bounds. Beyond 2**53, where whole numbers are no longer exact, a bound
-opens to infinity. `safe` keeps apart what surely can be computed: a row is only ever called false when
-no value within the bounds makes it fail instead. Text is safe but unbounded: it can be compared for
-equality, and nothing with infinite bounds is safe in anything else.
+becomes infinite. `safe` marks what surely can be computed: a row is called false only if no value within
+the bounds makes the computation fail instead. Text is safe but unbounded: it can only be compared for
+equality, and values with infinite bounds are not safe in any other operation.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _EXACT = 2.0**53
 
 
 class Bounds(NamedTuple):
-    """`low` <= value <= `high` on each row (or one for all rows); `whole`: they are whole numbers or truth values."""
+    """`low` <= value <= `high` on each row (or for all rows); `whole`: values are whole numbers or truth values."""
 
     low: Any
     high: Any
@@ -32,17 +32,17 @@ class Bounds(NamedTuple):
 
     @property
     def usable(self) -> Any:
-        """Where every operator can use the value."""
+        """The rows on which every operator can use the value."""
         return self.safe & np.isfinite(self.low) & np.isfinite(self.high)
 
     @property
     def true(self) -> Any:
-        """Where the value is surely not zero."""
+        """The rows on which the value is surely not zero."""
         return (self.low > 0) | (self.high < 0)
 
     @property
     def false(self) -> Any:
-        """Where the value is surely zero."""
+        """The rows on which the value is surely zero."""
         return (self.low == 0) & (self.high == 0)
 
 
@@ -51,7 +51,7 @@ _TEXT = _ANY._replace(safe=True)
 
 
 def of_column(column: Column) -> Bounds:
-    """Known values, one per row."""
+    """Return the bounds of known values, one per row."""
     if column.dtype.kind not in "bif":
         return _TEXT
     real = column.astype(np.float64)
@@ -59,7 +59,7 @@ def of_column(column: Column) -> Bounds:
 
 
 def of_values(values: Sequence[Any]) -> Bounds:
-    """One of several values, not known which."""
+    """Return the bounds of one unknown value among several."""
     if not all(isinstance(value, int | float) for value in values):
         return _TEXT
     whole = all(isinstance(value, int) for value in values)
@@ -67,21 +67,21 @@ def of_values(values: Sequence[Any]) -> Bounds:
 
 
 def surely_false(tree: Node, names: Mapping[str, Bounds]) -> NDArray[np.bool_]:
-    """The rows on which `tree` is false, and can be computed, for all values within the bounds."""
+    """Return the rows on which `tree` can be computed and is false for all values within the bounds."""
     with np.errstate(all="ignore"):
         found = _bounds(tree, names)
     return np.asarray(found.false & found.safe)
 
 
 def _opened(low: Any, high: Any, safe: Any, whole: bool) -> Bounds:
-    """Bounds as computed, opened where float64 is not exact; what may leave its range may fail."""
+    """Return computed bounds, infinite beyond float64's exact range; a value that may leave this range is not safe."""
     low = np.where(np.isnan(low) | (low < -_EXACT), -np.inf, np.minimum(low, _EXACT))
     high = np.where(np.isnan(high) | (high > _EXACT), np.inf, np.maximum(high, -_EXACT))
     return Bounds(low, high, safe & np.isfinite(low) & np.isfinite(high), whole)
 
 
 def _decided(true: Any, false: Any, safe: Any) -> Bounds:
-    """A truth value from where it is surely true and surely false."""
+    """Return a truth value from the rows on which it is surely true and surely false."""
     return Bounds(np.where(true, 1.0, 0.0), np.where(false, 0.0, 1.0), safe)
 
 
@@ -97,7 +97,7 @@ def _bounds(tree: Node, names: Mapping[str, Bounds]) -> Bounds:
 
 
 def _both(*parts: Bounds) -> Bounds:
-    """`and`: false where a part is, and no part before it can fail."""
+    """`and`: false on rows on which a part is false and no part before it can fail."""
     true, false, safe = np.asarray(True), np.asarray(False), np.asarray(True)
     for part in parts:
         safe = safe & part.usable
@@ -129,7 +129,7 @@ def _chosen(condition: Bounds, body: Bounds, other: Bounds) -> Bounds:
 
 
 def _comparison(rule: Callable[[Bounds, Bounds], tuple[Any, Any]]) -> Callable[..., Bounds]:
-    """From where it is surely true and surely false."""
+    """Return a comparison from a rule that gives where it is surely true and surely false."""
 
     def compared(a: Bounds, b: Bounds) -> Bounds:
         return _decided(*rule(a, b), a.usable & b.usable)
@@ -138,7 +138,7 @@ def _comparison(rule: Callable[[Bounds, Bounds], tuple[Any, Any]]) -> Callable[.
 
 
 def _number(rule: Callable[..., tuple[Any, Any]], *, whole: bool = True) -> Callable[..., Bounds]:
-    """From the low and high end, infinite where it may fail; `whole`: whole numbers give whole ones."""
+    """Return an operation from a rule that gives its low and high end; `whole`: whole operands give whole results."""
 
     def computed(*parts: Bounds) -> Bounds:
         safe = reduce(np.logical_and, [part.usable for part in parts])
@@ -217,4 +217,4 @@ _RULES: dict[str, Callable[..., Bounds]] = {
         lambda *parts: (reduce(np.maximum, [p.low for p in parts]), reduce(np.maximum, [p.high for p in parts]))
     ),
 }
-"""What is not listed may give anything, and may fail."""
+"""Signs that are not listed may give any value, and may fail."""

@@ -1,10 +1,10 @@
-"""Constraints -> diagram: binds one parameter at a time and keeps what the constraints still need to know.
+"""Constraints -> diagram: bind one parameter at a time and keep only what the constraints still need to know.
 
-After each parameter, the parts of a constraint whose names are all bound are computed and take the place
-of those names: of `MWG % (MDIMC * VWM) == 0`, once MDIMC and VWM are bound, only their product is kept.
+After each parameter, the parts of a constraint whose names are all bound are computed and replace these
+names: in `MWG % (MDIMC * VWM) == 0`, once MDIMC and VWM are bound, only their product is kept.
 Partial configurations that agree in all that is kept are one state. A constraint whose names are all
-bound drops what it forbids; before that, interval arithmetic over the values still open drops what
-cannot come to satisfy it. So states, not configurations, bound time and memory.
+bound drops what it forbids. Before that, interval arithmetic over the values still open drops partial
+configurations that can no longer satisfy it. So time and memory depend on states, not on configurations.
 
 Related: Willemsen et al., "Efficient construction of large search spaces for auto-tuning" (2025), which
 enumerates with a constraint solver; decision diagrams, Bryant (1986) and Andersen et al. (2007).
@@ -27,7 +27,7 @@ from autotune.space.bounds import Bounds, of_column, of_values, surely_false
 from autotune.space.diagram import Column, Diagram, Integers, binding_order, column_of, joined, merge, narrow
 
 CHUNK = 1 << 17  # candidates computed at once
-PRUNED = 3_000  # candidates of a parameter from which on interval arithmetic is worth its time
+PRUNED = 3_000  # with more candidates of a parameter, interval arithmetic saves more time than it takes
 MAX_TRANSITIONS = 10_000_000  # of one parameter: about 1 GB at the peak
 
 
@@ -45,7 +45,7 @@ class FailedError(Exception):
 
 
 class _UnsafeError(Exception):
-    """A part of a constraint fails for some partial configurations: it must wait for the whole."""
+    """A part of a constraint fails for some partial configurations: it must be computed with the whole constraint."""
 
     def __init__(self, part: Node) -> None:
         super().__init__(part)
@@ -53,7 +53,7 @@ class _UnsafeError(Exception):
 
 
 class _Condition(NamedTuple):
-    """A constraint as far as it is not decided yet: its number among the constraints, and what is left."""
+    """A constraint that is not decided yet: its number among the constraints, and the rest of its tree."""
 
     number: int
     tree: Node
@@ -67,8 +67,8 @@ def build(
 ) -> Diagram:
     """Return the diagram of the valid configurations.
 
-    EmptyError where there is none; FailedError; ExpressionError for an unknown name, and for a value that no expression
-    takes; SpaceError where a level would have more than `max_transitions`.
+    Raises EmptyError if there is none; FailedError; ExpressionError for an unknown name, and for a value that no
+    expression takes; SpaceError if a level would have more than `max_transitions`.
     """
     conditions = []
     beyond = {name: value for name, listed in values.items() for value in listed if is_beyond(value)}
@@ -84,7 +84,7 @@ def build(
 
 
 def _scope(tree: Node) -> list[str]:
-    """The names of a tree in the order of its text."""
+    """Return the names of a tree in the order of its text."""
     if tree.sign == "name":
         return [tree.value]
     return list(dict.fromkeys(name for part in tree.parts for name in _scope(part)))
@@ -93,8 +93,8 @@ def _scope(tree: Node) -> list[str]:
 class _Builder:
     """Binds one parameter after another.
 
-    Between two parameters there are states: what is kept of each, by name, in columns, and the number + 1 of the
-    first constraint that failed for it.
+    Between two parameters there are states. Columns hold what is kept of each state, by name, and the number + 1 of
+    the first constraint that failed for it.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class _Builder:
         return key, target
 
     def _extend(self, name: str) -> tuple[list[_Candidates], list[_Condition]]:
-        """The candidates of a level that remain, with what is kept of them; and what is left of the conditions."""
+        """Return the remaining candidates of a level, with what is kept of them, and the rest of the conditions."""
         known = frozenset(self._kept) | {name}
         finished = [c for c in self._conditions if c.tree.names <= known]
         parts: dict[Node, Node] = {}
@@ -173,14 +173,14 @@ class _Builder:
     def _shortened(
         self, condition: _Condition, name: str, known: frozenset[str], parts: dict[Node, Node]
     ) -> _Condition:
-        """Replace what can be computed by names of new columns, listed in `parts`."""
+        """Replace the parts of a condition that can be computed by names of new columns, listed in `parts`."""
         if name not in condition.tree.names:
             return condition
 
         def replacement(node: Node) -> Node | None:
             if node.sign == "name":
                 return node
-            if node in self._unsafe or not node.names:  # without names: a constant part that fails
+            if node in self._unsafe or not node.names:  # a part without names is a constant that fails
                 return None
             if node not in parts:
                 self._parts += 1
@@ -206,14 +206,14 @@ class _Builder:
 
 @dataclass
 class _Candidates:
-    """Some candidates of a level: `key` is state * number of values + value index, `names` what is known of each."""
+    """Some candidates of a level: `key` is state * number of values + value index, `names` their known values."""
 
     key: Integers
     names: dict[str, Column]
     fault: NDArray[np.int32]
 
     def check(self, finished: Sequence[_Condition]) -> None:
-        """Drop what finished conditions forbid; note what they fail on."""
+        """Drop candidates that finished conditions forbid; mark those on which they fail."""
         for condition in finished:
             answers, row = self._compute(Node("bool", (condition.tree,)))
             failed = np.array([answer is None for answer in answers], dtype=np.bool_)[row]
@@ -221,7 +221,7 @@ class _Candidates:
             self._keep(np.array([answer is not False for answer in answers], dtype=np.bool_)[row])
 
     def compute(self, parts: Mapping[Node, Node]) -> None:
-        """Add the columns of new parts; _UnsafeError with one that fails."""
+        """Add the columns of new parts. Raises _UnsafeError with a part that fails."""
         for part, name in parts.items():
             answers, row = self._compute(part)
             if None in answers:
@@ -229,7 +229,7 @@ class _Candidates:
             self.names[name.value] = column_of(answers)[row]
 
     def prune(self, touched: Sequence[_Condition], open: Mapping[str, Bounds]) -> None:
-        """Drop what no values of the open parameters can bring to satisfy a condition."""
+        """Drop candidates for which no values of the open parameters can satisfy a condition."""
         for condition in touched:
             bound = sorted(condition.tree.names - open.keys())
             first, row = merge([self.names[name] for name in bound], len(self.key))
@@ -238,11 +238,11 @@ class _Candidates:
             self._keep(~np.broadcast_to(hopeless, first.shape)[row])
 
     def reduced_to(self, names: Sequence[str]) -> _Candidates:
-        """The same with some of the names only, in small types."""
+        """Return the same candidates with only some of the names, in small types."""
         return _Candidates(self.key, {name: narrow(self.names[name]) for name in names}, self.fault)
 
     def _compute(self, tree: Node) -> tuple[list[Any], Integers]:
-        """The values of `tree` on distinct rows of its names, None where it fails; and which of them each row has."""
+        """Return the values of `tree` on distinct rows of its names (None: it fails), and the index of each row's."""
         columns = [self.names[name] for name in sorted(tree.names)]
         first, row = merge(columns, len(self.key))
         return computed(tree, [column[first] for column in columns]), row
@@ -255,7 +255,7 @@ class _Candidates:
 
 
 def computed(tree: Node, columns: Sequence[Column]) -> list[Any]:
-    """The value of `tree` for each row of the columns of its names, None where it fails."""
+    """Return the value of `tree` for each row of the columns of its names, None if it fails."""
     function = compiled(tree)
     listed = [[operand(v) for v in c.tolist()] if c.dtype.kind in "OU" else c.tolist() for c in columns]
     with suppress(ArithmeticError):

@@ -1,6 +1,6 @@
-"""The decision diagram of a space: row <-> value indices, the rows near one; the order of its levels.
+"""The decision diagram of a space: row <-> value indices, the rows near a row, the order of its levels.
 
-And columns of values, whose equal rows become one state.
+Also columns of values, whose equal rows become one state.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from autotune.errors import SpaceError
 Integers = NDArray[np.int64]
 Indices = NDArray[np.int16]
 Column = NDArray[Any]
-"""Python's values, one per row: truth values, whole numbers, floats, text; objects where they are of several types."""
+"""Python's values, one per row: truth values, whole numbers, floats, text; objects if they have several types."""
 
 MAX_ROWS = 2**62
 _RADIX_LIMIT = 2**62
@@ -28,8 +28,8 @@ _RADIX_LIMIT = 2**62
 class Level:
     """The transitions that give one parameter its value, ascending by state and value.
 
-    `key` is state * count + value index; `target` the state in the next level; `first` (one longer) the
-    number of rows below all transitions before this one; `start` (states + 1) where a state's begin.
+    `key` is state * count + value index; `target` is the state in the next level; `first` (one longer) is the number
+    of rows below all transitions before this one; `start` (states + 1) is the first transition of each state.
     """
 
     column: int
@@ -40,14 +40,14 @@ class Level:
     start: Integers
 
     def descend(self, state: Integers, value: Integers) -> tuple[Integers, Integers]:
-        """The transitions of `state` by `value`, and whether they exist; same shapes."""
+        """Return the transitions of `state` by `value`, and whether they exist; same shapes."""
         key = state * self.count + value
         at = np.searchsorted(self.key, key)
         at[at == len(self.key)] = 0
         return at, self.key[at] == key
 
     def used(self) -> Integers:
-        """The value indices that some row has here, ascending."""
+        """Return the value indices that some row has here, ascending."""
         return np.unique(self.key % self.count)
 
 
@@ -59,9 +59,9 @@ class Diagram:
 
     @classmethod
     def link(cls, columns: Sequence[tuple[int, int]], keys: Sequence[Integers], targets: Sequence[Integers]) -> Diagram:
-        """Make a diagram of each level's (column, count), keys and targets; what leads nowhere is dropped.
+        """Make a diagram from each level's (column, count), keys and targets; drop transitions that lead to no row.
 
-        SpaceError beyond 2**62 rows.
+        Raises SpaceError beyond 2**62 rows.
         """
         levels: list[Level] = []
         states = [1, *(int(target.max()) + 1 for target in targets)]
@@ -80,7 +80,7 @@ class Diagram:
         return cls(tuple(reversed(levels)))
 
     def indices(self, rows: Integers) -> Indices:
-        """The value indices of rows, shape (n, parameters)."""
+        """Return the value indices of rows, shape (n, parameters)."""
         result = np.empty((len(rows), len(self.levels)), dtype=np.int16)
         state, rest = np.zeros(len(rows), dtype=np.int64), rows
         for level in self.levels:
@@ -91,7 +91,7 @@ class Diagram:
         return result
 
     def rows(self, indices: Indices) -> Integers:
-        """The row of each index vector, shape (n, parameters); -1 where it is not valid."""
+        """Return the row of each index vector, shape (n, parameters); -1 for vectors that are not valid."""
         state, row = np.zeros(len(indices), dtype=np.int64), np.zeros(len(indices), dtype=np.int64)
         valid: NDArray[np.bool_] = np.ones(len(indices), dtype=np.bool_)
         for level in self.levels:
@@ -103,10 +103,10 @@ class Diagram:
         return np.where(valid, row, -1)
 
     def neighbours(self, row: int, distance: int) -> Integers:
-        """The rows that differ from `row` in 1 to `distance` parameters, ascending.
+        """Return the rows that differ from `row` in 1 to `distance` parameters, ascending.
 
-        Walks down all paths at once, each with what it may still differ: a path that has used up its
-        distance has only the value of `row` to follow.
+        Walks down all paths at once, each with the distance left: a path that has used up its distance can only
+        follow the values of `row`.
         """
         here = self.indices(np.array([row], dtype=np.int64))[0].astype(np.int64)
         state, found, left = np.zeros(1, np.int64), np.zeros(1, np.int64), np.array([distance])
@@ -119,12 +119,12 @@ class Diagram:
         return np.sort(found[found != row])
 
     def nearest(self, indices: Indices) -> int:
-        """The row with the fewest indices other than those of (parameters,); then the least steps away; then the first.
+        """Return the row that differs in the fewest indices from these (parameters,); ties: fewest steps, first row.
 
-        By dynamic programming from the last level up: a cost for each transition, whatever the number of rows.
+        By dynamic programming from the last level up: one cost for each transition, whatever the number of rows.
         """
-        change = 1 + sum(level.count for level in self.levels)  # is dearer than all steps together
-        rest: Integers = np.zeros(1, dtype=np.int64)  # what is below a state costs at least
+        change = 1 + sum(level.count for level in self.levels)  # costs more than all steps together
+        rest: Integers = np.zeros(1, dtype=np.int64)  # the least cost below each state
         found: list[Integers] = []
         for level in reversed(self.levels):
             steps = np.abs(level.key % level.count - int(indices[level.column]))
@@ -132,7 +132,7 @@ class Diagram:
             cost = steps + change * (steps > 0) + below
             begins = level.start[:-1]
             rest = np.zeros(len(begins), dtype=np.int64)
-            alive = begins < level.start[1:]  # no transition leads to the others
+            alive = begins < level.start[1:]  # no transition leads to states without transitions
             rest[alive] = np.minimum.reduceat(cost, begins[alive])
             found.append(cost)
         state, row = 0, 0
@@ -145,7 +145,7 @@ class Diagram:
 
 
 def _branches(level: Level, state: Integers, free: NDArray[np.bool_], value: int) -> tuple[Integers, Integers]:
-    """All transitions of the paths that are free, that of `value` for the others: (path, transition)."""
+    """Return (path, transition): all transitions for free paths, only that of `value` for the others."""
     open_paths, closed = np.flatnonzero(free), np.flatnonzero(~free)
     at, exists = level.descend(state[closed], np.full(len(closed), value))
     begin, end = level.start[state[open_paths]], level.start[state[open_paths] + 1]
@@ -158,11 +158,10 @@ def _branches(level: Level, state: Integers, free: NDArray[np.bool_], value: int
 def binding_order(sizes: Mapping[str, int], scopes: Sequence[Sequence[str]]) -> tuple[str, ...]:
     """Return the parameters in the order to bind them.
 
-    `sizes` gives the number of values of each parameter, `scopes` the parameters of each constraint as
-    they stand in its text. Greedy: next is the parameter that leaves the fewest combinations of bound
-    parameters which unfinished constraints still need; then the one that finishes more constraints, has
-    fewer values, stands earlier in a constraint and in the study. Parameters linked by constraints, directly
-    or through others, stay together.
+    `sizes` gives the number of values of each parameter, `scopes` the parameters of each constraint in the order of
+    its text. Greedy: the next parameter is the one that leaves the fewest combinations of bound parameters that
+    unfinished constraints still need. Ties: it finishes more constraints, has fewer values, is earlier in a
+    constraint, is earlier in the study. Parameters linked by constraints, directly or through others, stay together.
     """
     bit = {name: 1 << position for position, name in enumerate(sizes)}
     masks = [sum(bit[name] for name in set(scope)) for scope in scopes]
@@ -171,7 +170,7 @@ def binding_order(sizes: Mapping[str, int], scopes: Sequence[Sequence[str]]) -> 
         for position, name in enumerate(scope):
             place[name] = min(place.get(name, position), position)
     linked = [name for name in sizes if name in place]
-    # What no constraint names is free to come any time: of these the next is the one with the fewest values.
+    # Parameters that no constraint names may come at any time: of these, the one with the fewest values is next.
     others = sorted((name for name in sizes if name not in place), key=lambda name: (sizes[name], bit[name]))[::-1]
     bound = 0
     order: list[str] = []
@@ -201,7 +200,7 @@ def binding_order(sizes: Mapping[str, int], scopes: Sequence[Sequence[str]]) -> 
 
 
 def column_of(values: Sequence[Any]) -> Column:
-    """Python values as a column: objects where they are of several types, so that each keeps its own."""
+    """Return Python values as a column: of objects if they have several types, so that each keeps its type."""
     if len(set(map(type, values))) > 1:
         column: Column = np.empty(len(values), dtype=object)
         column[:] = values
@@ -210,15 +209,15 @@ def column_of(values: Sequence[Any]) -> Column:
 
 
 def joined(columns: Sequence[Column]) -> Column:
-    """Columns one below the other; objects where they are of several kinds."""
+    """Return the concatenated columns; of objects if they have several kinds."""
     return np.concatenate(columns if len({c.dtype.kind for c in columns}) == 1 else [c.astype(object) for c in columns])
 
 
 def merge(columns: Sequence[Column], length: int) -> tuple[Integers, Integers]:
-    """Return the first position of each distinct row, and for every row which of these it equals.
+    """Return the first position of each distinct row, and for every row the index of the one that it equals.
 
-    The distinct rows stand in ascending order of their columns, so the result does not depend on the
-    order in which equal rows came.
+    The distinct rows are in ascending order of their columns, so the result does not depend on the order
+    of equal rows.
     """
     code, radix = np.zeros(length, dtype=np.int64), 1
     for column in columns:
@@ -237,7 +236,7 @@ def merge(columns: Sequence[Column], length: int) -> tuple[Integers, Integers]:
 
 
 def narrow(column: Column) -> Column:
-    """The column with whole numbers in the smallest signed type that holds them."""
+    """Return the column with whole numbers in the smallest signed type that holds them."""
     if column.dtype != np.int64 or not len(column):
         return column
     low, high = int(column.min()), int(column.max())
@@ -246,7 +245,7 @@ def narrow(column: Column) -> Column:
 
 
 def _codes(column: Column) -> tuple[Integers, int]:
-    """A column as numbers from 0 in the order of its values, and how many there may be."""
+    """Return a column as numbers from 0 in the order of its values, and an upper limit of their count."""
     if column.dtype == np.bool_:
         return column.astype(np.int64), 2
     if column.dtype.kind == "i" and len(column):

@@ -1,4 +1,4 @@
-"""Why no configuration is valid, or none that has a value: the constraints that leave nothing, as few as there are."""
+"""Why no configuration is valid, or none with some value: a minimal set of constraints that leave none."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from autotune.space.build import EmptyError, FailedError, build
 from autotune.space.diagram import Diagram
 
 MAX_SHOWN = 4  # constraints in a reason
-MAX_SOUGHT = 200_000  # transitions, to look for a reason; a larger diagram counts as possible
+MAX_SOUGHT = 200_000  # transitions, while looking for a reason; a larger diagram counts as possible
 
 
 @dataclass(frozen=True)
 class Constraint:
-    """What must hold for a configuration to be valid, and the reason, for people."""
+    """A condition that valid configurations fulfil, and its reason, for people."""
 
     require: Expression
     reason: str
@@ -32,7 +32,7 @@ def why_impossible(
     fixed: Mapping[str, Value],
     known: list[Constraint] | None = None,
 ) -> str:
-    """Return why `constraints` leave nothing of `values`, for people: what `needed` finds."""
+    """Return why `constraints` leave no configuration of `values`, for people: what `needed` finds."""
     return explained(needed(values, constraints, constants, fixed, known), constants, fixed)
 
 
@@ -43,16 +43,16 @@ def needed(
     fixed: Mapping[str, Value],
     known: list[Constraint] | None = None,
 ) -> list[Constraint]:
-    """Return what leaves nothing of `values`: the first constraint that alone does, or a set of which none can go.
+    """Return constraints that leave no configuration of `values`: the first that alone does, or a minimal set.
 
-    What it finds is added to `known`, constraints that were found for other values: often they are those of this, too.
-    `fixed` holds the only value of a parameter, or nothing.
+    They are added to `known`, constraints that were found for other values: often the same ones are the reason here.
+    `fixed` holds the only value of a parameter, or is empty.
     """
 
     def possible(some: Sequence[Constraint]) -> bool:
         return _left(values, some, constants) is not _NOTHING
 
-    # What does not name the fixed parameter allows its other values, so it is possible alone.
+    # A constraint that does not name the fixed parameter treats its other values alike, so alone it leaves something.
     concerned = [each for each in constraints if not fixed or each.require.names & fixed.keys()]
     alone = next((constraint for constraint in concerned if not possible([constraint])), None)
     likely = [each for each in constraints if each in concerned or each in (known or ())]
@@ -60,7 +60,7 @@ def needed(
         found = [alone]
     else:
         near = _near(likely, constraints, values.keys(), possible)
-        # What stands late is looked to first: constraints of few parameters say more to a reader.
+        # Constraints late in the list are kept first: those with few parameters say more to a reader.
         by_names = sorted(near, key=lambda each: len(each.require.names & values.keys()), reverse=True)
         found = sorted(_needed(by_names, possible), key=near.index)
     if known is not None:
@@ -69,7 +69,7 @@ def needed(
 
 
 def explained(needed: Sequence[Constraint], constants: Mapping[str, Any], fixed: Mapping[str, Value]) -> str:
-    """Return the constraints for people; where `fixed` holds a parameter's only value, without what that decides."""
+    """Return the constraints for people, without the parts that a parameter's only value in `fixed` decides."""
     shown = " and ".join(_explained(constraint, constants, fixed) for constraint in needed[:MAX_SHOWN])
     return shown if len(needed) <= MAX_SHOWN else f"{shown} and {len(needed) - MAX_SHOWN} more constraints"
 
@@ -77,9 +77,9 @@ def explained(needed: Sequence[Constraint], constants: Mapping[str, Any], fixed:
 def forbidden_alike(
     values: Mapping[str, Sequence[Value]], needed: Sequence[Constraint], constants: Mapping[str, Any], name: str
 ) -> set[int]:
-    """Return the places of the values of a parameter that these constraints forbid and none of them can be spared for.
+    """Return the places of a parameter's values for which these constraints are a minimal set that forbids them.
 
-    One build tells it of all values, of which a parameter may have thousands; of too large a diagram nothing is known.
+    One build tells this for all values, of which there may be thousands; empty if a diagram is too large.
     """
 
     def unused(some: Sequence[Constraint]) -> set[int]:
@@ -97,14 +97,15 @@ def forbidden_alike(
 
 
 _NOTHING = Diagram(())
-"""Where no configuration is left."""
+"""The result if no configuration is left."""
 
 
 def _left(
     values: Mapping[str, Sequence[Value]], some: Sequence[Constraint], constants: Mapping[str, Any]
 ) -> Diagram | None:
-    """Return what constraints leave of the parameters that they name, the others being free; None where that is not
-    known: the diagram is too large, or a constraint cannot be computed.
+    """Return the diagram that constraints leave of the parameters that they name, the others being free.
+
+    None if it is too large, or a constraint cannot be computed.
     """
     named = frozenset().union(*(constraint.require.names for constraint in some))
     concerned = {name: listed for name, listed in values.items() if name in named}
@@ -122,9 +123,9 @@ def _near(
     parameters: Set[str],
     possible: Callable[[Sequence[Constraint]], bool],
 ) -> list[Constraint]:
-    """Return `some` constraints and those around them that share parameters, as far out as it takes to leave nothing.
+    """Return `some` constraints, and step by step those that share parameters with them, until they leave nothing.
 
-    A small set is looked through in a small part of the time of all.
+    A small set takes much less time to search than all constraints.
     """
     while len(some) < len(constraints) and possible(some):
         named = parameters & frozenset().union(*(each.require.names for each in some))
@@ -142,10 +143,10 @@ def _needed(
     *,
     grown: bool = False,
 ) -> list[Constraint]:
-    """Return, of `constraints` that with those `beside` leave nothing, a set of which none can go.
+    """Return a minimal set of `constraints` that leaves nothing together with those `beside`; all of them do.
 
-    By halves (Junker's QuickXplain): of a few dozen constraints of which three matter, a dozen builds tell them, not
-    one for each. `grown`: there are more beside than the caller knew to be possible.
+    By halves (Junker's QuickXplain): if three of a few dozen constraints matter, a dozen builds find them, not one for
+    each. `grown`: whether `beside` has more constraints than the caller knew to be possible.
     """
     if grown and not possible(beside):
         return []
@@ -157,7 +158,7 @@ def _needed(
 
 
 def _explained(constraint: Constraint, constants: Mapping[str, Any], fixed: Mapping[str, Value]) -> str:
-    """Return the reason, the text as far as `fixed` values leave it open, and the constants that it uses."""
+    """Return the reason, the part of the text that `fixed` values leave open, and the constants that it uses."""
     text = " ".join(_open_part(constraint.require.text, fixed).split())
     used = Expression.parse(text).names & constants.keys() - {"extensions"}
     detail = "; ".join([text, *([", ".join(f"{name}={constants[name]}" for name in sorted(used))] if used else [])])
@@ -165,7 +166,7 @@ def _explained(constraint: Constraint, constants: Mapping[str, Any], fixed: Mapp
 
 
 def _is_itself(constraint: Constraint) -> bool:
-    """Whether a constraint's reason is its own text: it was given none."""
+    """Whether a constraint's reason is its own text, because it was given none."""
     try:
         return Expression.parse(constraint.reason).text == constraint.require.text
     except ExpressionError:
@@ -173,7 +174,7 @@ def _is_itself(constraint: Constraint) -> bool:
 
 
 def _open_part(text: str, fixed: Mapping[str, Value]) -> str:
-    """Leave out what `fixed` values decide: the false parts of an `or`, the other branch of an `if`."""
+    """Return a text without what `fixed` values decide: the false parts of an `or`, the other branch of an `if`."""
     source = f"({text}\n)"
     match ast.parse(source, mode="eval").body:
         case ast.IfExp(test=test, body=body, orelse=other) if (decided := _decided(source, test, fixed)) is not None:

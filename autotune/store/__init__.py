@@ -1,6 +1,6 @@
-"""Everything that is kept, in SQLite or PostgreSQL through SQLAlchemy; each failure one clear line.
+"""Store all results, in SQLite or PostgreSQL through SQLAlchemy; each failure is one clear line.
 
-Where a database is (location.py) is there at once, for look-ups; the other names are imported when first used.
+The names of location.py (where a database is) are imported at once, for look-ups; the others when first used.
 """
 
 from typing import TYPE_CHECKING
@@ -24,6 +24,7 @@ from autotune.store.location import (
     may_not_be_written,
     require_database_file,
     shown,
+    tend,
     version_in,
 )
 

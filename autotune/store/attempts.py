@@ -1,4 +1,4 @@
-"""Trials as they begin, end and are timed again: one durable transaction for all that ended together."""
+"""Store trials when they begin, end and are timed again: one durable transaction for all that ended together."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -16,28 +17,30 @@ from autotune.identity import digest
 from autotune.model import Configuration, Measurement, Outcome, Trial, with_retiming
 from autotune.store import queries, standings
 from autotune.store.access import Access
-from autotune.store.fields import measurement_columns, trial_columns
+from autotune.store.database import LACKS
+from autotune.store.fields import FIELDS, measurement_columns, trial_columns
 from autotune.store.location import IMPORTED
 from autotune.store.records import now, ordered, pages
 from autotune.store.schema import devices, retimings, search_devices, searches, trials
+from autotune.text import pairs
 
 
 class NoSuchTrialError(StoreError):
-    """A trial that was not begun or has not passed: whoever says so is mistaken, or its row was deleted meanwhile."""
+    """A trial that was not begun or has not passed: the caller is wrong, or its row was deleted meanwhile."""
 
 
 class Attempts(Access):
     """The trials of searches. Every method is one transaction and may raise StoreError."""
 
     def begin(self, search_id: int, configurations: Sequence[Configuration]) -> list[int]:
-        """Put attempts on record before anything can go wrong; return the trials' numbers.
+        """Store attempts before anything can go wrong; return the trials' numbers.
 
-        They outlast this process, and the machine once one of them or a later one is finished.
+        They survive a crash of this process, and one of the machine once any of them or a later one is finished.
         """
+        started = datetime.now(UTC)
         rows = [
-            trial_columns(Trial(configuration, Outcome.PENDING))
-            | {"uuid": uuid.uuid4().hex, "search_id": search_id, "started": now()}
-            for configuration in configurations
+            {"uuid": uuid.uuid4().hex, "search_id": search_id, **trial_columns(trial)}
+            for trial in (Trial(each, Outcome.PENDING, started=started) for each in configurations)
         ]
         return self._written(
             lambda connection: [queries.inserted(connection, trials, row) for row in rows],
@@ -49,7 +52,7 @@ class Attempts(Access):
         )
 
     def withdraw(self, *trial_ids: int) -> None:
-        """Take attempts off the record that have not come to run. Leaves finished trials alone."""
+        """Delete attempts that did not run. Finished trials stay."""
 
         def step(connection: Connection) -> None:
             for some in pages(trial_ids):
@@ -59,29 +62,36 @@ class Attempts(Access):
             self._written(step)
 
     def finish(self, ended: Sequence[tuple[int, Trial]]) -> None:
-        """Record how trials ended, by their numbers; all of them, or none.
+        """Store how trials ended, by their numbers; all of them, or none.
 
-        Driver and instants that a trial does not tell are filled in here. Raises NoSuchTrialError where one was not
-        begun or has been finished before.
+        A missing driver or instant of a trial is filled in here. Raises NoSuchTrialError if a trial was not begun or
+        has been finished before.
         """
-        rows = {number: _columns(trial) for number, trial in ended}
-        names, instant = {number: uuid.uuid4().hex for number in rows}, now()
+        names, instant = {number: uuid.uuid4().hex for number, _ in ended}, now()
+        rows = {number: trial_columns(trial, _AT_THE_END) for number, trial in ended}
+        for columns in rows.values():
+            columns["finished"] = columns["finished"] or instant
 
         def step(connection: Connection, due: dict[int, Trial]) -> None:
-            # One that is lost may end all the same: its search was taken for dead from another machine.
-            begun = {row.id: row for row in connection.execute(_BEGUN, {"numbers": list(due)})}
+            # A lost trial may still end: another machine may have wrongly taken its search for dead. A server that
+            # took over without this trial may have given its number to another one.
+            found = {row.id: row for row in connection.execute(_BEGUN, {"numbers": list(due)})}
+            begun = {key: row for key, row in found.items() if row.configuration_hash == digest(due[key].configuration)}
             if missing := due.keys() - begun.keys():
                 what = f"trial {min(missing)} was not begun, has been finished before, or was deleted meanwhile"
-                raise NoSuchTrialError(what, where=self.where)
+                raise NoSuchTrialError(what, where=self.where, hint=LACKS)
             used = _devices_used(connection, {row.search_id for row in begun.values()})
             moved: dict[int, list[str]] = defaultdict(list)
             finished: dict[int, Counter[int]] = defaultdict(Counter)
             for number, trial in due.items():
-                device_id, driver = _device_used(used.get(begun[number].search_id, []), trial.device_index)
-                rows[number] |= {"device_id": device_id, "driver": rows[number]["driver"] or driver}
-                moved[begun[number].problem_id].append(begun[number].configuration_hash)
-                finished[begun[number].problem_id][begun[number].search_id] += 1
-            _finish(connection, {number: rows[number] for number in due})
+                attempt, columns = begun[number], rows[number]
+                own = used.get((attempt.search_id, trial.device_index)) or used.get((attempt.search_id, None))
+                columns["device_id"], driver = own or (None, "")
+                columns["driver"] = columns["driver"] or driver
+                columns["started"] = columns["started"] or attempt.started
+                moved[attempt.problem_id].append(attempt.configuration_hash)
+                finished[attempt.problem_id][attempt.search_id] += 1
+            connection.execute(_FINISH, [{**rows[number], "number_": number} for number in due])
             for number, trial in due.items():
                 if trial.retimed is not None and trial.retimed.samples_ns:
                     driver, taken = rows[number]["driver"], trial.retimed.taken or instant
@@ -98,11 +108,11 @@ class Attempts(Access):
             self._written(partial(step, due=dict(ended)), again)
 
     def retime(self, search_id: int, taken: Sequence[tuple[Configuration, Measurement]]) -> str:
-        """Add the timings of configurations that were timed in turns, all or none; return the instant they share.
+        """Add the re-timings of configurations that were timed in turns, all or none; return their common instant.
 
-        Each is added to the latest verified trial of its configuration of the same problem. Earlier re-timings stay;
-        the latest counts. The runs it was verified in are added up in the trial's environment, which then says how the
-        device was throttled meanwhile. Raises NoSuchTrialError, and ValueError where there is no sample.
+        Each is added to the latest verified trial of its configuration in the same problem. Earlier re-timings stay;
+        the latest counts. Its verified runs are added to those in the trial's environment, which then also tells how
+        the device was throttled meanwhile. Raises NoSuchTrialError, and ValueError if there is no sample.
         """
         if not all(measurement.samples_ns for _, measurement in taken):
             raise ValueError("a re-timing needs samples")
@@ -125,9 +135,9 @@ def _retime(
     name: str,
     instant: str,
 ) -> None:
-    """Add a re-timing, of that uuid, to the latest verified trial of a configuration in the problem of a search.
+    """Add a re-timing with the uuid `name` to the latest verified trial of a configuration in a search's problem.
 
-    That is one under the search's driver. What a later search found that started over is not this one's.
+    Only trials under the search's drivers count, and none of a later generation.
     """
     problem_id = select(searches.c.problem_id).where(searches.c.id == search).scalar_subquery()
     own = select(searches.c.generation).where(searches.c.id == search).scalar_subquery()
@@ -148,7 +158,7 @@ def _retime(
     )
     trial = connection.execute(query).first()
     if trial is None:
-        raise NoSuchTrialError(f"no verified trial of {dict(configuration)}")
+        raise NoSuchTrialError(f"no verified trial of {pairs(configuration)}", hint=LACKS)
     if not _add_retiming(connection, trial.id, trial.driver, measurement, name, instant):
         return
     standings.follow(connection, trial.problem_id, [trial.configuration_hash])
@@ -160,7 +170,7 @@ def _retime(
 def _add_retiming(
     connection: Connection, trial_id: int, driver: str, measurement: Measurement, name: str, instant: str
 ) -> bool:
-    """Add a re-timing of that uuid to a trial, once; say whether it is new."""
+    """Add a re-timing with the uuid `name` to a trial, once; return whether it is new."""
     if queries.number(connection, retimings, name) is not None:
         return False
     columns = {"uuid": name, "trial_id": trial_id, "driver": driver, "taken": instant}
@@ -169,7 +179,7 @@ def _add_retiming(
 
 
 _BEGUN = (
-    select(trials.c.id, trials.c.search_id, searches.c.problem_id, trials.c.configuration_hash)
+    select(trials.c.id, trials.c.search_id, trials.c.started, searches.c.problem_id, trials.c.configuration_hash)
     .join(searches, searches.c.id == trials.c.search_id)
     .where(trials.c.id.in_(bindparam("numbers", expanding=True)), queries.unfinished())
 )
@@ -179,44 +189,21 @@ _DEVICES_USED = (
     .where(search_devices.c.search_id.in_(bindparam("searches", expanding=True)))
     .order_by(devices.c.id)
 )
+_AT_THE_END = [field for field in FIELDS if field.name not in ("configuration", "configuration_hash")]
 _FINISH = update(trials).where(trials.c.id == bindparam("number_"))
 
 
-def _devices_used(connection: Connection, search_ids: Iterable[int]) -> dict[int, list[Any]]:
-    """Return the devices of searches as rows with `id`, `driver` and `facts`, by the number of the search."""
-    found: dict[int, list[Any]] = {}
+def _devices_used(connection: Connection, search_ids: Iterable[int]) -> dict[tuple[int, int | None], tuple[int, str]]:
+    """Return number and driver of searches' devices, by search and device index; None as index: its first device."""
+    found: dict[tuple[int, int | None], tuple[int, str]] = {}
     for row in connection.execute(_DEVICES_USED, {"searches": list(search_ids)}):
-        found.setdefault(row.search_id, []).append(row)
+        for index in (None, json.loads(row.facts).get("index")):
+            found.setdefault((row.search_id, index), (row.id, row.driver))
     return found
 
 
-def _device_used(used: Sequence[Any], index: int | None) -> tuple[int | None, str]:
-    """Return number and driver of the device that a trial ran on, among those of its search."""
-    found = used
-    if index is not None and len(found) > 1:
-        found = [row for row in found if f'"index":{index},' in row.facts] or found
-    return (int(found[0].id), str(found[0].driver)) if found else (None, "")
-
-
-def _finish(connection: Connection, ended: Mapping[int, Mapping[str, Any]]) -> None:
-    """Fill in how trials ended, columns by the number of the trial."""
-    alike: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-    for number_, columns in ended.items():
-        alike.setdefault(tuple(columns), []).append({**columns, "number_": number_})
-    for rows in alike.values():
-        connection.execute(_FINISH, rows)
-
-
 def _is_finished(connection: Connection, trial_id: int, columns: Mapping[str, Any]) -> bool:
-    """True where a trial ended at just the instant and with the outcome that the columns tell."""
+    """Return whether a stored trial has exactly the end and the outcome in these columns."""
     told = {name: columns[name] for name in ("outcome", "finished")}
     query = select(trials.c.id).where(trials.c.id == trial_id, queries.same(trials, told))
     return connection.execute(query).first() is not None
-
-
-def _columns(trial: Trial) -> dict[str, Any]:
-    """Return what is filled in of a trial that has ended."""
-    kept = {"configuration", "configuration_hash"} | ({"started"} if trial.started is None else set())
-    columns = {name: value for name, value in trial_columns(trial).items() if name not in kept}
-    columns["finished"] = columns["finished"] or now()
-    return columns

@@ -1,4 +1,4 @@
-"""Opens the database through SQLAlchemy: how SQLite is set up, and every failure as one clear line."""
+"""Open the database through SQLAlchemy: set up SQLite, and turn every failure into one clear line."""
 
 from __future__ import annotations
 
@@ -37,30 +37,31 @@ CONNECT_S = 5
 """How long a server may take to answer, for each of its addresses."""
 
 _QUIET = "autotune"
-# What interrupts or fails as a connection is given back is raised, or matters no more: SQLAlchemy adds its traceback.
+# SQLAlchemy logs a traceback of errors while a connection is returned. They are raised anyway, or do not matter.
 for _name in (f"{QueuePool.__module__}.{QueuePool.__name__}.{_QUIET}", "psycopg"):
     logging.getLogger(_name).setLevel(logging.CRITICAL)
 
 READING, HASTILY = "reading", "hastily"
-"""The option `autotune` of a connection whose transactions only read, and so wait for nobody, and of one whose need not
-outlast the machine."""
+"""Values of the option `autotune` of a connection: its transactions only read, and so wait for nobody; or they need not
+survive a crash of the machine."""
 
 
 _TURN_MS = 100
-"""How long SQLite waits for others by itself."""
+"""How long SQLite itself waits for other processes."""
 
 SYNCHRONOUS, HASTY = "FULL", "NORMAL"
-"""How SQLite commits. FULL, an fsync: a power cut loses no trial that a search has counted, where the disk keeps its
-word. NORMAL leaves it out: nothing is lost when a process is killed, only when the machine falls, and with it all that
-had begun; so a trial begins like that and ends with FULL, which puts both on the disk. Measured on two busy cores with
-a virtual disk, milliseconds a trial (python benchmarks/commits.py): 18.7 with NORMAL throughout, 24.0 so, 30.0 with
-FULL throughout, while the device is at work on others.
+"""How SQLite commits. FULL does an fsync: a power cut loses no trial that a search has counted, if the disk is honest.
+NORMAL does none: nothing is lost when a process is killed; if the machine crashes, recent commits are lost, but so is
+the work on trials that had begun. So a trial begins with NORMAL and ends with FULL, which puts both on the disk.
+Measured on two busy cores with a virtual disk, in milliseconds per trial (python benchmarks/commits.py): 18.7 with
+NORMAL throughout, 24.0 like this, 30.0 with FULL throughout, while the device runs other trials.
 """
 
 
 def open_engine(location: Location) -> Engine:
-    """Return an engine on the database. Raises StoreError where it can be told beforehand that it will not do, and
-    SetupError where a package is missing.
+    """Return an engine on the database.
+
+    Raises StoreError if it is known beforehand that it cannot be used, and SetupError if a package is missing.
     """
     if location.url:
         url = _server_url(location)
@@ -83,10 +84,10 @@ def open_engine(location: Location) -> Engine:
 
 
 def open_as_it_is(location: Location, *, alone: bool) -> Engine:
-    """Return an engine that reads a file which may not be written, and writes nothing beside it.
+    """Return an engine that reads a file which may not be written, and that writes nothing beside it.
 
-    `alone`: by the one connection of `mounts.open_alone`; else by a new one each time, since SQLite may take the file
-    for whole only until somebody writes to it.
+    `alone`: use the one connection of `mounts.open_alone`; else a new one each time, since SQLite may treat the file as
+    complete only until somebody writes to it.
     """
     path = location.path
 
@@ -101,37 +102,37 @@ def open_as_it_is(location: Location, *, alone: bool) -> Engine:
 
 
 def is_busy(error: object) -> bool:
-    """Say whether SQLite's error is that another process writes, beside which a file in WAL mode may be read."""
+    """Return whether SQLite's error says that another process writes; a file in WAL mode may be read meanwhile."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
 
 
 def holds_nothing(path: str) -> bool:
-    """Say whether no file is there, or one without a byte that nobody is about to fill."""
+    """Return whether there is no file, or an empty one without a log, which nobody is about to fill."""
     return not os.path.exists(path) or not (Path(path).stat().st_size or os.path.exists(log_of(path)))
 
 
 def open_in_memory() -> Engine:
-    """Return an engine on a database of its own that ends with it."""
+    """Return an engine on a new database in memory that ends with the engine."""
     engine = create_engine("sqlite://", poolclass=StaticPool)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
 
 
 class ConnectionLost(StoreError):
-    """The server, or the way to it, went away: what was asked may have been done or not. Or another has it locked."""
+    """The server or the connection to it went away, so that a step may be done or not; or another holds a lock."""
 
 
 class ReadsOnly(ConnectionLost):
-    """The server takes no writes: a standby is one for good, or until it has taken over from the server that was."""
+    """The server takes no writes, such as a standby, which may stay one or take over from the main server."""
 
 
 class Overtaken(StoreError):
-    """Another stored the same a moment before, and nothing was done: what is asked again finds that."""
+    """Another process stored the same a moment before, and nothing was done: the next try finds those rows."""
 
 
 @contextmanager
 def clear_errors(location: Location) -> Iterator[None]:
-    """Turn whatever the database says into one StoreError; ConnectionLost where asking again may help."""
+    """Turn any error of the database into one StoreError; ConnectionLost if another try may help."""
     try:
         yield
     except DBAPIError as error:
@@ -143,7 +144,8 @@ def clear_errors(location: Location) -> Iterator[None]:
                 what = f"is locked by another session, for {BUSY_S:g} s"
                 raise ConnectionLost(what, where=where, hint="end that session, or ask again later") from error
             kind = _KINDS.get(state, StoreError) if not _is_lost(error) else ConnectionLost
-            found = kind(location.scrubbed(found.what), where=where, hint=found.hint)
+            hint = next((hint for code, words, hint in _CURES if code == state and words in found.what), "")
+            found = kind(location.scrubbed(found.what), where=where, hint=hint)
         elif is_busy(error.orig) and takes_locks(location.path):  # an import, say, of more than BUSY_S
             found = ConnectionLost(found.what, where=where, hint=found.hint)
         raise found from error
@@ -157,7 +159,7 @@ def clear_errors(location: Location) -> Iterator[None]:
 
 @contextmanager
 def clear_values(location: Location) -> Iterator[None]:
-    """Turn the failure to make sense of stored values into one StoreError: only what is damaged holds such."""
+    """Turn errors from decoding stored values into one StoreError: only a damaged database has such values."""
     try:
         yield
     except UNSOUND as error:
@@ -165,7 +167,7 @@ def clear_values(location: Location) -> Iterator[None]:
 
 
 def _is_lost(error: DBAPIError) -> bool:
-    """True for a broken connection, one that cannot be made, and a transaction that the server gave up."""
+    """Return whether a connection broke or cannot be made, or the server aborted the transaction."""
     state = getattr(error.orig, "sqlstate", None)
     if error.connection_invalidated or state in _TRY_AGAIN:
         return True
@@ -173,18 +175,28 @@ def _is_lost(error: DBAPIError) -> bool:
 
 
 _KINDS: dict[str | None, type[StoreError]] = {"23505": Overtaken, "25006": ReadsOnly}
-"""What PostgreSQL says of a row that is there already, and of a transaction that only reads."""
+"""PostgreSQL's codes for a row that exists already, and for a read-only transaction."""
+
+LACKS = "a standby that took over may lack the last that was stored; type it again: it goes on from what is there"
+_GRANT = "its owner may allow it: GRANT"
+_CURES = (
+    ("42501", "for schema", f"{_GRANT} CREATE ON SCHEMA public TO the role that is to make the tables"),
+    ("42501", "", f"{_GRANT} SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO the role"),
+    ("23503", "", LACKS),
+    ("53100", "", "make room at the server, then type it again: what was stored is kept"),
+)
+"""Hints by PostgreSQL's code and words in its message: for a missing right, a row that is gone, a full disk."""
 
 LOCKED = "55P03"
 _TRY_AGAIN = ("40001", "40P01", "57P01", "57P02", "57P03")
-"""What PostgreSQL says of a transaction that it gave up, and while it starts or stops."""
+"""PostgreSQL's codes for an aborted transaction, and while it starts or stops."""
 
 _KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 30_000}
-"""A server that vanished without a word is noticed in half a minute."""
+"""With these, a server that vanished silently is noticed within half a minute."""
 
 
 def _connect(location: Location, *given: Any, **asked: Any) -> Any:
-    """Return a connection to a server that says so where it is waited for."""
+    """Return a connection to a server that prints a message while the server is waited for."""
     from autotune.store.waits import Waiting
 
     connection = Waiting.connect(*given, **asked)
@@ -193,13 +205,13 @@ def _connect(location: Location, *given: Any, **asked: Any) -> Any:
 
 
 def _set_up_server(connection: Any) -> None:
-    """Bound how long a transaction waits for others', as on a file: who holds a lock for good would be waited for."""
+    """Bound the time that a transaction waits for locks, as on a file; else a lock held forever would block it."""
     connection.execute(f"SET lock_timeout = {round(BUSY_S * 1000)}")
     connection.commit()
 
 
 def _set_up_sqlite(connection: sqlite3.Connection, where: str) -> None:
-    # Looked at before anything is changed: the switch to WAL stays in the file.
+    # Checked before anything is changed: the switch to WAL is stored in the file.
     _require_ours(connection, where)
     connection.execute("PRAGMA foreign_keys=ON")
     _use_wal(connection)
@@ -208,21 +220,21 @@ def _set_up_sqlite(connection: sqlite3.Connection, where: str) -> None:
 def _require_ours(connection: sqlite3.Connection, where: str) -> None:
     # Transactions are begun by _begin_sqlite, not by Python's sqlite3.
     connection.isolation_level = None
-    # What a file says that others wrote is no program to run.
+    # The schema of a file from others must not run code.
     connection.execute("PRAGMA trusted_schema=OFF")
-    # What is read is sorted in memory, which holds it next anyway: a full TMPDIR is no fault of the database.
+    # Rows are sorted in memory, where they go anyway: a full TMPDIR is no error of the database.
     connection.execute("PRAGMA temp_store=MEMORY")
     try:
         is_our_file(connection.execute(SCHEMA), where)
-    except UnicodeDecodeError:  # SQLite says what it cannot read, and Python cannot read that
+    except UnicodeDecodeError:  # SQLite's error quotes the unreadable schema, and Python cannot decode it
         raise damaged_database(where, "its schema is not text") from None
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:
     """Switch to write-ahead logging: readers and the one writer do not block each other.
 
-    The switch itself needs the file alone and does not honour the busy timeout: two processes that open a new
-    database at once meet here.
+    The switch itself needs exclusive access and ignores the busy timeout: two processes that open a new database at
+    the same time conflict here.
     """
     deadline = time.monotonic() + BUSY_S
     while True:
@@ -236,14 +248,14 @@ def _use_wal(connection: sqlite3.Connection) -> None:
 
 
 def _begin_sqlite(connection: Any) -> None:
-    # IMMEDIATE takes the write lock first, under the busy timeout. A deferred transaction that reads and then
-    # writes fails at once when another process wrote in between.
+    # IMMEDIATE takes the write lock first, with the busy timeout. A deferred transaction that reads and then
+    # writes fails at once if another process wrote in between.
     mode = connection.get_execution_options().get("autotune")
     if mode == READING:
         connection.exec_driver_sql("BEGIN")
         return
     connection.exec_driver_sql(f"PRAGMA synchronous={HASTY if mode == HASTILY else SYNCHRONOUS}")
-    # Waited for here: SQLite itself would not return for a signal before its own time is over.
+    # The loop waits here: SQLite itself would not return for a signal before its own timeout.
     deadline = time.monotonic() + connection.get_execution_options().get("busy_s", BUSY_S)
     connection.exec_driver_sql(f"PRAGMA busy_timeout={_TURN_MS}").close()
     try:

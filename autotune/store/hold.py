@@ -1,7 +1,7 @@
-"""One server of a name at work on a database: a lock that goes with its process, however that ends.
+"""Allow only one server with a name on a database: a lock that ends with its process, however that ends.
 
-SQLite: a file beside the database, which containers that share it see too. PostgreSQL: an advisory lock of a session
-of its own, which says within half a minute that a machine has vanished.
+SQLite: a lock on a file beside the database, which containers that share it see too. PostgreSQL: an advisory lock in
+its own session; the lock of a machine that vanished is released within half a minute.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from autotune.errors import StoreError, UsageError
 from autotune.store.database import LOCKED, clear_errors
 from autotune.store.location import Location
 from autotune.store.mounts import LOCAL, NO_LOCKS
-from autotune.store.presence import inode
+from autotune.store.openfile import inode
 from autotune.text import line, typed
 
 
 class Hold:
-    """The queue of a name, for one server; `keep` takes it, `close` lets it go."""
+    """The lock on the queue of a server's name; `keep` takes it, `close` releases it."""
 
     def __init__(self, engine: Engine, location: Location, name: str) -> None:
         self._engine = engine
@@ -39,7 +39,10 @@ class Hold:
         self._one = threading.Lock()
 
     def keep(self) -> None:
-        """Take it, also after its connection was lost. Raises UsageError where another has it, StoreError."""
+        """Take the lock, also again after its connection was lost.
+
+        Raises UsageError if another server has it, and StoreError.
+        """
         with self._one:
             if self._location.path:
                 self._keep_file()
@@ -47,7 +50,7 @@ class Hold:
                 self._keep_session()
 
     def close(self) -> None:
-        """Let it go."""
+        """Release the lock."""
         with self._one:
             if self._descriptor is not None:
                 os.close(self._descriptor)
@@ -60,7 +63,7 @@ class Hold:
             held = os.fstat(self._descriptor)
             if inode(path) == (held.st_dev, held.st_ino):
                 return
-            os.close(self._descriptor)  # removed or replaced meanwhile: others look at the one that is there
+            os.close(self._descriptor)  # removed or replaced meanwhile: others use the file that is there now
             self._descriptor = None
         try:
             self._descriptor = _locked(path)
@@ -92,7 +95,7 @@ class Hold:
             self._session = session
 
     def _drop_session(self) -> None:
-        """End the session, unlocked first since its end takes a moment; back in the pool it would keep its lock."""
+        """Unlock and end the session: the end takes a moment, and back in the pool it would keep its lock."""
         session, self._session = self._session, None
         if session is not None:
             with suppress(SQLAlchemyError):
@@ -107,7 +110,7 @@ class Hold:
 
 
 def is_held(connection: Connection, location: Location, name: str) -> bool:
-    """Whether a server of that name is at work, without a hold of one's own. What cannot be looked at is believed."""
+    """Return whether a server with that name is at work, without a Hold; True if that cannot be found out."""
     if not location.path:
         return connection.execute(_HELD, _key(name)).first() is not None
     try:
@@ -117,7 +120,7 @@ def is_held(connection: Connection, location: Location, name: str) -> bool:
     except OSError:
         return True
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)  # for this moment: `_locked` waits for it
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)  # only for a moment, which `_locked` waits for
     except OSError:
         return True
     finally:
@@ -138,16 +141,16 @@ def _file(location: Location, name: str) -> Path:
 
 
 def _cure(error: OSError, path: Path) -> str:
-    """What helps: where something else lies in the place of the file, where there are no locks; "" for the rest."""
+    """Return a hint if something else is in the place of the file, or if there are no locks; "" for other errors."""
     if error.errno in _IN_THE_WAY and os.path.lexists(path):
         return f"remove it: {typed(['rm', '-r', str(path)])}"
     return LOCAL if error.errno in NO_LOCKS else ""
 
 
 def _locked(path: Path) -> int:
-    """Return the file, opened and locked. Raises OSError, BlockingIOError where another has it for longer than a look.
+    """Return the file, opened and locked. Raises OSError; BlockingIOError if another process keeps the lock.
 
-    Who looks whether it is held has it for a moment.
+    `is_held` takes the lock for a moment, so this waits a little.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
     try:
@@ -166,10 +169,10 @@ def _locked(path: Path) -> int:
 
 
 _IN_THE_WAY = (errno.ELOOP, errno.EISDIR, errno.ENXIO, errno.EACCES, errno.EPERM)
-"""A link, a folder, a socket, a file of another user's."""
+"""Errors for a link, a folder, a socket, or another user's file."""
 
 _WAIT_S = 1.0
-"""How long a lock is waited for: a session whose process was killed may take a moment to end."""
+"""How long to wait for a lock: a session whose process was killed may take a moment to end."""
 
 _HELD = text(
     "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1"
@@ -179,4 +182,4 @@ _HELD = text(
 
 _KEEPALIVES = ("tcp_keepalives_idle = 10", "tcp_keepalives_interval = 5", "tcp_keepalives_count = 3")
 _SETTINGS = (*_KEEPALIVES, f"lock_timeout = {1000 * _WAIT_S:g}")
-"""A machine that vanished is noticed in half a minute."""
+"""With these, a machine that vanished is noticed within half a minute."""

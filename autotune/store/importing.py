@@ -1,7 +1,7 @@
-"""Stores exported lines: every one of them or none.
+"""Store exported lines: all of them or none.
 
 Lines are checked first, with nothing locked, and wait in a temporary file; then all are stored in one short
-transaction, so that a search at work beside this waits for seconds at most.
+transaction, so that a search that runs at the same time waits for seconds at most.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from autotune.store.records import UNFINISHED, Columns, device_columns, device_o
 from autotune.store.schema import problems, retimings, searches, trials
 
 MOST_LINE = 2**24
-"""Characters of a line with one trial: thousands of samples and a build log are less."""
+"""The most characters of a line with one trial: thousands of samples and a build log need fewer."""
 
 
 class Incoming(NamedTuple):
-    """What the lines of one search agree on: its problem and devices, those as told and as columns; and its columns."""
+    """What the lines of one search share: its problem, its devices as told and as columns, and its own columns."""
 
     problem: dict[str, str]
     facts: list[dict[str, Any]]
     devices: list[dict[str, str]]
     columns: dict[str, Any]
-    where: str  # the first line of it
+    where: str  # its first line
 
 
 class _Waiting(NamedTuple):
-    """One line in the temporary file: where it stood, its trial and the trial's re-timings as columns."""
+    """One line in the temporary file: its place in the input, its trial and the trial's re-timings as columns."""
 
     where: str
     search: str
@@ -59,7 +59,7 @@ class _Place(NamedTuple):
 
 @dataclass(slots=True)
 class _Changed:
-    """What is new of one problem: of which configurations, and how many trials of each search have finished."""
+    """What is new in one problem: the configurations, and the number of finished trials of each search."""
 
     configurations: set[str] = field(default_factory=set)
     finished: Counter[int] = field(default_factory=Counter)
@@ -68,9 +68,9 @@ class _Changed:
 def check(
     lines: Iterable[str], waiting: IO[str], source: str = "", go_on: Callable[[], None] = lambda: None
 ) -> dict[str, Incoming]:
-    """Write the lines to `waiting` as columns and return their searches by uuid. Raises StoreError at the first misfit.
+    """Write the lines to `waiting` as columns; return their searches by uuid. Raises StoreError at the first bad line.
 
-    `source` is the file that the lines are of, for messages. `go_on` is called before each, and may raise to give up.
+    `source` is the name of the lines' file, for messages. `go_on` is called before each line, and may raise to give up.
     """
     found: dict[str, Incoming] = {}
     for number, text in enumerate(_bounded(lines), 1):
@@ -89,7 +89,7 @@ def check(
 
 
 def _bounded(lines: Iterable[str]) -> Iterator[str]:
-    """Yield lines; of a file no more of one than it takes to tell that it is too long."""
+    """Yield lines; from a file, a too long line only in part, as much as shows that it is too long."""
     if isinstance(lines, io.TextIOBase):
         while line := lines.readline(MOST_LINE + 1):
             yield line
@@ -98,7 +98,7 @@ def _bounded(lines: Iterable[str]) -> Iterator[str]:
 
 
 def foreign(key: ProblemKey, device: DeviceInfo | None, told: Mapping[str, str]) -> tuple[str, Incoming]:
-    """Return the search that a file of another tool is, by its uuid: the same for what goes on where that ended."""
+    """Return a search for a file of another tool, with its uuid: the same for a later file that continues this one."""
     uuid = digest([IMPORTED, key_columns(key), *(told.get(name, "") for name in ("format", "device", "kernel"))])
     columns = {
         "uuid": uuid,
@@ -115,7 +115,7 @@ def foreign(key: ProblemKey, device: DeviceInfo | None, told: Mapping[str, str])
 
 
 def wait(search: tuple[str, Incoming], trials: Iterable[Trial], waiting: IO[str]) -> dict[str, Incoming]:
-    """Write another tool's trials to `waiting` as columns. Equal ones of a file are as many trials, and stay so."""
+    """Write another tool's trials to `waiting` as columns. Equal trials in a file remain separate trials."""
     uuid, found = search
     seen: Counter[str] = Counter()
     for trial in trials:
@@ -130,7 +130,7 @@ def wait(search: tuple[str, Incoming], trials: Iterable[Trial], waiting: IO[str]
 def store(
     connection: Connection, waiting: IO[str], found: Mapping[str, Incoming], go_on: Callable[[], None] = lambda: None
 ) -> int:
-    """Store what waits and is not here yet; return how many trials were new. Raises StoreError where one clashes.
+    """Store the waiting trials that are new; return how many were. Raises StoreError if one contradicts a stored one.
 
     `go_on` is called now and then, and may raise to give up.
     """
@@ -142,14 +142,14 @@ def store(
     for page in pages(lines):
         go_on()
         new += _store_page(connection, page, found, places, changed)
-    for problem, change in sorted(changed.items()):  # in one order everywhere: each is locked
+    for problem, change in sorted(changed.items()):  # always in the same order, because each is locked
         go_on()
         standings.follow(connection, problem, change.configurations, change.finished)
     return new
 
 
 def _search(line: Line, where: str, known: Incoming | None) -> Incoming:
-    """Return the search of a line. Raises StoreError where lines before it put it elsewhere."""
+    """Return the search of a line. Raises StoreError if the line contradicts earlier lines of the same search."""
     problem = key_columns(
         ProblemKey(line.study, line.kernel_hash, line.study_hash, line.device, line.size, line.choices)
     )
@@ -158,7 +158,7 @@ def _search(line: Line, where: str, known: Incoming | None) -> Incoming:
         known = Incoming(problem, line.search.devices, _devices(line, where), columns, where)
     _require_one_problem(problem, known.problem, where, f"the same search in {known.where}")
     if known.facts != line.search.devices:
-        _devices(line, where)  # says more where they are no devices at all
+        _devices(line, where)  # raises a better message if they are no devices at all
         raise StoreError(f"search.devices: not those of the same search in {known.where}", where=where, hint=HINT)
     if line.device_number is not None and line.device_number >= len(known.devices):
         what = f"device_number: {line.device_number} is not one of its {len(known.devices)} devices"
@@ -169,7 +169,7 @@ def _search(line: Line, where: str, known: Incoming | None) -> Incoming:
 
 
 def _require_one_problem(here: Mapping[str, str], there: Columns, where: str, which: str) -> None:
-    """Raise StoreError where a line is of another problem than its search: its own facts say what it belongs to."""
+    """Raise StoreError if a line belongs to another problem than its search."""
     for name, value in here.items():
         if there[name] != value:
             raise StoreError(f"{name}: not that of {which}", where=where, hint=HINT)
@@ -200,7 +200,7 @@ def _store_page(
     places: dict[str, _Place],
     changed: dict[int, _Changed],
 ) -> int:
-    """Store a page with a few statements, not a few per line; return the number of new trials. Notes what `changed`."""
+    """Store a page with few statements, not a few for each line; return the number of new trials. Updates `changed`."""
     uuids = dict.fromkeys(entry.trial["uuid"] for entry in page)
     here: dict[str, Any] = {row["uuid"]: row for row in queries.of_uuids(connection, trials, uuids)}
     new: dict[str, dict[str, Any]] = {}
@@ -240,12 +240,14 @@ def _store_page(
 
 
 _TOLD = {Outcome.PENDING.value: 0, Outcome.LOST.value: 1}
-"""How much an outcome tells of how a trial ended; all others tell it."""
+"""How much an outcome tells about a trial's end; all other outcomes (2) tell it."""
 
 
 def _news(before: Any, columns: dict[str, Any], where: str) -> dict[str, Any]:
-    """Return what another account of a trial tells beyond the one that is known: all of it where it tells how it ended,
-    else the runs that it was verified in where those are more. Raises StoreError where they are of two trials.
+    """Return what new columns of a trial add to the known ones.
+
+    This is all of them if they tell more about its end, else the number of verified runs if it is larger. Raises
+    StoreError if they are from two different trials.
     """
     known, told = (_TOLD.get(row["outcome"], 2) for row in (before, columns))
     fixed = ["search_id", "configuration_hash"]
@@ -261,7 +263,7 @@ def _news(before: Any, columns: dict[str, Any], where: str) -> dict[str, Any]:
 
 
 def _store_retimings(connection: Connection, page: Sequence[_Waiting], ids: Mapping[str, int]) -> dict[str, list[str]]:
-    """Store the re-timings of a page that are new; return their uuids by those of their trials."""
+    """Store the new re-timings of a page; return their uuids by the uuids of their trials."""
     wanted: dict[str, dict[str, Any]] = {}
     places: dict[str, str] = {}
     for entry in page:
@@ -283,7 +285,7 @@ def _store_retimings(connection: Connection, page: Sequence[_Waiting], ids: Mapp
 
 
 def _mark(connection: Connection, trial: Any, retimings: Sequence[str]) -> None:
-    """Note on a trial that was made here which of its re-timings were not."""
+    """Mark in a trial that was measured here which of its re-timings were not."""
     environment = mapping(trial["environment"])
     if CAME_IN not in environment:
         known = json.loads(str(environment.get(TIMED_ELSEWHERE, "[]")))
@@ -292,7 +294,7 @@ def _mark(connection: Connection, trial: Any, retimings: Sequence[str]) -> None:
 
 
 def _store_search(connection: Connection, uuid: str, search: Incoming) -> _Place:
-    """Return where a search and its devices are stored, now where they are new."""
+    """Return the numbers of a search, its problem and its devices; store them if they are new."""
     joined = select(searches, *(column for column in problems.c if column.name not in ("id", "trials"))).join(problems)
     known = connection.execute(joined.where(searches.c.uuid == uuid)).mappings().first()
     if known is not None:

@@ -1,4 +1,4 @@
-"""Trials as lines of JSON: each holds one trial and all that it belongs to, so that lines can be cut and mixed."""
+"""Trials as lines of JSON: each has one trial and all that it belongs to, so lines can be removed and mixed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from autotune.store.schema import devices, search_devices, searches, trials
 from autotune.study import Name, Value
 
 FORMAT = 1
-"""Version of a line. A reader refuses a newer one."""
+"""The version of a line. A reader refuses newer ones."""
 
 HINT = "import reads the JSON lines of autotune export, not its CSV; nothing was imported"
 
@@ -41,8 +41,9 @@ HINT = "import reads the JSON lines of autotune export, not its CSV; nothing was
 Word = Annotated[Text, Field(min_length=1, max_length=200)]
 
 _MOST_NAMES, _OF_EACH = 200_000, 10
-"""Names in a line, and as how many each table counts besides, an empty one too. What is wrong with any of them is an
-error of its own, with which one line would take minutes, and gigabytes, to refuse. Re-timings are thousands at most."""
+"""The most names in a line, and how many names each table counts as in addition, even an empty one. Each wrong name is
+an error of its own, so that a line with too many would take minutes, and gigabytes, to refuse. There are thousands of
+re-timings at most."""
 
 
 class _Table(BaseModel):
@@ -50,11 +51,11 @@ class _Table(BaseModel):
 
 
 Generation = Annotated[Count, Field(le=1_000_000)]
-"""How often a problem was started over: far from what a column can count, since `--fresh` adds one."""
+"""How often a problem was started over: far below the limit of the column, since `--fresh` adds one."""
 
 
 class Search(_Table):
-    """The search that a trial is of, with its devices as OpenCL described them."""
+    """The search of a trial, with its devices as OpenCL described them."""
 
     uuid: Word
     generation: Generation
@@ -79,7 +80,7 @@ class Retiming(_Table):
 
 
 class Line(_Table):
-    """One line: one trial, whose own fields are those of FIELDS, and all that it belongs to."""
+    """One line: one trial, with the fields in FIELDS, and all that it belongs to."""
 
     format: Literal[1]
     uuid: Word
@@ -98,11 +99,11 @@ _Whole = create_model("_Whole", __base__=Line, **entries(FIELDS))
 _Own = create_model("_Own", __base__=_Table, **entries(FIELDS))
 _JSON = ("size", "choices", "environment")
 _Belongings = dict[int, tuple[dict[str, Any], list[int]]]
-"""Searches by their numbers, with the numbers of their devices."""
+"""Searches by number, each with the numbers of its devices."""
 
 
 def export_lines(connection: Connection) -> Iterator[str]:
-    """Yield every trial as one line, in the order they were stored."""
+    """Yield every trial as one line, in the order in which they were stored."""
     belongings: _Belongings = {}
     query = queries.everything().order_by(trials.c.id).execution_options(yield_per=PAGE)
     for page in connection.execute(query).mappings().partitions():
@@ -110,14 +111,14 @@ def export_lines(connection: Connection) -> Iterator[str]:
 
 
 def export_page(connection: Connection, after: int) -> tuple[list[str], int]:
-    """Return the lines of the trials that follow one, by its number, a page of them; and the number of the last."""
+    """Return a page of lines of the trials after a number, and the number of the last one."""
     query = queries.everything().where(trials.c.id > after).order_by(trials.c.id).limit(PAGE)
     page = connection.execute(query).mappings().all()
     return list(_lines(connection, page, {})), page[-1]["id"] if page else after
 
 
 def _lines(connection: Connection, page: Sequence[Columns], belongings: _Belongings) -> Iterator[str]:
-    """Yield the lines of some trials; `belongings` keeps what is known of searches."""
+    """Yield the lines of some trials; `belongings` caches their searches."""
     retimed = queries.all_retimings(connection, [row["id"] for row in page])
     for row in page:
         search_id = row["search_id"]
@@ -161,7 +162,7 @@ class _TooManyNames(Exception):
 
 
 class _Counting:
-    """Makes the tables of a line as they are read. Raises _TooManyNames."""
+    """Builds the tables of a line while it is parsed. Raises _TooManyNames."""
 
     def __init__(self) -> None:
         self._left = _MOST_NAMES
@@ -174,9 +175,9 @@ class _Counting:
 
 
 def parsed(text: str, where: str) -> tuple[Line, Trial]:
-    """Return a line that was exported, and its trial.
+    """Return an exported line from its text, and its trial.
 
-    Raises StoreError at `where` for one that does not fit, whatever it holds.
+    Raises StoreError at `where` for any text that is not such a line.
     """
     try:
         table = json.loads(text, object_pairs_hook=_Counting())
@@ -205,9 +206,9 @@ def parsed(text: str, where: str) -> tuple[Line, Trial]:
 
 
 def entered(trial: Trial) -> Trial:
-    """Return a trial that another machine told as it is stored and read again, without its re-timing.
+    """Return a trial from another machine as it would be if stored and read again, without its re-timing.
 
-    Raises StoreError for one that an import would not take, whatever it holds.
+    Raises StoreError for any trial that an import would not take.
     """
     try:
         row = trial_columns(trial)
@@ -223,7 +224,7 @@ def _trial(line: BaseModel) -> Trial:
 
 
 def _fault(error: ValidationError) -> str:
-    """Return what is wrong first: with the trial itself before its search."""
+    """Return the first error as text: errors in the trial itself come before those in its search."""
     first = min(error.errors(include_url=False), key=lambda found: found["loc"][:1] == ("search",))
     place = f"{'.'.join(str(part) for part in first['loc']):.200}: ".removeprefix(": ")
     return place + first["msg"].removeprefix("Value error, ")

@@ -1,6 +1,6 @@
-"""Which searches and problems are on record, of which studies and devices, as reports and pages ask for them.
+"""List the stored searches and problems, by study and device, for reports and pages.
 
-What is damaged is a StoreError, as everywhere in this room.
+Damaged data is a StoreError, as everywhere in this room.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from autotune.store.store import Store
 
 
 class Search(NamedTuple):
-    """One search as it is on record. Instants are ISO 8601 in UTC; `asked_by` is "" for one of this machine.
+    """One stored search. Instants are ISO 8601 in UTC; `asked_by` is "" for a search of this machine.
 
-    `ended` is None while it runs; `is_lost` where it was killed, and no search has come since to put that on record.
-    `submission` is the uuid of the one that it is the work of, None where it was not sent to a server.
+    `ended` is None while it runs. `is_lost`: it was killed, and no later search has stored that yet. `submission` is
+    the uuid of the submission that it runs for, None if it was not sent to a server.
     """
 
     number: int
@@ -64,7 +64,7 @@ _OF_PROBLEMS = {"study": "study = :study", "device": "device = :device", "before
 
 
 def search(store: Store, wanted: int) -> Search | None:
-    """Return the search of that number; None where there is none."""
+    """Return the search with a number; None if there is none."""
     return next(iter(_searches(store, "WHERE s.id = :wanted", {"wanted": wanted})), None)
 
 
@@ -79,9 +79,9 @@ def searches(
     before: int | None = None,
     limit: int = 50,
 ) -> list[Search]:
-    """Return searches, newest first: of a study, a device model, a problem, of these uuids, before a number.
+    """Return searches, newest first: of a study, a device model, a problem, with these uuids, before a number.
 
-    `names` may be those of submissions. With `latest`, of those that are one submission's work the last.
+    `names` may be uuids of submissions. With `latest`, only the last search of each submission.
     """
     asked = {"study": study, "device": device, "problem": problem, "before": before}
     wanted, values = _conditions("s.id > 0", _OF_SEARCHES, asked)
@@ -94,13 +94,13 @@ def searches(
 
 
 def _conditions(first: str, known: Mapping[str, str], asked: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the conditions of what is asked that is not None, behind a first one, and the values in them."""
+    """Return a first condition joined with those of all that is asked and not None, and the values in them."""
     values = {name: value for name, value in asked.items() if value is not None}
     return " AND ".join([first, *(known[name] for name in values)]), values
 
 
 def answering(store: Store, problem: int) -> list[Search]:
-    """Return the searches that tell what is best of a problem, as `Store.answering` does, in the order they began."""
+    """Return the searches that decide a problem's best, as in `Store.answering`, in the order they began."""
     asked = {"problem": problem, "driver": ""}
     first = store.rows(ANSWERING, asked) or store.rows(NEWEST, {"problem": problem})
     wanted = "WHERE s.problem_id = :problem AND s.generation >= :first AND s.sampler <> :imported ORDER BY s.id"
@@ -139,14 +139,14 @@ def _key(columns: Sequence[Any]) -> ProblemKey:
 def problems(
     store: Store, *, study: str = "", device: str = "", before: int | None = None, limit: int | None = None
 ) -> list[Problem]:
-    """Return stored problems, newest first; those of a study, on a device model, or older than one."""
+    """Return stored problems, newest first: of a study, on a device model, before a number."""
     asked = {"study": study or None, "device": device or None, "before": before}
     wanted, values = _conditions("id > 0", _OF_PROBLEMS, asked)
     return _problems(store, f"{wanted} ORDER BY id DESC" + ("" if limit is None else f" LIMIT {limit:d}"), values)
 
 
 def problem(store: Store, wanted: int) -> Problem | None:
-    """Return the problem of that number; None where there is none."""
+    """Return the problem with a number; None if there is none."""
     return next(iter(_problems(store, "id = :wanted", {"wanted": wanted})), None)
 
 
@@ -157,21 +157,21 @@ def _problems(store: Store, ending: str, values: Mapping[str, Any]) -> list[Prob
 
 
 def last_searched(store: Store, wanted: Iterable[int]) -> list[int]:
-    """Return these problems in the order in which they were searched last, latest first."""
+    """Return these problems, the one with the latest search first."""
     query = "SELECT MAX(id), problem_id FROM searches WHERE problem_id IN"
     rows = sorted(map(tuple, rows_of(store, query, wanted, "GROUP BY problem_id")), reverse=True)
     return [int(problem) for _, problem in rows]
 
 
 def latest_problems(store: Store, limit: int) -> list[tuple[Problem, str]]:
-    """Return the problems that were searched last, latest first, each with the last end of a search of it."""
+    """Return the problems with the latest searches, latest first, each with the last end of its searches."""
     query = f"SELECT problem_id, MAX(ended) FROM searches GROUP BY problem_id ORDER BY MAX(id) DESC LIMIT {limit:d}"
     found = [(problem(store, int(number)), ended) for number, ended in store.rows(query, {})]
     return [(one, ended or "") for one, ended in found if one is not None]
 
 
 def device(store: Store, fingerprint: str) -> DeviceInfo | None:
-    """Return the device of a model that was put on record last; None where there is none."""
+    """Return the device of a model that was stored last; None if there is none."""
     query = "SELECT facts FROM devices WHERE fingerprint = :fingerprint ORDER BY id DESC LIMIT 1"
     rows = store.rows(query, {"fingerprint": fingerprint})
     with sound(store):
@@ -179,7 +179,7 @@ def device(store: Store, fingerprint: str) -> DeviceInfo | None:
 
 
 def names(store: Store) -> tuple[list[str], list[str]]:
-    """Return the studies and the device models that something is stored of, sorted."""
+    """Return the studies and the device models with stored problems, sorted."""
     with sound(store):
         studies = [text(row[0]) for row in store.rows("SELECT DISTINCT study FROM problems ORDER BY study", {})]
         models = [text(row[0]) for row in store.rows("SELECT DISTINCT device FROM problems ORDER BY device", {})]
@@ -188,7 +188,7 @@ def names(store: Store) -> tuple[list[str], list[str]]:
 
 @contextmanager
 def sound(store: Store) -> Iterator[None]:
-    """Turn values that nobody can have stored into one StoreError."""
+    """Turn errors from values that this program never stores into one StoreError."""
     try:
         yield
     except UNSOUND as error:
@@ -196,7 +196,7 @@ def sound(store: Store) -> Iterator[None]:
 
 
 def rows_of(store: Store, query: str, numbers: Iterable[int], ending: str = "") -> list[Sequence[Any]]:
-    """Return the rows of a query that ends with `IN` for these numbers, a few hundred at a time."""
+    """Return the rows of a query that ends with `IN`, for these numbers, read a few hundred at a time."""
     found: list[Sequence[Any]] = []
     for some in pages(sorted(set(numbers))):
         marks, values = placeholders(some)

@@ -1,4 +1,4 @@
-"""Where the database is (a path or a URL, the default place), and what is wrong with it, in one clear line.
+"""Where the database is (a path, a URL, or the default place), and what is wrong with it, in one clear line.
 
 Standard library only, and few modules of it (no pathlib): the cold path of `autotune best` imports this file.
 """
@@ -10,7 +10,7 @@ import os
 import re
 import sqlite3
 import sys
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from os import path as paths
 from typing import Any, NamedTuple
 
@@ -27,20 +27,20 @@ BUSY_S = 30.0
 """How long a transaction on a file waits for those of other processes. Ours last milliseconds."""
 
 UNSOUND = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
-"""What making sense of stored values raises where they are none that a version of this program has written."""
+"""The errors from decoding stored values that no version of this program has written."""
 
 IMPORTED = "import"
-"""The sampler of a search that another tool made: its trials tell where to look, and are no results of ours."""
+"""The sampler of a search that another tool made: its trials show where to look, and are not results of ours."""
 
 CAME_IN, TIMED_ELSEWHERE = "came_in", "timed_elsewhere"
-"""Keys in a trial's environment. An import brought it: who serves it checks its configuration by the study; or brought
-these of its re-timings: a JSON list of their uuids."""
+"""Keys in a trial's environment. CAME_IN: an import brought the trial, so its configuration is checked with the study
+when it is served. TIMED_ELSEWHERE: an import brought some re-timings, a JSON list of their uuids."""
 
 
 class Location(NamedTuple):
     """A database: `path` of an SQLite file, or `url` of a server. `chosen` is False for the default file.
 
-    `named_by`: what a user has to mend where it is none.
+    `named_by`: the option or variable that a user has to correct if it is wrong.
     """
 
     path: str = ""
@@ -49,16 +49,16 @@ class Location(NamedTuple):
     named_by: str = "--db"
 
     def __str__(self) -> str:
-        """For messages and answers: without the password of a URL."""
+        """Return the text for messages and answers, without the password of a URL."""
         return self.path or shown(self.url)
 
     def scrubbed(self, text: str) -> str:
-        """Return what a driver said without the passwords of the URL, as they are written and as they are meant."""
+        """Return a driver's message without the passwords of the URL, both as written there and decoded."""
         from urllib.parse import unquote, unquote_plus
 
         for secret in _secrets(self.url):
             for form in {secret, unquote(secret), unquote_plus(secret)} - {""}:
-                # A short one is part of many words, which the mask would tell: it hides only where passwords stand.
+                # A short one is part of many words, and masking these would reveal it: mask it only after : and =.
                 place = re.escape(form) if len(form) >= _TELLING else rf"(?<=[:=]){re.escape(form)}(?![\w-])"
                 text = re.sub(place, MASK, text)
         return text
@@ -66,15 +66,15 @@ class Location(NamedTuple):
 
 MASK = "***"
 _TELLING = 5
-"""Characters of a password that hardly is a part of a word."""
-# Compiled when first used: a look-up in a file pays for none of them.
+"""The least characters of a password that is probably not part of a word."""
+# Compiled when first used: a look-up in a file does not pay for them.
 _USER = "[^:/@]*://[^:/@]*(:[^@]*)?@[^@]*"
 _PASSWORD = "(?<=://)([^:/@]*):([^@]*)@"
 _SECRET_SETTING = "pass|pwd|secret|token"
 
 
 def shown(database: str) -> str:
-    """Return what `--db` takes as it may be printed: a URL without its passwords, a path as it is."""
+    """Return the printable form of what `--db` takes: a URL without its passwords, a path unchanged."""
     if "://" not in database:
         return "postgresql:" + MASK if database.startswith("postgresql:") else database
     if is_ambiguous(database):
@@ -85,7 +85,7 @@ def shown(database: str) -> str:
 
 
 def is_ambiguous(url: str) -> bool:
-    """True where readers of URLs differ on where the password ends: half of it would be taken for the host."""
+    """Return whether parsers may differ on where the password ends: a part of it would be taken for the host."""
     return "@" in url and re.fullmatch(_USER, url) is None
 
 
@@ -107,11 +107,25 @@ def _secrets(url: str) -> list[str]:
     return [*found, *(match[2] for match in re.finditer(_PASSWORD, url))]
 
 
+TENDED: dict[int, Callable[[], None]] = {}
+"""For each open database of this process, by the id of its object: the function that checks its file (access.py)."""
+
+
+def tend() -> None:
+    """Check the files of all databases that this process has open. Call it before a file is opened once more.
+
+    If another file has come to the place of an open one, SQLite would read the old log with it, and write the log into
+    it.
+    """
+    for look in list(TENDED.values()):
+        look()
+
+
 def locate(database: str | Location | None) -> Location:
-    """Return the database that `--db`, else AUTOTUNE_DB, else the default names. Raises StoreError."""
+    """Return the database named by `--db`, else by AUTOTUNE_DB, else the default. Raises StoreError."""
     if isinstance(database, Location):
         return database
-    if database == "":  # as a script with an unset variable gives: it does not mean the default
+    if database == "":  # from a script with an unset variable, for example: not the default
         raise StoreError("is empty", where="--db", hint="give it the path of a file, or leave it out")
     named = database or os.environ.get("AUTOTUNE_DB")
     if not named:
@@ -121,7 +135,7 @@ def locate(database: str | Location | None) -> Location:
         raise StoreError("holds a NUL character", where=by, hint="give it the path of a file")
     try:
         os.fsencode(named)
-    except UnicodeEncodeError:  # half of a pair of surrogates, which no name of a file is decoded to
+    except UnicodeEncodeError:  # a lone surrogate that no file name is decoded to
         raise StoreError(f"{named!r:.60} is not a path", where=by, hint="give it the path of a file") from None
     if named == ":memory:" or named in ("sqlite://", "sqlite:///:memory:"):
         raise StoreError("a database in memory keeps nothing", where=named, hint="give --db the path of a file")
@@ -135,7 +149,7 @@ def locate(database: str | Location | None) -> Location:
 
 
 def _placed(named: str) -> str:
-    """Return the path that a word names. Raises StoreError where it begins in a folder that is there no more."""
+    """Return the path that a word names. Raises StoreError if it is relative and the current folder was removed."""
     path = paths.expanduser(named)
     if not paths.isabs(path):
         try:
@@ -147,7 +161,7 @@ def _placed(named: str) -> str:
 
 
 def log_of(path: str) -> str:
-    """Return where SQLite keeps what has not come to a file yet: beside the file itself, where `path` is a link."""
+    """Return the path of SQLite's log of a file, which is beside the file itself if `path` is a link."""
     return f"{paths.realpath(path)}-wal"
 
 
@@ -156,9 +170,9 @@ def _shared_of(path: str) -> str:
 
 
 def may_not_be_written(path: str, error: object) -> bool:
-    """Say whether SQLite's error is that a file, or its directory, may only be read, and it can be as it is.
+    """Return whether SQLite's error says that a file or its directory is read-only, and the file is complete.
 
-    Nobody can be writing there. On a disk that has failed every file may be said to be writable, and none is.
+    Then nobody can be writing there. The error decides, since on a failed disk files may only seem to be writable.
     """
     unwritable = getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
     return unwritable and os.path.isfile(path) and _is_complete(path)
@@ -169,31 +183,31 @@ def _is_anothers(path: str) -> bool:
 
 
 def is_for_reading(path: str) -> bool:
-    """Say whether a file is there that this user may not write, whole as it is or with all that SQLite keeps beside it.
+    """Return whether there is a file that this user may not write, and that is complete: alone or with SQLite's files.
 
-    SQLite, asked to open it, would leave files of this user beside it, and its owner could not write it any more.
+    If SQLite opened it as usual, it would leave files of this user beside it, and the owner could no longer write.
     """
     return _is_anothers(path) and _is_complete(path)
 
 
 def _is_complete(path: str) -> bool:
-    """Say whether a file has no log, or the memory for that as well: to be read, nothing has to be written."""
+    """Return whether a file has no log, or a log and its shared memory: reading it then needs no writing."""
     return os.path.exists(_shared_of(path)) or not os.path.exists(log_of(path))
 
 
 def require_writable(path: str) -> None:
-    """Raise StoreError where a file, or what SQLite keeps beside it, is there and may not be written."""
+    """Raise StoreError if a file, or one of SQLite's files beside it, exists and may not be written."""
     if _is_anothers(path):
         raise StoreError("is read-only", where=path, hint=_COPY)
     log, shared = log_of(path), _shared_of(path)
     if _is_anothers(log) or _is_anothers(shared):
-        empty = not (os.path.exists(log) and os.stat(log).st_size)  # as a user has left it who may only read
+        empty = not (os.path.exists(log) and os.stat(log).st_size)  # left by a user who may only read
         hint = f"when nobody uses it: {typed(['rm', '-f', log, shared])}" if empty else "its owner may change its mode"
         raise StoreError(f"{log if _is_anothers(log) else shared} is another user's", where=path, hint=hint)
 
 
 def as_it_is(path: str) -> str:
-    """Return the URI by which SQLite reads a file and its log, or takes it for whole, and writes nothing beside it."""
+    """Return the URI with which SQLite reads a file with its log, or as immutable, and writes nothing beside it."""
     plain = paths.realpath(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
     return f"file:{plain}?{'mode=ro' if os.path.exists(log_of(path)) else 'immutable=1'}"
 
@@ -201,8 +215,8 @@ def as_it_is(path: str) -> str:
 def default_path() -> str:
     """Return `autotune.db` in the user's data directory, as platformdirs names it.
 
-    platformdirs itself costs as much to import as the rest of a look-up, so Linux is spelt out here. Raises StoreError
-    where nothing names this user's home: a folder named `~` would be made here.
+    To import platformdirs takes as long as the rest of a look-up, so its rule for Linux is repeated here. Raises
+    StoreError if this user's home is unknown: a folder named `~` would be made in the current one.
     """
     if not sys.platform.startswith("linux"):
         from platformdirs import user_data_dir
@@ -218,37 +232,27 @@ def default_path() -> str:
 
 
 def require_database_file(location: Location) -> None:
-    """Raise StoreError where a file is there and cannot be an SQLite file that is read; what it holds SQLite says.
+    """Raise StoreError if something at the path cannot be a readable SQLite file; SQLite itself checks its content.
 
-    It is not opened: to close a file gives up all locks that this process has on it, those of open databases too, and
-    another process would take the log of one away (https://sqlite.org/howtocorrupt.html, section 2.2).
+    The file is not opened: closing a file releases all locks that this process has on it, also those of an open
+    database, and another process would then remove its log (https://sqlite.org/howtocorrupt.html, section 2.2).
     """
     path = location.path
     try:
         os.stat(path)
     except OSError as error:
         if error.errno == errno.ENOTDIR and location.chosen:
+            from autotune.store.mounts import no_directory
+
             raise no_directory(path) from None
         if error.errno in (errno.ELOOP, errno.ENAMETOOLONG):
             raise StoreError(f"cannot be opened: {error.strerror}", where=path, hint=_ANOTHER) from None
     if os.path.isdir(path):
         raise StoreError("is a directory", where=path, hint="give --db the path of a file in it")
-    if os.path.exists(path) and not os.path.isfile(path):  # a device, a pipe: to open it may wait for ever
+    if os.path.exists(path) and not os.path.isfile(path):  # a device, a pipe: opening it may wait forever
         raise StoreError("is not a file", where=path, hint="give --db the path of one")
     if os.path.exists(path) and not os.access(path, os.R_OK):
         raise StoreError("cannot be read: Permission denied", where=path)
-
-
-def nearest(folder: str) -> str:
-    """Return the nearest folder above, or itself, that is there; it may be a file."""
-    while not os.path.lexists(folder):
-        folder = paths.dirname(folder) or "."
-    return folder
-
-
-def no_directory(path: str) -> StoreError:
-    """Return the error of a path on which a file stands in the place of a folder."""
-    return StoreError(f"{nearest(paths.dirname(path) or '.')} is not a directory", where=path, hint=_ANOTHER)
 
 
 SCHEMA = """
@@ -256,13 +260,13 @@ SELECT name, CASE WHEN sql GLOB 'CREATE TABLE *' THEN 'table' WHEN sql IS NULL O
 OR sql GLOB 'CREATE UNIQUE INDEX *' THEN 'index' ELSE 'program' END AS kind
 FROM sqlite_master WHERE kind = 'program' OR (kind = 'table' AND name NOT LIKE 'sqlite_%')
 """
-"""What an SQLite file holds, by what SQLite makes of it (`sql`) and not by what the file calls it (`type`)."""
+"""The contents of an SQLite file, by what SQLite makes of them (`sql`), not by their declared kind (`type`)."""
 
 
 def is_our_file(found: Iterable[Sequence[Any]], where: str) -> bool:
-    """Answer `is_ours` from the rows of SCHEMA.
+    """Return `is_ours` for the rows of SCHEMA.
 
-    Raises StoreError also for views and triggers: they run where a table is read or written, and none is of ours.
+    Raises StoreError also for views and triggers: they run when a table is read or written, and none is ours.
     """
     rows = list(found)
     ours = is_ours({name for name, kind in rows if kind == "table"}, where)
@@ -274,9 +278,9 @@ def is_our_file(found: Iterable[Sequence[Any]], where: str) -> bool:
 
 
 def is_ours(tables: Collection[str], where: str) -> bool:
-    """True where a database of these tables is this program's, False for an empty one.
+    """Return True if a database with these tables is this program's, False if it is empty.
 
-    Raises StoreError for somebody else's.
+    Raises StoreError for another program's.
     """
     if tables and not {"schema_version", *TABLES} <= set(tables):
         raise StoreError("holds tables of another program", where=where, hint=_ANOTHER)
@@ -284,14 +288,14 @@ def is_ours(tables: Collection[str], where: str) -> bool:
 
 
 def damaged_database(where: str, what: object) -> StoreError:
-    """Return the error for a database that holds what no version of this program has written."""
+    """Return the error for a database with content that no version of this program has written."""
     said = " ".join(str(what).split())[:_SAID]
     hint = f"{_MEANWHILE}; {_RECOVER}" if _is_anothers(where) else _RECOVER
     return StoreError(f"is damaged: {said}", where=where, hint=hint)
 
 
 def version_in(value: object, where: str) -> int:
-    """Return the version that a database says it is of. Raises StoreError where it is newer, or says none."""
+    """Return the version stored in a database. Raises StoreError if it is newer than this program, or missing."""
     if not isinstance(value, int) or value < 1:
         raise damaged_database(where, "it does not say its version")
     if value > SCHEMA_VERSION:
@@ -301,7 +305,7 @@ def version_in(value: object, where: str) -> int:
 
 
 def database_error(where: str, error: BaseException | None) -> StoreError:
-    """Return what a database driver said as one clear line."""
+    """Return a database driver's error as one clear line."""
     code = getattr(error, "sqlite_errorcode", None)
     if code in _UNLOCKED or (code is not None and code & 0xFF == sqlite3.SQLITE_BUSY):
         from autotune.store.mounts import LOCAL, takes_locks
@@ -315,27 +319,18 @@ def database_error(where: str, error: BaseException | None) -> StoreError:
         if what:
             return StoreError(what, where=where, hint=hint)
     for known, what, hint in _SQLITE_ERRORS:
-        # The low byte is the kind; the rest says more of it.
+        # The low byte is the kind; the rest gives details.
         if code is not None and code & 0xFF == known:
             return StoreError(what, where=where, hint=hint)
     if isinstance(error, sqlite3.Error):
-        # Every statement is tested on whole databases: what SQLite cannot make of one is not whole.
+        # Every statement is tested on sound databases: if SQLite cannot run one, the database is damaged.
         return damaged_database(where, error)
     lines = str(error).strip().splitlines() or ["no reason given"]
-    lacks = getattr(error, "sqlstate", None) == "42501"
-    hint = next(hint for words, hint in _RIGHTS if words in lines[0]) if lacks else ""
-    return StoreError(f"cannot be used: {lines[0]}", where=where, hint=hint)
+    return StoreError(f"cannot be used: {lines[0]}", where=where)
 
-
-_RIGHTS = (
-    ("must be owner", "have the role that made the tables open it once: autotune studies --db URL"),
-    ("for schema", "its owner may allow it: GRANT CREATE ON SCHEMA public TO the role that is to make the tables"),
-    ("", "its owner may allow it: GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO the role"),
-)
-"""What to do by what PostgreSQL says that a role lacks."""
 
 _SAID = 200
-"""Characters of what a driver or a decoder says: the rest is what it could not read."""
+"""The most characters of a driver's or decoder's message: the rest is what it could not read."""
 
 _RECOVER = "sqlite3's .recover may save its rows; or give --db another path"
 _MEANWHILE = "type it again, as its owner may just have written to it"

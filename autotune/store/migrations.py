@@ -1,7 +1,7 @@
-"""How the tables came to be what they are in schema.py.
+"""Migrations that bring the tables to the form in schema.py.
 
-A migration is never edited once released: databases out there have run it. A new column is one function appended to
-MIGRATIONS, its line in the table, and `tests/data/version_N.db`, written by the version that has N of them.
+A migration is never edited after its release: users' databases have run it. A new column needs one function appended
+to MIGRATIONS, its line in the table, and `tests/data/version_N.db`, written by the version that has N migrations.
 """
 
 from __future__ import annotations
@@ -22,16 +22,18 @@ _MIGRATION_LOCK = 0x6175746F  # "auto": one number that every process of this pr
 def migrate(connection: Connection, where: str) -> None:
     """Bring the database to SCHEMA_VERSION within the caller's transaction, which must exclude other writers.
 
-    Raises StoreError where the database is newer than this program or holds tables of another one, and where it would
-    be changed under a search of an older program.
+    Raises StoreError if the database is newer than this program or has tables of another one, and if a search of an
+    older program is using it.
     """
     if connection.dialect.name == "postgresql":
-        # SQLite's caller holds the write lock already; PostgreSQL lets two processes create tables at once.
-        connection.execute(text("SET LOCAL lock_timeout = 0"))  # another's may take its time
+        # With SQLite, the caller has the write lock already; PostgreSQL lets two processes create tables at once.
+        connection.execute(text("SET LOCAL lock_timeout = 0"))  # another process's migration may take long
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
     version = stored_version(connection, where)
     if 0 < version < SCHEMA_VERSION:
-        if connection.dialect.name == "postgresql":  # from here on nobody begins to write
+        if connection.dialect.name == "postgresql":
+            _require_owner(connection, version, where)
+            # From here on nobody can begin to write.
             connection.execute(text("LOCK TABLE schema_version IN ACCESS EXCLUSIVE MODE"))
         _require_rest(connection, version, where)
     for migration in MIGRATIONS[version:]:
@@ -42,10 +44,24 @@ def migrate(connection: Connection, where: str) -> None:
         connection.execute(text("UPDATE schema_version SET version = :new"), {"new": SCHEMA_VERSION})
 
 
-def _require_rest(connection: Connection, version: int, where: str) -> None:
-    """Raise StoreError where a search is at work on an older version: it would keep up none of what it does not know.
+def _require_owner(connection: Connection, version: int, where: str) -> None:
+    """Raise StoreError if this session may not alter the tables: a role that only uses them, or a standby."""
+    if not connection.execute(_MAY_ALTER).scalar():
+        what = f"is of version {version}, to become {SCHEMA_VERSION}, and this role or server may not alter its tables"
+        hint = "have the role that made them open it once, where it may be written: autotune studies --db URL"
+        raise StoreError(what, where=where, hint=hint)
 
-    Version 7 and later ones look before each transaction (`Access._written`), but would lose what they are at.
+
+_MAY_ALTER = text("""
+SELECT pg_has_role(relowner, 'USAGE') AND current_setting('transaction_read_only') = 'off'
+FROM pg_class WHERE oid = 'schema_version'::regclass
+""")
+
+
+def _require_rest(connection: Connection, version: int, where: str) -> None:
+    """Raise StoreError if a search runs on an older version: it would not update the columns and tables it lacks.
+
+    Version 7 and later ones check the version in each transaction (`Access._written`), but would lose their work.
     """
     for started, environment, begun in connection.execute(_AT_WORK):
         if not has_died(started, environment) and is_recent(begun or started):
@@ -64,7 +80,7 @@ VERSION = text("SELECT version FROM schema_version")
 
 
 def is_current(connection: Connection, where: str) -> bool:
-    """False for an empty database. Raises StoreError where one would have to be brought to SCHEMA_VERSION first."""
+    """Return whether the database has tables. Raises StoreError if it would first have to be migrated."""
     version = stored_version(connection, where)
     if version not in (0, SCHEMA_VERSION):
         what = f"is of version {version} and may not be written: it would have to become {SCHEMA_VERSION}"
@@ -75,11 +91,11 @@ def is_current(connection: Connection, where: str) -> bool:
 def stored_version(connection: Connection, where: str) -> int:
     """Return the version of the database; 0 for an empty one.
 
-    Raises StoreError for somebody else's tables, and for a version that is newer or none at all.
+    Raises StoreError for another program's tables, and for a newer or invalid version.
     """
     tables = set(inspect(connection).get_table_names())
     if connection.dialect.name == "postgresql" and not tables & {"schema_version", *TABLES}:
-        return 0  # a server's database may be shared with others
+        return 0  # a server's database may be shared with other programs
     if not is_ours(tables, where):
         return 0
     return version_in(connection.execute(VERSION).scalar(), where)
@@ -189,7 +205,7 @@ def _first(connection: Connection) -> None:
 
 
 def _made(connection: Connection) -> None:
-    """What a trial was built and launched as, for look-ups that compute nothing; the fastest trials by an index."""
+    """How a trial was built and launched, for look-ups that compute nothing; an index to find the fastest trials."""
     _run(
         connection,
         """
@@ -200,12 +216,12 @@ def _made(connection: Connection) -> None:
 
 
 def _origin(connection: Connection) -> None:
-    """Which trials another tool made, and what it wrote of them."""
+    """Which trials another tool made, and its entries for them."""
     _run(connection, "ALTER TABLE trials ADD COLUMN origin TEXT")
 
 
 def _standings(connection: Connection) -> None:
-    """A summary for look-ups, in place of the indexes they went by; and how many trials a problem has."""
+    """A summary for look-ups instead of the indexes that they used; and the number of a problem's trials."""
     _run(
         connection,
         """
@@ -242,7 +258,7 @@ def _standings(connection: Connection) -> None:
 
 
 def _service(connection: Connection) -> None:
-    """What a server is asked for and by whom: its queue, and tokens."""
+    """A server's queue of submissions, and its tokens."""
     _run(
         connection,
         """
@@ -285,7 +301,7 @@ def _service(connection: Connection) -> None:
 
 
 def _counted(connection: Connection) -> None:
-    """How the trials of a search ended, and the fastest of them, by an index alone: for pages over a million trials."""
+    """The outcomes of a search's trials, and the fastest ones, from an index alone: for pages over a million trials."""
     _run(
         connection,
         """
@@ -296,13 +312,13 @@ def _counted(connection: Connection) -> None:
 
 
 def _counted_by_search(connection: Connection) -> None:
-    """How many trials of each search have finished: for look-ups after somebody has started over."""
+    """The number of finished trials of each search: for look-ups after a problem was started over."""
     _run(connection, "ALTER TABLE searches ADD COLUMN trials INTEGER NOT NULL DEFAULT 0")
     standings.count_each(connection)
 
 
 def _exit_code(connection: Connection) -> None:
-    """With which exit code the command line ends where a search that was sent has failed."""
+    """The exit code of the command line if a submitted search has failed."""
     _run(connection, "ALTER TABLE submissions ADD COLUMN exit_code INTEGER")
 
 

@@ -1,6 +1,6 @@
-"""Whether a database may lie where it is to: SQLite needs locks that hold, and memory that processes share.
+"""Whether a database may be at a place: SQLite needs working locks, and memory that processes share.
 
-Standard library only, looked at where a search begins or something has failed.
+Standard library only; used when a search begins or something has failed.
 """
 
 from __future__ import annotations
@@ -15,27 +15,40 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from autotune.errors import StoreError
-from autotune.store.location import BUSY_S, Location, nearest, no_directory, require_database_file
+from autotune.store.location import BUSY_S, Location, require_database_file
 from autotune.text import typed
 
 NETWORK_FILE_SYSTEMS = frozenset({
     "9p", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "fuse.ceph", "fuse.gcsfuse", "fuse.glusterfs",
     "fuse.rclone", "fuse.s3fs", "fuse.sshfs", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "smb3", "smbfs",
 })  # fmt: skip
-"""File systems on which SQLite's locks or its shared memory do not hold between machines."""
+"""File systems on which SQLite's locks or its shared memory do not work between machines."""
 
 MOUNTS = "/proc/self/mounts"
 
 NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
-"""Errors by which a file system says that it has none."""
+"""Errors of file systems that have no locks."""
 
 LOCAL = "give --db a path on a local disk, or a postgresql:// URL"
 
 
-def require_place(location: Location, *, to_write: bool = True) -> None:
-    """Raise StoreError where a file cannot be what a search writes to, as far as can be told without opening it.
+def nearest(folder: str) -> str:
+    """Return the folder itself or the nearest one above that exists; it may be a file."""
+    while not os.path.lexists(folder):
+        folder = os.path.dirname(folder) or "."
+    return folder
 
-    Of a server nothing can. What is read, as it is, may have other names: `to_write` is False.
+
+def no_directory(path: str) -> StoreError:
+    """Return the error for a path in which a file is in the place of a folder."""
+    what = f"{nearest(os.path.dirname(path) or '.')} is not a directory"
+    return StoreError(what, where=path, hint="give --db another path")
+
+
+def require_place(location: Location, *, to_write: bool = True) -> None:
+    """Raise StoreError if a search cannot write to a file, as far as can be told without opening it.
+
+    A server cannot be checked. With `to_write` False, for a file that is only read, the file may have other names.
     """
     if location.url:
         return
@@ -52,7 +65,7 @@ def require_place(location: Location, *, to_write: bool = True) -> None:
 
 
 def _require_one_name(where: str, file: str) -> None:
-    """Raise StoreError where others know a file by another path, and look for its log beside that.
+    """Raise StoreError if a file has another path, at which others would look for its log.
 
     Two logs of one file damage it, or the trials in one are lost (https://sqlite.org/howtocorrupt.html, section 2.5).
     """
@@ -65,7 +78,7 @@ def _require_one_name(where: str, file: str) -> None:
 
 
 def require_local(path: str) -> None:
-    """Raise StoreError where `path` lies on a network file system: two writers could damage the file there."""
+    """Raise StoreError if `path` is on a network file system: two writers could damage the file there."""
     kind = file_system(path)
     if kind in NETWORK_FILE_SYSTEMS:
         raise StoreError(
@@ -76,7 +89,7 @@ def require_local(path: str) -> None:
 
 
 def file_system(path: str) -> str:
-    """Return the type of the file system that holds `path`, as in /proc/self/mounts; "" where unknown."""
+    """Return the type of the file system that contains `path`, as in /proc/self/mounts; "" if unknown."""
     place = os.path.realpath(path)
     found, longest = "", -1
     for folder, kind in _mounted():
@@ -87,7 +100,7 @@ def file_system(path: str) -> str:
 
 
 def _mounted() -> list[tuple[str, str]]:
-    """Return where something is mounted, "" for the root, and of what type; nothing where that is unknown."""
+    """Return each mount point ("" for the root) and its type; empty if they are unknown."""
     try:
         mounts = [line.split() for line in Path(MOUNTS).read_text(encoding="utf-8", errors="replace").splitlines()]
     except OSError:
@@ -99,7 +112,7 @@ def _mounted() -> list[tuple[str, str]]:
 
 
 def takes_locks(path: str) -> bool:
-    """Say whether locks can be had beside `path`, as far as is known: where not, SQLite may call it busy."""
+    """Return whether locks work beside `path`, as far as is known; if not, SQLite may report the file as busy."""
     try:
         with tempfile.TemporaryFile(dir=Path(os.path.realpath(path)).parent) as file:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -109,9 +122,9 @@ def takes_locks(path: str) -> bool:
 
 
 def spent(path: str) -> tuple[str, str]:
-    """Return what keeps the three files of a database from being opened, of which SQLite tells nothing, and its cure.
+    """Return why the three files of a database cannot be opened, which SQLite does not say, and the cure.
 
-    Empty where it is nothing that runs out.
+    Two empty strings if no resource has run out.
     """
     with ExitStack() as opened:
         try:
@@ -133,15 +146,15 @@ _CURES = {
 
 
 def lacks_room(error: object) -> bool:
-    """Say whether SQLite's error is that the disk has no room for the shared memory of WAL.
+    """Return whether SQLite's error says that the disk has no room for the shared memory of WAL.
 
-    Nobody is at work on the file then, with whom the memory would be shared: it would be there.
+    Then nobody else uses the file: else the shared memory would exist already.
     """
     return getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_IOERR_SHMSIZE
 
 
 def open_alone(path: str) -> sqlite3.Connection:
-    """Return a connection that needs no shared memory, since it keeps all others out: who opens it meanwhile waits."""
+    """Return a connection that needs no shared memory, since it locks out all others: they wait meanwhile."""
     connection = sqlite3.connect(path, timeout=BUSY_S, check_same_thread=False)
     connection.execute("PRAGMA locking_mode=EXCLUSIVE")
     return connection

@@ -1,4 +1,4 @@
-"""The statements of this room's other files: each takes an open connection, within the caller's transaction."""
+"""SQL statements for the other files of this room: each takes an open connection in the caller's transaction."""
 
 from __future__ import annotations
 
@@ -21,41 +21,41 @@ from autotune.store.records import UNFINISHED, Columns, key_of, now, pages
 from autotune.store.schema import devices, problems, retimings, search_devices, searches, trials
 
 PROCESS = "process"
-"""The key in the environment of a search that names its process (presence.py)."""
+"""The key in a search's environment whose value identifies its process (presence.py)."""
 
 _LOST = "its search died"
 
 _READS_ONLY = ("42501", "25006")
-"""What PostgreSQL says to a role without the right to write, and in a transaction or on a server that only reads."""
+"""PostgreSQL's codes for a role without the right to write, and for a read-only transaction or server."""
 
 
 def inserted(connection: Connection, table: Table, columns: Mapping[str, Any]) -> int:
     """Insert a row and return its number."""
-    # Values as parameters, not through .values(): half the time of a trial's bookkeeping.
+    # Values as parameters, not through .values(): this halves the time to store a trial.
     key = connection.execute(_insert(table), dict(columns)).inserted_primary_key
     assert key is not None
     return int(key[0])
 
 
 def number(connection: Connection, table: Table, name: str) -> int | None:
-    """Return the number of the row with this uuid; None where there is none."""
+    """Return the number of the row with this uuid; None if there is none."""
     return numbered(connection, table, {"uuid": name})
 
 
 def numbered(connection: Connection, table: Table, columns: Mapping[str, Any]) -> int | None:
-    """Return the number of the row with exactly these columns; None where there is none."""
+    """Return the number of the row with exactly these columns; None if there is none."""
     found = connection.execute(_number(table, tuple(columns)), dict(columns)).scalar()
     return None if found is None else int(found)
 
 
 def existing(connection: Connection, table: Table, columns: Mapping[str, Any], unique: Sequence[str] = ()) -> int:
-    """Return the number of the row with these `unique` columns (all of them where none is named), made if missing."""
+    """Return the number of the row with these `unique` columns (all columns if none is named); insert it if missing."""
     connection.execute(_insert_new(table, connection.dialect.name), dict(columns))
     wanted = {name: columns[name] for name in unique or columns}
     return int(connection.execute(_number(table, tuple(wanted)), wanted).scalar_one())
 
 
-# Made once: SQLAlchemy takes longer to make a statement than to have it executed.
+# Built once: SQLAlchemy takes longer to build a statement than to execute it.
 
 
 @cache
@@ -83,7 +83,7 @@ def same(table: Table, columns: Mapping[str, Any]) -> ColumnElement[bool]:
 
 
 def use_devices(connection: Connection, search_id: int, used: Iterable[Mapping[str, str]]) -> list[int]:
-    """Put devices, by their columns, on record as those of a search; return their numbers."""
+    """Store devices, given as columns, as those of a search; return their numbers."""
     numbers = device_numbers(connection, used)
     for device_id in dict.fromkeys(numbers):
         connection.execute(_insert(search_devices), {"search_id": search_id, "device_id": device_id})
@@ -91,12 +91,12 @@ def use_devices(connection: Connection, search_id: int, used: Iterable[Mapping[s
 
 
 def device_numbers(connection: Connection, used: Iterable[Mapping[str, str]]) -> list[int]:
-    """Return the numbers of devices, by their columns, put on record where they are new."""
+    """Return the numbers of devices, given as columns; store them if they are new."""
     return [existing(connection, devices, columns, ("facts_hash",)) for columns in used]
 
 
 def generation(connection: Connection, problem_id: int) -> int:
-    """Return the newest generation of a problem; 0 where it has none."""
+    """Return the newest generation of a problem; 0 if it has none."""
     return int(connection.execute(text(NEWEST), {"problem": problem_id}).scalar_one())
 
 
@@ -106,9 +106,9 @@ def unfinished() -> ColumnElement[bool]:
 
 
 def mark_lost(connection: Connection) -> None:
-    """End the searches that were killed, and mark what they left pending as lost.
+    """Store the end of searches that were killed, and mark their pending trials as lost.
 
-    A role of PostgreSQL that may only read leaves both to who may write.
+    A role of PostgreSQL that may only read leaves both to roles that may write.
     """
     query = select(searches.c.id, searches.c.started, searches.c.environment).where(searches.c.ended.is_(None))
     died = [number for number, started, facts in connection.execute(query).all() if has_died(started, facts)]
@@ -131,7 +131,7 @@ def _mark_lost(connection: Connection, died: Sequence[int]) -> None:
 
 
 def has_died(started: str, environment: str) -> bool:
-    """Whether a search that has not ended was killed."""
+    """Return whether a search without a stored end was killed."""
     return is_dead(str(json.loads(environment).get(PROCESS, "")), started)
 
 
@@ -151,8 +151,8 @@ def finished(
 ) -> list[Trial]:
     """Return the finished trials of a query in the order they began, each with its latest re-timing.
 
-    Their generations are counted from the `first`. Where there are more than `most`: the fastest of them by their first
-    medians, and as many that stand for the others.
+    Their generations are counted from the `first`. If there are more than `most`: half of that are the fastest by their
+    first medians, and half are a sample of the others.
     """
     if most is not None and len(timed := _timed(connection, query, {"first": first, **asked})) > most:
         others = timed[most // 2 :]
@@ -164,7 +164,7 @@ def finished(
 
 
 def _timed(connection: Connection, query: Select[Any], asked: Mapping[str, int]) -> list[int]:
-    """Return the numbers of a query's trials, the fastest first and those without a time last."""
+    """Return the numbers of a query's trials, the fastest first; stopped and then failed ones come last."""
     columns = trials.c.id, trials.c.outcome, trials.c.time_ns
     rows = connection.execute(query.with_only_columns(*columns), asked).all()
     rank = {Outcome.OK.value: 0, Outcome.STOPPED.value: 1}
@@ -172,18 +172,18 @@ def _timed(connection: Connection, query: Select[Any], asked: Mapping[str, int])
 
 
 def latest(connection: Connection, problem_id: int) -> list[Trial]:
-    """Return the finished trials of a problem's newest generation in the order they began, none of other tools."""
+    """Return the finished trials of a problem's newest generation in the order they began, without other tools'."""
     return _since(connection, problem_id, generation(connection, problem_id))
 
 
 def answering(connection: Connection, problem_id: int, driver: str = "", most: int | None = None) -> list[Trial]:
-    """Return the same from the generation on that tells what is best under a driver ("": the last); `most` of them."""
+    """Return the same, at most `most`, from the generation on that decides the best under a driver ("": the last)."""
     found = group(connection, problem_id, driver)
     return _since(connection, problem_id, generation(connection, problem_id) if found is None else found[1], most)
 
 
 def group(connection: Connection, problem_id: int, driver: str) -> tuple[str, int] | None:
-    """Return what `ranking.answering` says of a problem."""
+    """Return the driver and generation of `ranking.answering` for a problem, or None."""
     found = connection.execute(text(ANSWERING), {"problem": problem_id, "driver": driver}).first()
     return None if found is None else (str(found.driver), int(found.generation))
 
@@ -193,12 +193,12 @@ def _since(connection: Connection, problem_id: int, first: int, most: int | None
 
 
 def imported(connection: Connection, problem_id: int, most: int | None = None) -> list[Trial]:
-    """Return the trials of a problem that other tools made, in the order they were stored; `most` of them."""
+    """Return the trials of a problem that other tools made, at most `most`, in the order they were stored."""
     return finished(connection, _IMPORTED, most=most, problem=problem_id)
 
 
 def imports(connection: Connection, problem_id: int) -> list[tuple[dict[str, Any], list[Trial]]]:
-    """Return what is told of each import of a problem, with its trials."""
+    """Return the stored facts of each import of a problem, with its trials."""
     query = select(searches.c.id, searches.c.environment).order_by(searches.c.id)
     query = query.where(searches.c.problem_id == problem_id, searches.c.sampler == IMPORTED)
     return [
@@ -209,7 +209,7 @@ def imports(connection: Connection, problem_id: int) -> list[tuple[dict[str, Any
 
 @dataclass(frozen=True, slots=True)
 class StoredTrial:
-    """One stored trial with what it belongs to; `search` is the uuid of its search or, where it has one, submission."""
+    """One stored trial with its problem and search; `search` is the uuid of its submission, or else of its search."""
 
     key: ProblemKey
     trial: Trial
@@ -240,7 +240,7 @@ def rows(connection: Connection, query: Select[Any]) -> list[StoredTrial]:
 
 
 def everything(study: str | None = None, device: str | None = None) -> Select[Any]:
-    """Return the query for trials, of a study or a device model, with what they belong to, unsorted."""
+    """Return the query for trials, of a study or a device model, with problem and search, unsorted."""
     query = (
         select(
             trials,

@@ -1,4 +1,4 @@
-"""Keys and devices as columns of the database, and back; how instants and JSON stand there. Standard library only."""
+"""Convert keys and devices to columns and back; the stored form of instants and JSON. Standard library only."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from autotune.model import DeviceInfo, Outcome
 from autotune.text import clean, plain
 
 PAGE = 500
-"""Rows per page and per IN (...): bounds the memory, and stays below SQLite's limit of parameters."""
+"""Rows per page and per IN (...): this bounds the memory, and stays below SQLite's limit of parameters."""
 
 UNFINISHED = tuple(outcome.value for outcome in Outcome if not outcome.ended)
-"""What stands as the outcome of a trial that has begun and not ended."""
+"""The stored outcomes of a trial that has begun and not ended."""
 
 _Item = TypeVar("_Item")
 
@@ -53,12 +53,12 @@ def instant(moment: datetime) -> str:
 
 
 def in_utc(moment: datetime) -> datetime:
-    """Return an instant in UTC, as which one without a zone is taken. Raises OverflowError beyond the years."""
+    """Return an instant in UTC; one without a zone is taken as UTC. Raises OverflowError outside datetime's years."""
     return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def key_of(row: Columns) -> ProblemKey:
-    """Return the key that a row of `problems` holds. Raises ValueError for values that no key has."""
+    """Return the key in a row of `problems`. Raises ValueError for values that no key has."""
     size = mapping(row["size"])
     if not all(type(value) is int for value in size.values()):
         raise ValueError(f"size: {row['size']}")
@@ -72,12 +72,12 @@ def key_of(row: Columns) -> ProblemKey:
 def device_columns(device: DeviceInfo, told: Container[str] | None = None) -> dict[str, str]:
     """Return the columns of `devices` for a device as OpenCL described it.
 
-    `told`: the facts that an older version had asked for, where it did; the others are not known of it.
+    `told`: the only facts to keep, for a device described by an older version that asked for fewer.
     """
     facts = {name: value for name, value in asdict(device).items() if told is None or name in told}
-    if device.backend == "opencl":  # as before there was another
+    if device.backend == "opencl":  # as before there were other backends
         facts.pop("backend", None)
-    if device.images:  # as before it was asked
+    if device.images:  # as before this was asked
         facts.pop("images", None)
     return {
         "facts_hash": digest(facts),
@@ -89,9 +89,9 @@ def device_columns(device: DeviceInfo, told: Container[str] | None = None) -> di
 
 
 def device_of(facts: Mapping[str, Any]) -> DeviceInfo:
-    """Return the device that a `facts` mapping describes; facts this version does not know are left out.
+    """Return the device that a `facts` mapping describes; facts that this version does not know are left out.
 
-    Raises StoreError where a fact is missing or not of its type.
+    Raises StoreError if a fact is missing or not valid.
     """
     values: dict[str, Any] = {}
     for field in fields(DeviceInfo):
@@ -125,33 +125,37 @@ _FACTS: Mapping[str, Callable[[Any], bool]] = {
     "tuple[int, ...]": _are(_is_whole),
     "tuple[str, ...]": _are(_is_text),
 }
-"""What a device's fact may be, by the type of its field."""
+"""The check of a device's fact, by the type of its field."""
 
 _MORE_OF: Mapping[str, Callable[[Any], bool]] = {
     "kind": lambda value: value in ("gpu", "cpu", "accelerator"),
     "max_work_item_sizes": lambda value: len(value) >= 3,
     "compute_capability": lambda value: re.fullmatch(r"([0-9]{1,3}\.[0-9]{1,3})?", value) is not None,
 }
-"""What else of it is relied on."""
+"""Further checks of facts that other code relies on."""
 
 
 def text(column: object) -> str:
-    """Return the text of a column. Raises ValueError where it holds none."""
+    """Return the text in a column. Raises ValueError if it has none."""
     if not isinstance(column, str):
         raise ValueError(f"{column!r:.40}")
     return column
 
 
 def number(column: object) -> int | float:
-    """Return the number of a column. Raises ValueError where it holds none."""
-    if not isinstance(column, int | float):
+    """Return the number in a column. Raises ValueError if it has none."""
+    if not isinstance(column, (int, float)):  # `int | float` would be built anew for each column
         raise ValueError(f"{column!r:.40}")
     return column
 
 
+_PLAIN = frozenset({bool, int, float, str})
+"""The types of JSON's values except tables, lists and null."""
+
+
 def mapping(column: object) -> dict[str, Any]:
-    """Return the names and values in a column of JSON. Raises ValueError where it holds something else."""
+    """Return the names and values in a column of JSON. Raises ValueError if it has anything else."""
     found = json.loads(text(column))
-    if not isinstance(found, dict) or not all(isinstance(value, int | float | str) for value in found.values()):
+    if not isinstance(found, dict) or not _PLAIN.issuperset(map(type, found.values())):
         raise ValueError(f"{column:.40}")
     return found

@@ -1,7 +1,7 @@
-"""The tables as they are now, for queries; how they came to be is in migrations.py, and a test holds the two together.
+"""The tables as they are now, for queries; migrations.py creates them, and a test checks that the two agree.
 
 Mappings and lists are JSON text, instants ISO 8601 in UTC with microseconds, so that text order is time order.
-`time_ns` is derived (the median of the samples), and so are the table `standings` and all `trials` that are counted
+`time_ns` is derived (the median of the samples), and so are the table `standings` and the columns `trials` with counts
 (standings.py).
 """
 
@@ -45,7 +45,7 @@ devices = Table(
     "devices",
     metadata,
     Column("id", _Id, primary_key=True),
-    _unique("facts_hash"),  # `facts` outgrows what PostgreSQL indexes
+    _unique("facts_hash"),  # `facts` can be too long for PostgreSQL's indexes
     *_text("fingerprint", "name", "driver", "facts"),
     Index("devices_by_fingerprint", "fingerprint"),
 )
@@ -55,7 +55,7 @@ problems = Table(
     metadata,
     Column("id", _Id, primary_key=True),
     *_text("study", "kernel_hash", "study_hash", "device", "size", "choices"),
-    Column("trials", Integer, nullable=False, server_default="0"),  # how many have finished
+    Column("trials", Integer, nullable=False, server_default="0"),  # the number of finished trials
     UniqueConstraint("study", "kernel_hash", "study_hash", "device", "size", "choices"),
 )
 
@@ -72,7 +72,7 @@ searches = Table(
     *_text("ended", empty=True),
     *_text("reason"),
     *_text("submission", empty=True),
-    Column("trials", Integer, nullable=False, server_default="0"),  # how many have finished; of another tool's, 0
+    Column("trials", Integer, nullable=False, server_default="0"),  # the same; 0 for another tool's
     Index("searches_by_problem", "problem_id"),
     Index("searches_by_submission", "submission"),
 )
@@ -110,7 +110,7 @@ retimings = Table(
     Index("retimings_by_trial", "trial_id"),
 )
 
-# What a server keeps: the searches it is asked for, in their order, and who may ask.
+# A server's tables: the searches that users submit, in their order, and who may submit.
 
 submissions = Table(
     "submissions",
@@ -127,7 +127,7 @@ submissions = Table(
     *_text("started", "ended", empty=True),
     *_text("reason"),
     *_text("result", empty=True),
-    Column("exit_code", Integer, nullable=True),  # of what has failed
+    Column("exit_code", Integer, nullable=True),  # of a failed submission
     UniqueConstraint("asked_by", "once"),
     Index("submissions_by_state", "server", "state"),
     Index("submissions_by_study", "study"),
@@ -143,7 +143,7 @@ tokens = Table(
     *_text("expires", "revoked", empty=True),
 )
 
-# All that a look-up ranks by (standings.py): a row for what ranking.Standing says.
+# All that a look-up ranks by (standings.py): a row for each ranking.Standing.
 _group = ("problem_id", "driver", "generation")
 standings = Table(
     "standings",
@@ -159,7 +159,7 @@ standings = Table(
     Column("first_ns", Double, nullable=False),
     PrimaryKeyConstraint(*_group, "configuration_hash"),
     Index("standings_by_arrival", "problem_id", "latest_id"),
-    # Of some rows each (migrations.py): told here, SQLAlchemy would import PostgreSQL's dialect for every command.
+    # Partial indexes (migrations.py): declared so here, SQLAlchemy would import PostgreSQL's dialect for every command.
     Index("standings_once", *_group, "time_ns", "configuration_hash"),
     Index("standings_again", *_group, "time_ns", "configuration_hash"),
     Index("standings_first", *_group, "first_ns"),

@@ -1,4 +1,4 @@
-"""The store as a server has it open: with its queue, its tokens and pages of what is there."""
+"""The store for a server: with its queue, its tokens and pages of trials."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from autotune.store.submissions import Submissions
 from autotune.store.tokens import Tokens
 
 MOST = 1000
-"""Rows of a page at most."""
+"""The most rows of a page."""
 
 
 class ServerStore(Store, Submissions, Tokens):
     """An open database, for several threads at once. Every method is one transaction and may raise StoreError."""
 
     def hold(self, server: str) -> Hold:
-        """Return what says that a server of that name is at work here, not taken yet: to be closed before this is."""
+        """Return the lock of a server's name, not taken yet; it must be closed before this store."""
         return Hold(self._engine, self._location, server)
 
     def is_at_work(self, server: str) -> bool:
-        """Whether a server of that name is at work here: nobody else runs what was sent to it."""
+        """Return whether a server with that name is running on this database: only that server runs its submissions."""
         with self._reading() as connection:
             return is_held(connection, self._location, server)
 
@@ -37,7 +37,7 @@ class ServerStore(Store, Submissions, Tokens):
         before: int | None = None,
         limit: int = 50,
     ) -> list[queries.StoredTrial]:
-        """Return trials, newest first: of a study, a device model, with these outcomes, of these searches."""
+        """Return trials, newest first: of a study, a device model, these outcomes or searches, before a number."""
         query = queries.everything(study, device)
         if outcomes:
             query = query.where(trials.c.outcome.in_(outcomes))
@@ -50,10 +50,10 @@ class ServerStore(Store, Submissions, Tokens):
             return queries.rows(connection, query)
 
     def trial(self, number: int) -> queries.StoredTrial | None:
-        """Return the trial of that number; None where there is none."""
+        """Return the trial with a number; None if there is none."""
         with self._reading() as connection:
             return next(iter(queries.rows(connection, queries.everything().where(trials.c.id == number))), None)
 
     def sweep(self) -> None:
-        """Mark as lost what searches left pending whose process has died."""
+        """Mark the pending trials of searches whose process has died as lost."""
         self._written(queries.mark_lost)

@@ -1,16 +1,14 @@
-"""The summary that look-ups read instead of all trials: what counts of each configuration, how many trials there are,
-of a problem and of each search.
+"""The summary that look-ups read instead of all trials.
 
-It follows from the trials and their re-timings by `ranking.standings` and is brought up to date in the transaction
-that changes them. What counts of a configuration depends on its own trials alone, so only those are read again. What
-another tool made (of the sampler IMPORTED) is nobody's best and not counted.
+It has what counts for each configuration, and the number of trials of a problem and of each search.
+`ranking.standings` computes it from the trials and their re-timings. It is updated in the transaction that changes
+them. What counts for a configuration depends only on its own trials, so only these are read again. Trials of another
+tool (with the sampler IMPORTED) are never the best and not counted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from itertools import groupby
-from operator import itemgetter
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, TextClause, bindparam, text
@@ -20,8 +18,8 @@ from autotune.store.location import IMPORTED
 from autotune.store.records import UNFINISHED, pages
 
 _UNFINISHED = ", ".join(f"'{outcome}'" for outcome in UNFINISHED)
-# The + keeps SQLite from walking through all trials of a search to find those of a few configurations: without it the
-# statements begin at the problem's searches, with it at the configurations, which other sizes and devices have as well.
+# The + keeps SQLite from reading all trials of a search to find those of a few configurations. Without it the
+# statements begin at the problem's searches, with it at the configurations, which other sizes and devices have too.
 _TRIALS = f"""
 SELECT t.configuration_hash, t.outcome, t.driver, s.generation, t.id, t.time_ns
 FROM trials t JOIN searches s ON s.id = {{}}t.search_id
@@ -38,12 +36,12 @@ _ALL_RETIMINGS = text(_RETIMINGS.format(""))
 _SOME_TRIALS, _SOME_RETIMINGS = (
     text(query.format("+") + _NAMED).bindparams(bindparam("names", expanding=True)) for query in (_TRIALS, _RETIMINGS)
 )
-# Counts no further than is asked: reads the index alone.
+# Counts only up to :most, and reads only the index.
 _REACHED = text(
     "SELECT COUNT(*) FROM (SELECT 1 FROM trials WHERE configuration_hash IN :names LIMIT :most) AS reached"
 ).bindparams(bindparam("names", expanding=True))
 _FINISHED = text("SELECT trials FROM problems WHERE id = :problem")
-# Also locks the problem, where two searches could otherwise read without each other's trials.
+# Also locks the problem: otherwise two searches could each miss the other's trials.
 _COUNT = text("UPDATE problems SET trials = trials + :finished WHERE id = :problem")
 _COUNT_OF = text("UPDATE searches SET trials = trials + :finished WHERE id = :search")
 _COUNT_ALL = text(f"""
@@ -58,11 +56,10 @@ UPDATE searches SET trials = (
 )
 WHERE sampler <> '{IMPORTED}'
 """)
-# By the whole key: by a part of it, SQLite would walk through the summary of the problem.
 _FORGET = text("""
-DELETE FROM standings WHERE problem_id = :problem AND driver = :driver AND generation = :generation
-AND configuration_hash IN :names
-""").bindparams(bindparam("names", expanding=True))
+DELETE FROM standings WHERE problem_id = :problem AND configuration_hash = :configuration
+AND driver = :driver AND generation = :generation
+""")
 _ADD = text("""
 INSERT INTO standings
     (problem_id, driver, generation, configuration_hash, latest_id, trial_id, retiming_id, time_ns, first_ns)
@@ -75,8 +72,9 @@ _KINDS = {"ok": MEASURED, "retimed": RETIMED, "wrong_result": WRONG}  # all othe
 def follow(
     connection: Connection, problem: int, configurations: Collection[str], finished: Mapping[int, int] | None = None
 ) -> None:
-    """Take into the summary of a problem what became of some configurations, and how many trials of each search have
-    finished.
+    """Update the summary of a problem for some configurations, and its number of trials.
+
+    `finished`: the number of newly finished trials, by search.
     """
     finished = finished or {}
     connection.execute(_COUNT, {"problem": problem, "finished": sum(finished.values())})
@@ -85,11 +83,10 @@ def follow(
     asked = {"problem": problem}
     if _whole_is_less(connection, problem, configurations):
         whole = _events(connection, _ALL_TRIALS, _ALL_RETIMINGS, asked)
-        _replace(connection, problem, configurations, [row for row in whole if row[0] in configurations])
+        _replace(connection, problem, [event for event in whole if event.configuration in configurations])
         return
     for names in pages(sorted(configurations)):
-        found = _events(connection, _SOME_TRIALS, _SOME_RETIMINGS, {**asked, "names": names})
-        _replace(connection, problem, names, found)
+        _replace(connection, problem, _events(connection, _SOME_TRIALS, _SOME_RETIMINGS, {**asked, "names": names}))
 
 
 def _whole_is_less(connection: Connection, problem: int, configurations: Collection[str]) -> bool:
@@ -103,16 +100,21 @@ def _whole_is_less(connection: Connection, problem: int, configurations: Collect
     return False
 
 
-def _events(connection: Connection, once: TextClause, again: TextClause, asked: dict[str, Any]) -> list[Any]:
-    return [*connection.execute(once, asked), *connection.execute(again, asked)]
+def _events(connection: Connection, once: TextClause, again: TextClause, asked: dict[str, Any]) -> list[Event]:
+    return [
+        # NAN, which never ranks, is used if there is no time, or no number in a damaged file.
+        Event(_KINDS.get(what, FAILED), name, driver, generation, (trial, *retiming, 0)[:2],
+              time if isinstance(time, int | float) else NAN)
+        for query in (once, again)
+        for name, what, driver, generation, trial, time, *retiming in connection.execute(query, asked)
+    ]  # fmt: skip
 
 
 def build(connection: Connection) -> None:
-    """Make the summary of all there is."""
+    """Build the summary of all stored trials."""
     connection.execute(_COUNT_ALL)
     for problem in connection.execute(text("SELECT id FROM problems")).scalars().all():
-        asked = {"problem": problem}
-        _add(connection, problem, _events(connection, _ALL_TRIALS, _ALL_RETIMINGS, asked))
+        _replace(connection, problem, _events(connection, _ALL_TRIALS, _ALL_RETIMINGS, {"problem": problem}))
 
 
 def count_each(connection: Connection) -> None:
@@ -120,39 +122,31 @@ def count_each(connection: Connection) -> None:
     connection.execute(_COUNT_EACH)
 
 
-def _replace(connection: Connection, problem: int, configurations: Iterable[str], found: list[Any]) -> None:
-    """Store what counts of some configurations in the place of what did; `found` are all of their events."""
-    for driver, generation in sorted({(row[2], row[3]) for row in found}):
-        group = {"problem": problem, "driver": driver, "generation": generation}
-        for names in pages(configurations):
-            connection.execute(_FORGET, {**group, "names": names})
-    _add(connection, problem, found)
-
-
-def _add(connection: Connection, problem: int, found: list[Any]) -> None:
-    found.sort(key=itemgetter(0))
-    own = (_rows(problem, group) for _, group in groupby(found, itemgetter(0)))
-    for page in pages(row for rows in own for row in rows):
-        connection.execute(_ADD, page)
-
-
-def _rows(problem: int, group: Iterable[Any]) -> Iterator[dict[str, Any]]:
-    """Yield the rows of `standings` for one configuration."""
-    events = [
-        # NAN, which ranks nothing, stands for no time and for what a damaged file holds in its place.
-        Event(_KINDS.get(what, FAILED), name, driver, generation, (trial, *again, 0)[:2],
-              time if isinstance(time, int | float) else NAN)
-        for name, what, driver, generation, trial, time, *again in group
-    ]  # fmt: skip
-    for event, first_ns, latest in standings(events):
-        yield {
-            "problem": problem,
-            "driver": event.driver,
-            "generation": event.generation,
-            "configuration": event.configuration,
-            "latest": latest,
-            "trial": event.order[0],
-            "retiming": event.order[1],
-            "time_ns": event.time_ns,
-            "first_ns": first_ns,
-        }
+def _replace(connection: Connection, problem: int, events: Sequence[Event]) -> None:
+    """Replace the summary of some configurations; these are all of their events."""
+    for keys in pages({(event.driver, event.generation, event.configuration) for event in events}):
+        connection.execute(
+            _FORGET,
+            [
+                {"problem": problem, "driver": driver, "generation": generation, "configuration": configuration}
+                for driver, generation, configuration in keys
+            ],
+        )
+    for page in pages(standings(events)):
+        connection.execute(
+            _ADD,
+            [
+                {
+                    "problem": problem,
+                    "driver": event.driver,
+                    "generation": event.generation,
+                    "configuration": event.configuration,
+                    "latest": latest,
+                    "trial": event.order[0],
+                    "retiming": event.order[1],
+                    "time_ns": event.time_ns,
+                    "first_ns": first_ns,
+                }
+                for event, first_ns, latest in page
+            ],
+        )

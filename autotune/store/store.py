@@ -1,24 +1,24 @@
-"""Keeps every search and every trial: one durable transaction per step, nothing ever deleted.
+"""Store every search and every trial: one durable transaction per step; finished trials are never deleted.
 
-SQLite by default, PostgreSQL by URL. Workers never open it: a search writes what they
-report. Two searches may write to one database at once.
+SQLite by default, PostgreSQL by URL. Workers never open it: a search writes what they report. Two searches may write
+to one database at the same time.
 
-    access.py       transactions, on a server that goes away and a file that is removed
-    location.py     where the database is, for look-ups too;  mounts.py: whether it can lie there
-    database.py     how it is opened; its failures as one line;  waits.py: a server that does not answer is told
-    presence.py     whether a search is still at work, and its file still there
-    schema.py       the tables as they are now;  migrations.py: how they came to be
-    fields.py       what a trial is kept as, each field once
+    access.py       transactions, also if a server goes away or a file is removed
+    location.py     where the database is, for look-ups too;  mounts.py: whether it can be there
+    database.py     open it; its failures as one line;  waits.py: print a message if a server does not answer
+    openfile.py     the file of an open database, removed or replaced;  presence.py: whether a search is still running
+    schema.py       the tables as they are now;  migrations.py: the migrations to them
+    fields.py       the stored form of a trial, each field once
     records.py      keys and devices as columns
     attempts.py     trials that begin, end and are timed again
     queries.py      the statements
-    standings.py    what counts of each configuration, for look-ups
-    listing.py      which searches and problems are on record;  survey.py: what reports and pages read of their trials
-    moving.py       trials out and in;  interchange.py: as lines of JSON;  importing.py: such lines stored, all or none
-    server.py       the same database as a server has it open:
-    submissions.py  the searches that a server is asked for
-    tokens.py       who may ask it for what
-    hold.py         one server of a name at work
+    standings.py    what counts for each configuration, for look-ups
+    listing.py      the stored searches and problems;  survey.py: what reports and pages read of their trials
+    moving.py       trials out and in;  interchange.py: as lines of JSON;  importing.py: store such lines, all or none
+    server.py       the same database for a server:
+    submissions.py  the searches that users submit to a server
+    tokens.py       who may do what on a server
+    hold.py         only one server with a name
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from __future__ import annotations
 import json
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Self, TypeVar
 
@@ -37,8 +38,8 @@ from autotune.identity import key_columns
 from autotune.model import DeviceInfo, Outcome, ProblemKey, Trial
 from autotune.store import presence, queries
 from autotune.store.attempts import Attempts
-from autotune.store.database import clear_values, holds_nothing, is_busy, open_as_it_is, open_engine, open_in_memory
-from autotune.store.location import IMPORTED, Location, is_for_reading, locate, may_not_be_written
+from autotune.store.database import holds_nothing, is_busy, open_as_it_is, open_engine, open_in_memory
+from autotune.store.location import IMPORTED, Location, is_for_reading, locate, may_not_be_written, tend
 from autotune.store.migrations import is_current, migrate
 from autotune.store.mounts import lacks_room, require_place
 from autotune.store.moving import Moving
@@ -48,8 +49,11 @@ from autotune.text import clean
 
 _Found = TypeVar("_Found")
 
+_SERVERS: dict[str, Store] = {}
+"""Open databases of this process on servers, by URL."""
+
 RELATED, OF_EACH = 32, 1000
-"""Problems, and trials of each, that a search learns from: a few times what a sampler makes use of."""
+"""The most problems, and trials of each, that a search learns from: a few times what a sampler uses."""
 
 
 class Store(Attempts, Moving):
@@ -57,32 +61,55 @@ class Store(Attempts, Moving):
 
     @classmethod
     def open(cls, database: str | Location | None = None) -> Self:
-        """Open, and create or migrate where due, the database at a path or URL (None: AUTOTUNE_DB or the default).
+        """Open the database at a path or URL (None: AUTOTUNE_DB or the default); create or migrate it if needed.
 
-        What searches that were killed left pending is marked as lost. Raises StoreError for one that is read-only,
-        damaged, locked, newer, on a network file system or no database.
+        Pending trials of searches that were killed are marked as lost. Raises StoreError if it is read-only, damaged,
+        locked, newer, on a network file system or not a database.
         """
         location = locate(database)
+        tend()
         store = cls(open_engine(location), location)
         try:
-            with store._writing() as connection, clear_values(location):
+            with store._writing() as connection:
                 migrate(connection, store.where)
                 queries.mark_lost(connection)
-            store._note_file()
+            store._hold_file()
         except BaseException:
             store.close()
             raise
+        if location.url:
+            _SERVERS[location.url] = store
         return store
 
     @classmethod
-    def to_read(cls, database: str | None = None, *, make: bool = False) -> Self:
-        """Open what is only read: also a file that may not be written, as it is, or on a disk that is full. One that is
-        not there, or has no byte, is empty, and stays so; `make`: it is made, as `open` does, for others to fill. Where
-        another process writes for longer than is waited, as an import may, it is read as it was before that.
+    @contextmanager
+    def at_hand(cls, location: Location) -> Iterator[Store]:
+        """Yield the database at a URL: the one that this process has open, as a serving one has, else a new one.
 
-        Raises StoreError as `open` does, and for such a file of another version.
+        If each of many simultaneous requests opened another connection, the server's limit would be exceeded.
+        """
+        if (known := _SERVERS.get(location.url)) is not None:
+            yield known
+        else:
+            with cls.open(location) as opened:
+                yield opened
+
+    def close(self) -> None:
+        """Close all connections; before that, write a file that was removed anew."""
+        if _SERVERS.get(self._location.url) is self:
+            del _SERVERS[self._location.url]
+        super().close()
+
+    @classmethod
+    def to_read(cls, database: str | None = None, *, make: bool = False) -> Self:
+        """Open a database for reading, also a file that may not be written, or one on a full disk.
+
+        A missing or empty file is an empty database and is not created, unless with `make`, as `open` does. If another
+        process writes for longer than the timeout, as an import may, the database is read as it was before. Raises
+        StoreError as `open` does, and for a file that may not be written and has another version.
         """
         location, alone, busy = locate(database), False, False
+        tend()
         if not location.url:
             require_place(location, to_write=False)
             if holds_nothing(location.path):
@@ -108,7 +135,7 @@ class Store(Attempts, Moving):
 
     @classmethod
     def _empty(cls, location: Location) -> Self:
-        """Return a database in memory, of which nothing is left, in the place of one that is not there."""
+        """Return an empty database in memory instead of a missing one; nothing of it is kept."""
         store = cls(open_in_memory(), location)
         with store._writing() as connection:
             migrate(connection, store.where)
@@ -127,10 +154,10 @@ class Store(Attempts, Moving):
         fresh: bool = False,
         submission: str | None = None,
     ) -> int:
-        """Record that a search begins and return its number. `device`: one, or several equal ones.
+        """Store that a search begins and return its number. `device`: one, or several equal ones.
 
         `fresh` opens a new generation: `trials` then leaves out what earlier generations measured. `submission`: the
-        one of a server's queue that this search is the work of.
+        submission in a server's queue for which this search runs.
         """
         used = [device] if isinstance(device, DeviceInfo) else list(device)
         name, started = uuid.uuid4().hex, now()
@@ -159,9 +186,9 @@ class Store(Attempts, Moving):
         return self._written(step)
 
     def end_search(self, search_id: int, reason: str) -> None:
-        """Record when and why a search ended. One that was killed stays without an end until the next `open`.
+        """Store when and why a search ended. One that was killed has no end until the next `open`.
 
-        What it has begun and not ended nobody will: on a disk that was full it could not be withdrawn.
+        Deletes its unfinished trials: on a full disk they could not be withdrawn.
         """
         ended = {"ended": now(), "reason": clean(reason)}
 
@@ -176,17 +203,17 @@ class Store(Attempts, Moving):
     def trials(self, key: ProblemKey) -> list[Trial]:
         """Return the finished trials of exactly this problem, in the order they began, of its newest generation.
 
-        A configuration appears once per attempt. What was pending when its search died, and is lost, is left
-        out, so that it is tried again; so is what other tools made.
+        A configuration appears once per attempt. Trials that were lost when their search died are left out, so that
+        they are tried again; so are those of other tools.
         """
         return self._of_problem(key, queries.latest)
 
     def answering(self, key: ProblemKey, driver: str = "") -> list[Trial]:
-        """Return the same from the generation of `ranking.answering` on: the trials that tell what is best."""
+        """Return the same from the generation of `ranking.answering` on: the trials that decide the best."""
         return self._of_problem(key, partial(queries.answering, driver=clean(driver)))
 
     def answering_driver(self, key: ProblemKey, driver: str = "") -> str:
-        """Return the driver of `ranking.answering` for a problem; the one asked for where nothing is verified."""
+        """Return the driver of `ranking.answering` for a problem; the given driver if nothing is verified."""
         driver = clean(driver)
         with self._reading() as connection:
             problem_id = queries.numbered(connection, problems, key_columns(key))
@@ -198,11 +225,11 @@ class Store(Attempts, Moving):
         return self._of_problem(key, queries.imported)
 
     def imports(self, key: ProblemKey) -> list[tuple[dict[str, Any], list[Trial]]]:
-        """Return the same by the file that they were in: what was told of it to `adopt`, and its trials."""
+        """Return the same by file: what `adopt` was told about it, and its trials."""
         return self._of_problem(key, queries.imports)
 
     def problems(self, study: str) -> list[tuple[ProblemKey, DeviceInfo | None]]:
-        """Return the problems of a study, oldest first, each with its device as it was last described; None: never."""
+        """Return the problems of a study, oldest first, each with its device as last described (None: never)."""
         with self._reading() as connection:
             rows = connection.execute(select(problems).where(problems.c.study == study).order_by(problems.c.id))
             keys = [key_of(row) for row in rows.mappings()]
@@ -219,8 +246,9 @@ class Store(Attempts, Moving):
     def related(self, key: ProblemKey) -> list[tuple[ProblemKey, list[Trial]]]:
         """Return finished trials of the same kernel and choices on other devices or at other sizes.
 
-        Those that tell what is best, as `answering` does; then what other tools made, for this very problem too. Of the
-        problems with the most trials, RELATED of them, and OF_EACH: a search's start reads all of it.
+        First those that decide the best, as `answering` does; then those of other tools, also for this very problem.
+        At most RELATED problems, those with the most trials, and OF_EACH trials of each: a search reads all at its
+        start.
         """
         columns = key_columns(key)
         alike = and_(
@@ -243,11 +271,11 @@ class Store(Attempts, Moving):
     def history(
         self, study: str | None = None, limit: int | None = None, *, failed: bool = False, device: str | None = None
     ) -> list[queries.StoredTrial]:
-        """Return stored trials, pending and lost ones included, newest first.
+        """Return stored trials, including pending and lost ones, newest first.
 
-        Of one study, one `device` (its fingerprint), `failed` ones only.
+        Only of one study, one `device` (its fingerprint), or only `failed` ones, if given.
         """
-        most = None if limit is None else min(limit, 2**63 - 1)  # what a database counts to
+        most = None if limit is None else min(limit, 2**63 - 1)  # the largest number of a database
         query = queries.everything(study, device).order_by(trials.c.started.desc(), trials.c.id.desc()).limit(most)
         if failed:
             query = query.where(trials.c.outcome.in_([outcome.value for outcome in Outcome if outcome.failed]))
@@ -271,9 +299,9 @@ class Store(Attempts, Moving):
             return {study: found[study] for study in sorted(found) if found[study]}
 
     def rows(self, query: str, values: Mapping[str, Any]) -> list[Any]:
-        """Answer a query of lookup/records.py, listing.py or survey.py, with `:name` for values.
+        """Return the rows of a query of lookup/records.py, listing.py or survey.py, with `:name` for values.
 
-        It is written for SQLite and PostgreSQL alike. Rows are tuples with their columns' names as `_fields`.
+        The query must be valid for SQLite and PostgreSQL. Rows are tuples with their columns' names as `_fields`.
         """
         with self._reading() as connection:
             return list(connection.execute(text(query), dict(values)))

@@ -1,10 +1,10 @@
-"""The searches that a server is asked for: stored when it says so, in their order, through every restart.
+"""The searches that users submit to a server: stored before it confirms them, in their order, through every restart.
 
-    queued -> running -> done | failed | stopped         and back to queued, where the server ended meanwhile
+    queued -> running -> done | failed | stopped         and back to queued if the server ended meanwhile
 
-`stopping` is running, with somebody having asked for its end. One queue per device of a server; within one, what had
-begun before goes on first; then the user who has waited longest since a search of theirs began, and among a user's own
-the first that was asked for.
+`stopping` is running, after somebody has asked for its end. Each device of a server has one queue. In a queue, searches
+that had begun before come first; then the user who has waited longest since their last search began; and among one
+user's searches the one submitted first.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from autotune.text import clean
 QUEUED, RUNNING, STOPPING, DONE, FAILED, STOPPED = "queued", "running", "stopping", "done", "failed", "stopped"
 STATES = (QUEUED, RUNNING, STOPPING, DONE, FAILED, STOPPED)
 OPEN = (QUEUED, RUNNING, STOPPING)
-"""States of what has not ended."""
+"""The states of submissions that have not ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A search that was asked for. `request` is what was asked, `uploaded` whether a study came with it.
+    """A submitted search. `request` is what was asked, `uploaded` whether a study came with it.
 
-    `upload` is that study; None in a list of submissions, since each may be as large as an upload may be.
-    `attempts` counts how often it began; `result` is what it found, as JSON holds it. `exit_code` is that of the error
-    by which it failed (errors.py); None: it did not, or an older version, which kept none, ran it.
+    `upload` is that study; None in lists of submissions, since it may be as large as an upload may be.
+    `attempts` counts how often it began; `result` is what it found, decoded from JSON. `exit_code` is that of the error
+    with which it failed (errors.py); None if it did not fail, or an older version ran it, which stored none.
     """
 
     number: int
@@ -60,7 +60,7 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class Uploaded:
-    """A study that came with searches, and which search first brought this text, when, of whom."""
+    """A study that came with searches, and the search that first brought this text, its user and its time."""
 
     upload: Mapping[str, Any]
     search: str
@@ -83,10 +83,10 @@ class Submissions(Access):
         once: str | None = None,
         most: int | None = None,
     ) -> tuple[Submission | None, bool]:
-        """Put a search on record as queued; return it and whether it is new.
+        """Store a search as queued; return it and whether it is new.
 
-        `once` is the asker's idempotency key: what was asked with it before is returned as it is. None, False: the
-        asker has `most` waiting already.
+        `once` is the user's idempotency key: what was submitted with it before is returned unchanged. Return None and
+        False if the user has `most` open submissions already.
         """
         name, created = uuid.uuid4().hex, now()
 
@@ -121,22 +121,22 @@ class Submissions(Access):
         return self._written(step)
 
     def submission(self, name: str) -> Submission | None:
-        """Return the submission of that uuid; None where there is none."""
+        """Return the submission with a uuid; None if there is none."""
         with self._reading() as connection:
             return _first(connection, submissions.c.uuid == name)
 
     def named(self, names: Sequence[str]) -> dict[str, Submission]:
-        """Return the submissions of these uuids, as far as there are any."""
+        """Return the submissions with these uuids that exist, by uuid."""
         with self._reading() as connection:
             return {one.uuid: one for one in _all(connection, _listed().where(submissions.c.uuid.in_(names)))}
 
     def sent_once(self, asked_by: str, once: str) -> Submission | None:
-        """Return what somebody asked with an idempotency key before."""
+        """Return what a user submitted with an idempotency key before, or None."""
         with self._reading() as connection:
             return _first(connection, submissions.c.asked_by == asked_by, submissions.c.once == once)
 
     def submitted(self, *, states: Sequence[str] = STATES, server: str | None = None) -> list[Submission]:
-        """Return submissions in those states, newest first; `server`: of that one only."""
+        """Return submissions in these states, newest first; `server`: only those of this server."""
         query = _listed().where(submissions.c.state.in_(states)).order_by(submissions.c.id.desc())
         if server is not None:
             query = query.where(submissions.c.server == server)
@@ -146,9 +146,9 @@ class Submissions(Access):
     def unstored(
         self, *, study: str | None = None, after: int | None = None, before: int | None = None
     ) -> list[Submission]:
-        """Return ended submissions of which no search is stored, the newest 50: they ended too early.
+        """Return the newest 50 ended submissions without a stored search: they ended too early.
 
-        `after`, `before`: numbers of stored searches, between whose beginnings they were sent.
+        `after`, `before`: numbers of stored searches; only submissions sent between their beginnings.
         """
         of_it = select(searches.c.id).where(searches.c.submission == submissions.c.uuid)
         wanted: list[ColumnElement[bool]] = [submissions.c.state.in_((DONE, FAILED, STOPPED)), ~of_it.exists()]
@@ -162,12 +162,12 @@ class Submissions(Access):
             return _all(connection, query)
 
     def waiting(self, server: str) -> dict[str, list[str]]:
-        """Return the uuids of what is queued, by queue, in the order in which they will run."""
+        """Return the uuids of queued submissions, by queue, in the order in which they will run."""
         with self._reading() as connection:
             return _orders(connection, server)
 
     def claim(self, server: str, queue: str) -> Submission | None:
-        """Take the next of a queue to run it; None where none waits."""
+        """Mark the next submission of a queue as running and return it; None if none waits."""
 
         def step(connection: Connection) -> Submission | None:
             names = _orders(connection, server).get(queue)
@@ -188,7 +188,7 @@ class Submissions(Access):
         result: Mapping[str, Any] | None = None,
         exit_code: int | None = None,
     ) -> None:
-        """Record how a submission ended, or that it is queued again; `exit_code`: of what has failed."""
+        """Store how a submission ended, or that it is queued again; `exit_code`: if it failed."""
         ended: dict[str, Any] = {"state": state, "reason": clean(reason), "exit_code": exit_code}
         if state not in OPEN:
             ended["ended"] = now()
@@ -198,9 +198,9 @@ class Submissions(Access):
         self._written(lambda connection: connection.execute(update(submissions).where(chosen).values(ended)))
 
     def ask_to_stop(self, name: str, *, is_at_work: bool = True) -> Submission | None:
-        """Have a submission stopped: at once where it is queued, else it is `stopping`. Return it as it is then.
+        """Stop a submission at once if it is queued or its server is not running, else mark it as `stopping`.
 
-        None where there is none, or it has ended. Where its server is not at work, it is stopped at once.
+        Return it as it is then; None if there is none, or it had ended.
         """
 
         def step(connection: Connection) -> Submission | None:
@@ -218,10 +218,10 @@ class Submissions(Access):
         return self._written(step)
 
     def recover(self, server: str, attempts: int, queue: str | None = None) -> list[Submission]:
-        """Queue again what was running when a server was killed; return what was not, having begun too often.
+        """Queue submissions again that were running when a server was killed; return those that began too often.
 
-        That is `attempts` times without a trial to show for it. What somebody wanted stopped is stopped. For a server
-        that starts, or a `queue` on which nothing runs: none of these searches is at work then.
+        These began `attempts` times without finishing a trial, and are marked as failed. Those that were `stopping` are
+        stopped. Call this when a server starts, or for a `queue` on which nothing runs: no such search is running then.
         """
 
         def step(connection: Connection) -> list[Submission]:
@@ -244,7 +244,7 @@ class Submissions(Access):
         return self._written(step)
 
     def uploads(self, study: str, asked_by: str | None = None) -> list[Uploaded]:
-        """Return the uploaded studies of that name, the latest first, each text once; of what one user searched."""
+        """Return the uploaded studies with a name, the latest first, each text once; `asked_by`: only this user's."""
         of_them = submissions.c.id if asked_by is None else case((submissions.c.asked_by == asked_by, submissions.c.id))
         texts = (
             select(func.min(submissions.c.id).label("first"), func.max(of_them).label("latest"))
@@ -263,7 +263,7 @@ class Submissions(Access):
 
 
 def _has_come_on() -> ColumnElement[bool]:
-    """Return the condition that a trial has ended since a submission began last."""
+    """Return the condition that a trial has ended since the submission's last start."""
     ended = select(trials.c.id).join(searches, searches.c.id == trials.c.search_id)
     return ended.where(
         searches.c.submission == submissions.c.uuid, trials.c.finished >= submissions.c.started, ~queries.unfinished()
@@ -271,18 +271,18 @@ def _has_come_on() -> ColumnElement[bool]:
 
 
 _UPLOADS = 20
-"""How many texts of one name are looked through."""
+"""The most texts of one name to return."""
 
 
 def _orders(connection: Connection, server: str) -> dict[str, list[str]]:
-    """Return the uuids of what is queued, by queue, in their order."""
+    """Return the uuids of queued submissions, by queue, in their order."""
     columns = (*(submissions.c[name] for name in ("id", "uuid", "queue", "asked_by", "attempts")),)
     mine = and_(submissions.c.server == server, submissions.c.state == QUEUED)
     rows = connection.execute(select(*columns).where(mine).order_by(submissions.c.id)).all()
     if not rows:
         return {}
     users = submissions.c.asked_by.in_({row.asked_by for row in rows})
-    not_ahead = submissions.c.started <= now()  # the clock was wrong then: by it the user would wait until that comes
+    not_ahead = submissions.c.started <= now()  # a start in the future (a wrong clock) would make the user wait for it
     began = (
         select(submissions.c.queue, submissions.c.asked_by, func.max(submissions.c.started).label("last"))
         .where(submissions.c.server == server, users, not_ahead)
@@ -292,7 +292,7 @@ def _orders(connection: Connection, server: str) -> dict[str, list[str]]:
     begun: dict[str, list[str]] = {}
     by_queue: dict[str, dict[str, list[str]]] = {}
     for row in rows:
-        if row.attempts:  # it had its turn
+        if row.attempts:  # it had begun before
             begun.setdefault(row.queue, []).append(row.uuid)
         else:
             by_queue.setdefault(row.queue, {}).setdefault(row.asked_by, []).append(row.uuid)
@@ -304,8 +304,8 @@ def _orders(connection: Connection, server: str) -> dict[str, list[str]]:
 
 
 def _in_turns(users: Mapping[str, list[str]], last: Mapping[str, str]) -> list[str]:
-    """Return what several users wait for, in turns: who had none for longest comes first."""
-    turn = sorted(users, key=lambda user: last[user])  # stable: of two that never had one, who asked first
+    """Return several users' submissions in turns; the user whose last search is longest ago comes first."""
+    turn = sorted(users, key=lambda user: last[user])  # stable: of two without any search, the one who submitted first
     deepest = max(map(len, users.values()), default=0)
     return [users[user][place] for place in range(deepest) for user in turn if place < len(users[user])]
 

@@ -1,7 +1,7 @@
-"""What reports and pages read of the trials of a database: few columns of many, all columns of a few.
+"""What reports and pages read of the trials of a database: few columns of many trials, all columns of a few.
 
-A problem may have a million trials, and a page is to come at once: everything here answers from an index, from a page
-of rows or from every n-th trial, and says which. What is damaged is a StoreError, as everywhere in this room.
+A problem may have a million trials, and a page must be fast: everything here answers from an index, from a page of
+rows or from every n-th trial, and says which. Damaged data is a StoreError, as everywhere in this room.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _begun = attrgetter("number")
 
 
 class Row(NamedTuple):
-    """A trial in a list: what a line of a table and a dot of a chart show."""
+    """A trial in a list, with what a line of a table and a dot of a chart show."""
 
     number: int
     search: int
     configuration: Mapping[str, Any]
     name: str
-    """The hash of the configuration: equal for equal ones."""
+    """The hash of the configuration: equal configurations have equal hashes."""
     outcome: Outcome
     reason: str
     time_ns: float | None
@@ -56,7 +56,7 @@ _ROW = f"SELECT {', '.join(f't.{name}' for name in _COLUMNS)} FROM trials t"
 
 
 def tally(store: Store, wanted: Iterable[int]) -> dict[int, dict[tuple[Outcome, str], int]]:
-    """Return how many trials of each of these searches ended in which way under which driver."""
+    """Return the number of trials of each of these searches, by outcome and driver."""
     found: dict[int, dict[tuple[Outcome, str], int]] = {}
     query = "SELECT search_id, outcome, driver, COUNT(*) FROM trials WHERE search_id IN"
     with sound(store):
@@ -66,7 +66,7 @@ def tally(store: Store, wanted: Iterable[int]) -> dict[int, dict[tuple[Outcome, 
 
 
 def by_outcome(counted: Mapping[int, Mapping[tuple[Outcome, str], int]]) -> Counter[Outcome]:
-    """Return how many trials a tally counts that ended in which way."""
+    """Return the number of trials in a tally by outcome."""
     found = Counter[Outcome]()
     for counts in counted.values():
         for (outcome, _), count in counts.items():
@@ -75,7 +75,7 @@ def by_outcome(counted: Mapping[int, Mapping[tuple[Outcome, str], int]]) -> Coun
 
 
 def outcomes(store: Store, problem: int) -> Counter[Outcome]:
-    """Return how many trials of a problem ended in which way, of those that tell what is best of it."""
+    """Return the number of trials by outcome, of those that decide a problem's best."""
     return by_outcome(tally(store, [one.number for one in answering(store, problem)]))
 
 
@@ -86,14 +86,14 @@ WHERE search_id = :search AND outcome = 'ok' AND driver = :driver AND time_ns > 
 
 
 def following(store: Store, wanted: Sequence[int], *, after: int = 0, limit: int = 5000) -> list[Row]:
-    """Return the trials of some searches in the order they began, from the one after that number."""
+    """Return the trials of some searches in the order they began, those after a number."""
     marks, values = placeholders(wanted)
     ending = f"WHERE t.search_id IN ({marks}) AND t.id > :after ORDER BY t.id LIMIT {limit:d}"
     return _rows(store, store.rows(f"{_ROW} {ending}", {**values, "after": after}))
 
 
 def sampled(store: Store, wanted: Sequence[int], most: int, total: int) -> Sampled:
-    """Return the `total` trials of some searches in the order they began: every one or, beyond `most`, every n-th."""
+    """Return the `total` trials of some searches in the order they began: all or, if more than `most`, every n-th."""
     stride = max(1, -(-total // most))
     every = f"AND t.id % {stride} = 0 " if stride > 1 else ""
     rows = _rows(store, rows_of(store, f"{_ROW} WHERE t.search_id IN", wanted, f"{every}ORDER BY +t.id"))
@@ -101,10 +101,10 @@ def sampled(store: Store, wanted: Sequence[int], most: int, total: int) -> Sampl
 
 
 def records(store: Store, wanted: Sequence[int], drivers: Mapping[int, Iterable[str]]) -> list[int]:
-    """Return the numbers of the trials that were the fastest so far when they began, over searches in their order.
+    """Return the numbers of the trials that were the fastest up to then, over searches in their order.
 
-    Walks back from the fastest: the best before it, the best before that one. Each step reads the index from its fast
-    end up to the first that is early enough, so that a million trials cost little more than one reading.
+    Goes back from the fastest trial to the best one before it, and so on. Each step reads the index from its fast
+    end to the first trial that is early enough, so that a million trials cost little more than one reading.
     """
     found: list[int] = []
     best = float("inf")
@@ -131,7 +131,7 @@ def records(store: Store, wanted: Sequence[int], drivers: Mapping[int, Iterable[
 
 
 def failures(store: Store, wanted: Iterable[int], most: int) -> list[Row]:
-    """Return the latest failures of some searches, `most` of each outcome, latest first."""
+    """Return the latest failures of some searches, at most `most` of each outcome, latest first."""
     ids = sorted(wanted)
     found: list[Row] = []
     for outcome in Outcome:
@@ -139,7 +139,7 @@ def failures(store: Store, wanted: Iterable[int], most: int) -> list[Row]:
             continue
         for some in pages(ids):
             marks, values = placeholders(some)
-            # Numbers first, from the index: the + keeps SQLite from walking back through the trials of all searches.
+            # Numbers first, from the index: the + keeps SQLite from reading backwards through all searches' trials.
             latest = f"SELECT x.id FROM trials x WHERE x.search_id IN ({marks}) AND x.outcome = :outcome"
             query = f"{_ROW} WHERE t.id IN ({latest} ORDER BY +x.id DESC LIMIT {most:d})"
             found += _rows(store, store.rows(query, {**values, "outcome": outcome.value}))
@@ -147,14 +147,14 @@ def failures(store: Store, wanted: Iterable[int], most: int) -> list[Row]:
 
 
 def trials_of(store: Store, wanted: Iterable[int]) -> dict[int, Row]:
-    """Return the trials of these numbers."""
+    """Return the trials with these numbers, by number."""
     return {row.number: row for row in _rows(store, rows_of(store, f"{_ROW} WHERE t.id IN", wanted))}
 
 
 def stored_trial(store: Store, wanted: int) -> dict[str, Any] | None:
-    """Return everything that is stored of a trial, by the names of its fields, with `retimings` and its `search`.
+    """Return all stored fields of a trial by name, with `retimings` and the number of its `search`.
 
-    None where there is none. Instants are ISO 8601; `binary_hash`, `made` and `environment` as they were told.
+    None if there is no such trial. Instants are ISO 8601; `binary_hash`, `made` and `environment` are as stored.
     """
     columns = [field.name for field in FIELDS]
     rows = store.rows(f"SELECT search_id, {', '.join(columns)} FROM trials WHERE id = :wanted", {"wanted": wanted})
@@ -175,9 +175,9 @@ def stored_trial(store: Store, wanted: int) -> dict[str, Any] | None:
 
 
 def retimings(store: Store, wanted: Iterable[int]) -> dict[int, Measurement]:
-    """Return the latest re-timing of each of these trials that has one: its samples, and when it was taken.
+    """Return the latest re-timing of each of these trials that has one: its samples and its instant.
 
-    As for the ranking, one under another driver than the trial's is left out.
+    As in the ranking, re-timings under another driver than the trial's are left out.
     """
     found: dict[int, Measurement] = {}
     query = """
@@ -193,8 +193,8 @@ def retimings(store: Store, wanted: Iterable[int]) -> dict[int, Measurement]:
 
 
 def retimed(store: Store, problem: int, limit: int) -> list[int]:
-    """Return the numbers of a problem's trials that were timed again last, latest first."""
-    # From the few re-timings to their trials, not from the many trials of a problem.
+    """Return the numbers of a problem's trials with the latest re-timings, latest first."""
+    # Begins at the few re-timings, not at the many trials of a problem.
     query = """
     SELECT r.trial_id, MAX(r.id) AS latest FROM retimings r CROSS JOIN trials t
     WHERE t.id = r.trial_id AND t.search_id IN (SELECT id FROM searches WHERE problem_id = :problem)

@@ -1,6 +1,6 @@
-"""Who may ask a server for what: tokens by name, kept as hashes.
+"""Who may do what on a server: tokens by name, stored as hashes.
 
-A token is 32 random bytes, so a plain SHA-256 of it tells nobody what it is.
+A token is 32 random bytes, so its plain SHA-256 does not reveal it.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from autotune.store.schema import tokens
 from autotune.text import parse_duration
 
 ROLES = ("read", "write", "run", "admin")
-"""Each may do what those before it may: look and take away; import; have kernels run; see to tokens."""
+"""Each role may do all that those before it may: read and export; import; run kernels; manage tokens."""
 
 CONSOLE = "console"
-"""The name of whoever started a server: no token's."""
+"""The name of the user who started a server; no token may have it."""
 
 _LONGEST_DAYS = 36_500
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}"
@@ -31,7 +31,7 @@ _NAME = r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}"
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token, but for itself. Instants are ISO 8601 in UTC."""
+    """The stored facts of a token, without its secret. Instants are ISO 8601 in UTC."""
 
     name: str
     role: str
@@ -41,12 +41,12 @@ class Token:
 
     @property
     def valid(self) -> bool:
-        """Whether it is good now."""
+        """Whether it is valid now."""
         return self.revoked is None and (self.expires is None or self.expires > now())
 
 
 def lifetime(seconds: float, where: str) -> timedelta:
-    """Return how long a token lasts: a minute to a hundred years. Raises UsageError at `where`."""
+    """Return the lifetime of a token. Raises UsageError at `where` unless it is a minute to a hundred years."""
     if not 60 <= seconds <= _LONGEST_DAYS * 86400:
         what = (
             "a token lasts for a minute at least" if seconds < 60 else f"a token lasts for {_LONGEST_DAYS} days at most"
@@ -56,12 +56,12 @@ def lifetime(seconds: float, where: str) -> timedelta:
 
 
 def token_hash(token: str) -> str:
-    """Return what is kept of a token."""
+    """Return the stored hash of a token."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def lasting(told: str, where: str) -> timedelta:
-    """Return how long a token is good that is to last `90d`, `8w` or `1h30m`. Raises UsageError, placed at `where`."""
+    """Return the lifetime in a text such as `90d`, `8w` or `1h30m`. Raises UsageError at `where`."""
     hint = "write 90d, 8w or 12h"
     if told.strip()[-1:].isdigit():
         raise UsageError(f"{told!r} has no unit", where=where, hint=hint)
@@ -69,7 +69,7 @@ def lasting(told: str, where: str) -> timedelta:
 
 
 def require_token(name: str, role: str) -> None:
-    """Raise UsageError for what can be no token's name, or no role."""
+    """Raise UsageError if a token cannot have this name, or there is no such role."""
     if not re.fullmatch(_NAME, name) or name == CONSOLE:
         raise UsageError(f"{name!r:.80} is not a name", where="NAME", hint="write letters, digits, _ . @ -")
     if role not in ROLES:
@@ -77,7 +77,7 @@ def require_token(name: str, role: str) -> None:
 
 
 def new_token() -> str:
-    """Return a token that nobody can guess."""
+    """Return a new token that cannot be guessed."""
     return f"at_{secrets.token_urlsafe(32)}"
 
 
@@ -85,7 +85,7 @@ class Tokens(Access):
     """The tokens of a server. Every method is one transaction and may raise StoreError."""
 
     def add_token(self, name: str, role: str, lasts: timedelta | None) -> str:
-        """Make a token and return it: it is told this once. Raises UsageError for a name that is taken."""
+        """Create a token and return it, only this once. Raises UsageError if the name is taken."""
         require_token(name, role)
         token = new_token()
         expires = None if lasts is None else instant(datetime.now(UTC) + lasts)
@@ -108,7 +108,7 @@ class Tokens(Access):
             return [_token(row) for row in connection.execute(select(tokens).order_by(tokens.c.id)).mappings()]
 
     def revoke_token(self, name: str) -> bool:
-        """End a token for good; False where there is none of that name."""
+        """Revoke a token for good; return False if there is none with this name."""
         chosen = tokens.c.name == name
         step = update(tokens).where(chosen, tokens.c.revoked.is_(None)).values(revoked=now())
 
@@ -119,7 +119,7 @@ class Tokens(Access):
         return self._written(revoke)
 
     def token_of(self, token: str) -> Token | None:
-        """Return the token that this is, if it is good now."""
+        """Return the facts of a token if it is known and valid now, else None."""
         with self._reading() as connection:
             row = connection.execute(select(tokens).where(tokens.c.hash == token_hash(token))).mappings().first()
         found = None if row is None else _token(row)

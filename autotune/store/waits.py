@@ -1,6 +1,6 @@
-"""A connection to PostgreSQL that says so where its server does not answer: one that hangs keeps the network alive.
+"""A connection to PostgreSQL that prints a message if its server hangs: the network connection stays alive then.
 
-How long it may take nobody knows: a migration has minutes, and what is locked is given up by `lock_timeout`.
+There is no limit to the wait: a migration may take minutes, and `lock_timeout` ends waits for locks.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import psycopg
 from autotune.text import say
 
 SILENT_S = 5.0
-"""How long an answer is waited for without a word."""
+"""How long to wait for an answer before the message."""
 
 
 class Waiting(psycopg.Connection[Any]):
-    """`where` is the database as messages name it."""
+    """A connection with such messages; `where` is the database's name in them."""
 
     where = ""
 
     def wait(self, gen: Generator[Any, Any, Any], *arguments: Any, **named: Any) -> Any:
-        """Consume a generator of psycopg, which is told several times a second while the server is silent."""
+        """Run a generator of psycopg, which is resumed several times a second while the server is silent."""
         return super().wait(self._told(gen), *arguments, **named)
 
     def _told(self, gen: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:

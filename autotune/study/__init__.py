@@ -1,16 +1,16 @@
 """From a study file to the plan of a configuration, with its input and expected data.
 
-The names of library.py are there at once; the others are imported when first used: the cold path
-needs none of them, the workers few.
+The names of library.py are imported at once, the others when they are first used: the cold path
+needs none of the others, the workers few.
 
     library.py     finds and reads studies, and hashes what decides a result (with includes.py and imports.py);
-                   finding.py: by what they call themselves
-    schema.py      what a file may say, made of entries.py; validation.py: what is wrong with one; scope.py: names in
-                   expressions
-    study.py       Study: its tables read, with crosschecks.py; checks.py: what its author may not have meant
+                   finding.py: finds them by their `name`
+    schema.py      what a file may contain, made of entries.py; validation.py: what is wrong with one; scope.py: names
+                   in expressions
+    study.py       Study: reads its tables, with crosschecks.py; checks.py: what its author may not have meant
                    tables.py: its parameters, options, reference
-    access.py      what may be read for a study that others sent, and what was read
-    problem.py     Problem: a study at one size, on one device; limits.py: what the device asks of it
+    access.py      which files may be read for a study that others sent, and which were read
+    problem.py     Problem: a study at one size, on one device; limits.py: the device's limits
     arguments.py   the kinds of arguments, as a study declares them and as a plan holds them: argument.py, buffers.py,
                    scalars.py
     types.py       their types; structs.py: C's layout; builtins.py: the functions of OpenCL C; functions.py: a
@@ -18,8 +18,8 @@ needs none of them, the workers few.
     loops.py       launches and the loops around them, as a study declares them; sequence.py: one run, unrolled
     writing.py     a study as TOML; drafting/: one to start from
     plan.py        Plan: what a worker builds and runs; planning.py: a configuration made concrete as one
-    inputs.py      input data, with draw.py, and file_data.py and files.py for what lies beside a study; reads.py:
-                   hashed; places.py: here or come from elsewhere
+    inputs.py      input data, with draw.py, and file_data.py and files.py for files beside a study; reads.py: hashes
+                   them; places.py: finds them, here or where they came with a study from another machine
     reference.py   expected outputs (with arrays/, their language, and function.py for Python)
 """
 

@@ -1,4 +1,4 @@
-"""What is read for a study: kept to a folder, where somebody else sent it; told to whoever wants to know."""
+"""Limits the files read for a study to one folder, if somebody else sent it, and records which files are read."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from pathlib import Path
 from autotune.study.library import CONFINED, File, is_file, read_by
 
 YOUNG_NS = 50_000_000
-"""Younger than this, a file may change again without another instant: clocks of file systems tick in milliseconds."""
+"""A file younger than this may change again and keep its time stamp: file systems count time in milliseconds."""
 
 _FOLDERS_ABOVE = 8
-"""So many folders around a file are looked through."""
+"""How many of the folders around a file are searched."""
 
 
 @contextmanager
 def confined(folder: Path) -> Iterator[None]:
-    """Have nothing read for a study, within this context, that does not lie in the folder.
+    """Limit what is read for a study within this context to files in the folder.
 
-    What lies elsewhere is not there: neither an absolute path nor `..`, nor a link, nor the bundled kernels.
+    Files elsewhere count as missing: by an absolute path, by `..`, by a link; so do the bundled kernels.
     """
     token = CONFINED.set(os.path.realpath(folder))
     try:
@@ -30,7 +30,7 @@ def confined(folder: Path) -> Iterator[None]:
 
 
 def folder_above(name: str, file: File) -> str:
-    """Return the nearest folder around a file in which what it includes lies, as its path begins; empty: none."""
+    """Return the nearest folder around `file` that holds `name`, relative if `file` is; "" if there is none."""
     for up in range(_FOLDERS_ABOVE):
         folder = Path(os.path.normpath(Path(file).parent / "/".join([".."] * up)))
         if is_file(folder / name):
@@ -40,9 +40,9 @@ def folder_above(name: str, file: File) -> str:
 
 @contextmanager
 def watched() -> Iterator[set[str]]:
-    """Yield a set that comes to hold every file which is read or looked for within this context, by any thread."""
+    """Yield a set; every file that is read or looked for within this context, by any thread, is added to it."""
     names: set[str] = set()
-    read_by[id(names)] = names  # one step each, as threads need it
+    read_by[id(names)] = names  # one step, safe among threads
     try:
         yield names
     finally:

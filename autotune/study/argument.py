@@ -1,4 +1,4 @@
-"""What every kind of argument is, with what its expressions and types are read by.
+"""The base class of all kinds of arguments, and the functions that read their expressions and types.
 
 Workers load this file: frozen plain data, no OpenCL, no pydantic.
 """
@@ -30,9 +30,9 @@ BRACES = re.compile(r"\{(\w+)\}")
 class Data(NamedTuple):
     """Where the contents of an input come from: a distribution, a file, Python, or what a Python caller gave.
 
-    `low`, `high` and `value` are expressions in a study where they are no plain numbers, None where they are not
-    written. `numpy` is the expression that the contents are made by, of which those above are a part under the
-    argument's own name.
+    In a study, `low`, `high` and `value` are expressions unless they are plain numbers; `low` and `high` are None if
+    they are not written. `numpy` is the expression that computes the contents; in it, the argument's own name stands
+    for the contents that the other keys give.
     """
 
     distribution: str = "uniform"
@@ -47,16 +47,16 @@ class Data(NamedTuple):
     python: str | None = None
     given: str | None = None
     fields: tuple[tuple[str, Data], ...] = ()
-    """What the members of a struct are drawn from, where they have a distribution of their own."""
+    """The distributions of those members of a struct that have their own."""
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The numbers between which it is drawn, in a plan: -1 and 1 where nothing is written."""
+        """The numbers between which it is drawn, in a plan: -1 and 1 if none are written."""
         return -1.0 if self.low is None else self.low, 1.0 if self.high is None else self.high
 
     @classmethod
     def declare(cls, table: Mapping[str, Any], where: str, given: Scope) -> Data:
-        """Return what a table of a study says, its bounds read. Raises StudyError."""
+        """Return the data that a table of a study declares, with its bounds parsed. Raises StudyError."""
         stated = {name: value for name, value in table.items() if name != "fields"}
         for key in ("low", "high", "value"):
             if isinstance(bound := stated.get(key), str):
@@ -66,7 +66,7 @@ class Data(NamedTuple):
         return cls(**stated, fields=tuple(members))
 
     def concrete(self, names: Mapping[str, Any], where: str) -> Data:
-        """Return it with numbers for bounds. Raises StudyError where one gives text."""
+        """Return this data with numbers as bounds. Raises StudyError if a bound gives text."""
         found: dict[str, Any] = {}
         for key in ("low", "high", "value"):
             bound = getattr(self, key)
@@ -82,7 +82,7 @@ class Data(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Argument(ABC):
-    """What every kind has: a name, and OpenCL's type, in a study with `{CHOICE}` in it."""
+    """Base of all kinds of arguments: a name, and an OpenCL type, which may contain `{CHOICE}` in a study."""
 
     name: str
     type: str
@@ -90,7 +90,7 @@ class Argument(ABC):
     key: ClassVar[str]
     """The key of its table that only this kind has."""
     kind: ClassVar[str]
-    """What messages call it."""
+    """The name of this kind in messages."""
     local_bytes: ClassVar[int] = 0
     """Bytes of `__local` memory that it takes in a plan."""
 
@@ -106,7 +106,7 @@ class Argument(ABC):
 
     @property
     def effect(self) -> str:
-        """What the author may not have meant, if anything."""
+        """A line about something that the author may not have meant; empty if there is nothing."""
         return ""
 
     @property
@@ -122,9 +122,9 @@ class Argument(ABC):
 
     @classmethod
     def declare(cls, name: str, table: ArgumentTable, given: Scope, tuned: Scope) -> Self:
-        """Return what a table of a study says; parameters stand in `tuned` only. Raises StudyError.
+        """Return the argument that a table of a study declares; only `tuned` knows parameters. Raises StudyError.
 
-        As it stands here it serves kinds with one field of their own, an expression under `key`.
+        This implementation serves kinds with one field of their own: an expression under `key`.
         """
         where, make = f"arguments.{name}", cast("Callable[..., Self]", cls)
         kind = declared_type(table.type, where, tuned, tuned)
@@ -132,15 +132,15 @@ class Argument(ABC):
 
     @abstractmethod
     def concrete(self, names: Mapping[str, Any], *, padded: bool = True) -> Self:
-        """Return what a plan holds where the names have these values; unpadded: as its data is. Raises StudyError."""
+        """Return it for a plan, with these values of the names; not `padded`: as its data is. Raises StudyError."""
 
     @abstractmethod
     def create(self, session: Session) -> Any:
-        """Return it as `Session.set_arguments` takes it, in memory of its own where it takes any."""
+        """Return it in the form that `Session.set_arguments` takes, in newly allocated memory if it needs any."""
 
 
 def extents(expressions: Iterable[Extent], names: Mapping[str, Any], where: str, *, least: int = 1) -> tuple[int, ...]:
-    """Return the whole numbers that expressions of a study give. Raises StudyError below the least, and for others."""
+    """Return the whole numbers that expressions give. Raises StudyError if one is not whole, or less than `least`."""
     found = []
     for expression in expressions:
         value = expression.evaluate(names)
@@ -156,14 +156,14 @@ def filled(text: str, names: Mapping[str, Any]) -> str:
 
 
 def concrete_type(text: str, names: Mapping[str, Any]) -> str:
-    """Return a type with the values in it. Raises StudyError where OpenCL has none of that name."""
+    """Return a type with values for the names in braces. Raises StudyError if OpenCL has no such type."""
     found = filled(text, names)
     numpy_type(found)
     return found
 
 
 def declared_type(text: str, where: str, shaped: Scope, tuned: Scope) -> str:
-    """Return a type with the names in braces, also one that a name stands for. Raises StudyError."""
+    """Return a type with names in braces: `T` becomes `{T}`, a struct's name its text. Raises StudyError."""
     text = tuned.structs.get(text.removeprefix("struct ").strip(), text)
     text = text if "{" in text or text not in tuned.known else f"{{{text}}}"
     for name in BRACES.findall(text):

@@ -1,6 +1,6 @@
 """A kernel's arguments, one class a kind: what a study declares (expressions) and what a plan holds (numbers).
 
-What a kind to come touches stands in docs/architecture.md.
+docs/architecture.md says what to change to add a kind.
 """
 
 from __future__ import annotations

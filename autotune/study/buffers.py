@@ -25,10 +25,10 @@ _READ, _WRITTEN = {"in", "inout"}, {"out", "inout"}
 class Buffer(Argument):
     """A global buffer: its data fills `shape`; the kernel sees `allocate`, each extent >= that of `shape`.
 
-    `access` is `in`, `out`, `inout` (restored before each verified run), `scratch` or `zeroed` (before each
-    run). What lies in `allocate` and not in `shape` is zero. `filled` names the input whose contents it begins with,
-    where that is another's: the two have changed places when the run ends. `constant`: in constant memory; in a study
-    an expression where that depends on the configuration.
+    `access` is `in`, `out`, `inout` (restored before each verified run), `scratch` or `zeroed` (zeroed before each
+    run). The part of `allocate` outside `shape` is zero. `filled` names the input whose contents it begins with, if
+    that is another's because the two change places by the end of the run. `constant`: it is in constant memory; in a
+    study an expression if that depends on the configuration.
     """
 
     shape: tuple[Extent, ...]
@@ -86,7 +86,7 @@ class Buffer(Argument):
             )
         data = self.data.concrete(names, f"{where}.data")
         placed = self.constant
-        # Where no configuration is at hand, nothing asks where the kernel has it.
+        # Without a configuration, nothing needs to know in which memory it is.
         constant = placed if isinstance(placed, bool) else padded and bool(placed.evaluate(names))
         return replace(self, type=kind, shape=shape, allocate=allocate, data=data, constant=constant)
 
@@ -98,13 +98,15 @@ class Buffer(Argument):
 class Image(Buffer):
     """An image of one to three dimensions; as data it is a buffer of vectors, one component a channel.
 
-    `shape` is as NumPy has it: `(height, width)`. `order` is OpenCL's order of channels; `normalized`: the kernel sees
-    whole numbers as 0 to 1 (or -1 to 1). On the device its pixels lie beside it in a buffer, from which it is filled
-    and into which it is copied to be checked.
+    `shape` is in NumPy's order: `(height, width)`. `order` is OpenCL's order of channels; `normalized`: the kernel sees
+    whole numbers as 0 to 1 (or -1 to 1). `form` is `array` for an array of two-dimensional images, whose first extent
+    is the number of layers, and `buffer` for an image of one dimension over a buffer. On the device, a buffer beside
+    the image holds its pixels: the image is filled from it, and copied into it for checks.
     """
 
     order: str = "RGBA"
     normalized: bool = False
+    form: str = ""
 
     key: ClassVar[str] = "image"
     kind: ClassVar[str] = "an image"
@@ -119,7 +121,8 @@ class Image(Buffer):
         width = "" if CHANNELS[order] == 1 else str(CHANNELS[order])
         data, normalized = Data.declare(dict(table.data or {}), f"{where}.data", given), bool(table.normalized)
         access = table.access or ""
-        return cls(name, kind + width, shape, shape, access, data, order=order, normalized=normalized)
+        form = table.form or ""
+        return cls(name, kind + width, shape, shape, access, data, order=order, normalized=normalized, form=form)
 
     def concrete(self, names: Mapping[str, Any], *, padded: bool = True) -> Self:
         made = super(Image, self).concrete(names, padded=padded)
@@ -133,8 +136,14 @@ class Image(Buffer):
         """OpenCL's scalar type of one channel."""
         return scalar_type(self.type)[1]
 
-    def create(self, session: Session) -> Any:
-        return session.image(self.shape, self.order, self.channel, self.normalized)
+    @property
+    def called(self) -> str:
+        """What OpenCL calls it: `image2d`, `image2d_array`, `image1d_buffer`."""
+        return f"image{len(self.shape) - (self.form == 'array')}d{f'_{self.form}' if self.form else ''}"
+
+    def create(self, session: Session, shape: tuple[int, ...] = ()) -> Any:
+        """Return one on the device, or one of another `shape`."""
+        return session.image(shape or self.shape, self.order, self.channel, self.normalized, self.form)
 
 
 CHANNELS = {
@@ -172,11 +181,11 @@ class Sampler(Argument):
 
 
 def _require_no_parameter(table: ArgumentTable, where: str, given: Scope, tuned: Scope) -> None:
-    """Raise StudyError where a parameter shapes data that every configuration has in common."""
+    """Raise StudyError if a parameter shapes data that all configurations share."""
     cure = "pad with allocate, which may use parameters"
-    if table.access == "out":  # nothing is brought there from the host
+    if table.access == "out":  # nothing is copied into it from the host
         cure += ", or let [check] replace the output"
-    for text in table.shape or ():  # what is known nowhere is told with the names that may stand in a shape
+    for text in table.shape or ():  # an unknown name is reported with the names that a shape may use
         named = Expression.parse(text, where=f"{where}.shape").names
         for name in sorted(named - tuned.known - tuned.definitions.keys()):
             given.require(name, f"{where}.shape")

@@ -1,4 +1,4 @@
-"""The words of OpenCL C, and its functions, of which a kernel may have the name."""
+"""The reserved words of OpenCL C, and its functions, whose names a kernel may take."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _QUALIFIERS = ("constant", "global", "kernel", "local", "private", "attribute")
 
 
 def is_word(name: str) -> bool:
-    """Whether a name is a word of OpenCL C: a macro of that name would take it away."""
+    """Whether a name is a reserved word of OpenCL C, which a macro of that name would replace."""
     return name in _WORDS_OF_C or name.removeprefix("__").removesuffix("__") in _QUALIFIERS
 
 
 def is_access(name: str) -> bool:
-    """Whether a name is one of OpenCL C's that few kernels use, and headers of drivers do: how images are accessed."""
+    """Whether a name is an access qualifier of images in OpenCL C: few kernels use them, but drivers' headers do."""
     return name in ("read_only", "write_only", "read_write")
 
 

@@ -1,4 +1,4 @@
-"""What the author of a study may not have meant: names that the kernel lacks or OpenCL has, extents turned around."""
+"""Finds what the author of a study may not have meant: names missing in the kernel or taken, swapped extents."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from autotune.text import did_you_mean
 
 
 def check_entries(study: Study) -> None:
-    """Raise StudyError where a launch names a kernel function whose name the source does not hold."""
+    """Raise StudyError if a launch names a kernel function that the source does not contain."""
     source = without_comments(study.text.source)
     if not source.strip():
         raise StudyError("the file is empty", where=str(study.text.kernel_path), hint="write kernel void name(...)")
@@ -48,7 +48,7 @@ def effects(problem: Problem) -> Iterator[str]:
     said = {name: {*re.findall(r"\w+", repr(entry))} for name, entry in study.text.table["arguments"].items()}
     sayers = Counter(word for of_one in said.values() for word in of_one)
     for name in sorted(study.arguments.keys() - study.launched - words):
-        if sayers[name] == (name in said[name]):  # no other does
+        if sayers[name] == (name in said[name]):  # no other argument names it
             yield f"arguments.{name}: no launch takes it"
     for name in filter(is_builtin, study.entries):
         yield f"{name} is a function of OpenCL C too, and hides the kernel on some devices (PoCL's): rename it"
@@ -62,7 +62,7 @@ def effects(problem: Problem) -> Iterator[str]:
 
 
 def _replaced(study: Study) -> Iterator[str]:
-    """Yield a line for each argument of a kernel in whose place a `-D` puts its value, as no compiler says plainly."""
+    """Yield a line for each kernel argument whose name a `-D` replaces by a value: no compiler says that plainly."""
     told = dict[str, set[str]]()
     for kernel, named in kernels_of(study.text.source):  # one may have a header in each branch of an #if
         told.setdefault(kernel, set()).update(named)
@@ -76,10 +76,10 @@ def _replaced(study: Study) -> Iterator[str]:
 
 
 def _transposed(problem: Problem) -> Iterator[str]:
-    """Yield a line for each image that has as many rows as a launch has columns, and the other way round."""
+    """Yield a line for each image whose rows and columns match the columns and rows of a launch, swapped."""
     try:
         plan = problem.plan(problem.default)
-    except UsageError:  # said elsewhere
+    except UsageError:  # reported elsewhere
         return
     for number, launch in enumerate(plan.launches, 1):
         for image in (plan.arguments[name] for name in launch.arguments):

@@ -1,4 +1,4 @@
-"""Whether the tables of a study fit together: its names, the steps of its loops, its outputs."""
+"""Checks that the tables of a study fit together: its names, the steps of its loops, its outputs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def check_names(study: Study) -> None:
-    """Raise StudyError where a name has two meanings, or a list of sizes or `[device]` names what is not there."""
+    """Raise StudyError if a name has two meanings, or if `[size_lists]` or `[device]` uses an unknown name."""
     seen: dict[str, str] = dict.fromkeys(DEVICE_FACTS, "a device fact")
     seen |= dict.fromkeys([*FUNCTIONS, "has_extension"], "a function of expressions")
     seen |= dict.fromkeys(SCALAR_TYPES, "an OpenCL type")
@@ -37,7 +37,7 @@ def check_names(study: Study) -> None:
                 raise StudyError(f"{name!r} is a word of {words}", where=table, hint="choose another name")
             seen[name] = f"in [{table}]"
     for name in study.text.table["arguments"]:
-        if seen.get(name) in ("in [choices]", "in [parameters]", "in [defines]"):  # the compiler puts in its value
+        if seen.get(name) in ("in [choices]", "in [parameters]", "in [defines]"):  # a macro would replace it
             raise StudyError(f"{name!r} is already {seen[name]}", where="arguments", hint="choose another name")
     for list_name, sizes in study.size_lists.items():
         for name in {name for size in sizes for name in size} - set(study.sizes):
@@ -49,15 +49,16 @@ def check_names(study: Study) -> None:
 
 
 def _word_of(name: str) -> str:
-    """Which language has a name as a word of its own; "" where none has."""
+    """Return the language in which a name is a reserved word, or an empty string if there is none."""
     if keyword.iskeyword(name):
         return "expressions"
     return "OpenCL C" if is_word(name) else ""
 
 
 def check_macros(study: Study) -> None:
-    """Raise StudyError where what the compiler puts in for a name would take a kernel's own name away, or where the
-    kernel defines that name itself, so that nothing of the study reaches it.
+    """Raise StudyError if a macro of the study has the name of a kernel function, or the kernel defines it itself.
+
+    In the latter case, the study's value would never reach the kernel.
     """
     own = defined_anyway(study.text.source)
     for table in ("choices", "parameters", "defines"):
@@ -74,7 +75,7 @@ _SETS = re.compile(r"-[DU]\s*(\w+)")
 
 
 def check_flags(study: Study) -> None:
-    """Raise StudyError where a build option sets what a parameter, a choice or a define of the study is to set."""
+    """Raise StudyError if a build option sets a macro that a parameter, a choice or a define of the study sets."""
     for number, entry in enumerate(study.text.table.get("options", ()), 1):
         for name in _SETS.findall(entry["flag"]):
             for table in ("parameters", "choices", "defines"):
@@ -94,7 +95,7 @@ def check_values(study: Study) -> None:
 
 
 def check_checks(study: Study) -> None:
-    """Raise StudyError where a check names what nothing in the study is called: before its outputs are looked at."""
+    """Raise StudyError if a check uses a name that the study does not have. `check_outputs` comes later."""
     tables = ("choices", "sizes", "parameters", "defines", "arguments")
     known = {name: None for table in tables for name in study.text.table.get(table, {})}
     for key, text in study.checks.items():
@@ -102,7 +103,7 @@ def check_checks(study: Study) -> None:
 
 
 def check_steps(study: Study, defined: Mapping[str, Any]) -> None:
-    """Raise StudyError where the step of a loop has the name of something else; `defined` are those of `[defines]`."""
+    """Raise StudyError if the step of a loop has the name of something else; `defined` are names of `[defines]`."""
     for name in sorted(study.steps):
         if name in defined or name in (*study.sizes, *study.choices, *study.parameters, *DEVICE_FACTS, *FUNCTIONS):
             what, hint = f"the step {name!r} already has another meaning", "choose another name"
@@ -110,7 +111,7 @@ def check_steps(study: Study, defined: Mapping[str, Any]) -> None:
 
 
 def check_outputs(study: Study) -> None:
-    """Raise StudyError where no launch writes an output, or checks and reference are not those of the outputs."""
+    """Raise StudyError if there is no output, no launch takes one, or checks or reference do not match them."""
     outputs = sorted(buffer.name for buffer in study.outputs)
     if not outputs:
         raise StudyError(

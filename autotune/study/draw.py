@@ -1,4 +1,4 @@
-"""Numbers of a distribution for an input, seeded: each member of a struct from its own, where it has one."""
+"""Draws seeded random numbers for an input; each member of a struct may have a distribution of its own."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def draw(buffer: Buffer) -> NDArray[Any]:
     check_drawn(buffer)
     if dtype.names is None:
         drawn = _drawn(buffer.data, buffer.data_shape, dtype, buffer.name)
-        if scalar_type(buffer.type)[2] == 3:  # what pads a vector of three has no value
+        if scalar_type(buffer.type)[2] == 3:  # the padding of a vector of three
             drawn[..., 3] = 0
         return drawn
     record: NDArray[Any] = np.zeros(buffer.shape, dtype)
@@ -34,13 +34,13 @@ def draw(buffer: Buffer) -> NDArray[Any]:
 
 
 def _data_of(data: Data, path: tuple[str, ...]) -> Data:
-    """Return what the innermost member of a path, that has a distribution of its own, is drawn from."""
+    """Return the distribution for a path of members: that of the innermost member that has its own."""
     inner = dict(data.fields).get(path[0]) if path else None
     return data if inner is None else _data_of(inner, path[1:])
 
 
 def check_drawn(buffer: Buffer) -> None:
-    """Raise StudyError where a distribution names members that there are not, or gives what the type cannot hold."""
+    """Raise StudyError if a distribution names unknown members, or gives numbers that the type cannot hold."""
     dtype, _ = numpy_type(buffer.type)
     where = f"arguments.{buffer.name}.data"
     _require_fields(buffer.data, dtype, f"{where}.fields")
@@ -63,7 +63,7 @@ def _require_fields(data: Data, dtype: np.dtype[Any], where: str) -> None:
 
 
 def _require_held(data: Data, shape: tuple[int, ...], scalar: str, where: str) -> None:
-    """Raise StudyError for numbers that there are not, or that the type does not hold."""
+    """Raise StudyError for numbers that are not finite, or that the type cannot hold."""
     for key in ("low", "high", "value"):
         if not math.isfinite(getattr(data, key) or 0):
             raise StudyError(f"{getattr(data, key)} is not a number", where=f"{where}.{key}")
@@ -81,7 +81,7 @@ def _require_held(data: Data, shape: tuple[int, ...], scalar: str, where: str) -
 
 
 def _require_bounds(data: Data, dtype: np.dtype[Any], scalar: str, where: str) -> None:
-    """Raise StudyError for bounds that are turned around, or that are written and the type does not hold."""
+    """Raise StudyError if `low` is above `high`, or the type cannot hold a written bound or their distance."""
     low, high = data.bounds
     if low > high:
         raise StudyError(f"low is {low}, above high, {high}", where=where, hint="write the smaller one as low")
@@ -97,7 +97,7 @@ def _require_bounds(data: Data, dtype: np.dtype[Any], scalar: str, where: str) -
 
 
 def _fits(dtype: np.dtype[Any], bound: float) -> bool:
-    """Whether a type holds a bound, or its greatest number is that when written as a float: 2**64 of a ulong."""
+    """Whether a type holds a bound, or the bound is the type's greatest number as a float: 2**64 for ulong."""
     return holds(dtype, bound) or (
         dtype.kind in "iu" and isinstance(bound, float) and bound == float(np.iinfo(dtype).max)
     )
@@ -128,7 +128,7 @@ def _drawn(data: Data, shape: tuple[int, ...], dtype: np.dtype[Any], name: str) 
 
 
 def _integers(data: Data, shape: tuple[int, ...], dtype: np.dtype[Any], generator: np.random.Generator) -> NDArray[Any]:
-    """Whole numbers from `low` to `high`, both included; what is not written is as far as the type holds it."""
+    """Return whole numbers from `low` to `high`, both included; default bounds are cut to the type's range."""
     limits = np.iinfo(dtype) if dtype.kind in "iu" else np.iinfo(np.int64)
     low, high = (int(bound) for bound in data.bounds)
     low, high = max(low, int(limits.min)), min(high, int(limits.max))

@@ -1,4 +1,4 @@
-"""What the entries of a study's tables may be: names, values, expressions; each checked where it enters."""
+"""The types of the entries in a study's tables: names, values, expressions; each is checked when it is read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from autotune.identity import name_fault, value_fault
 
 
 def refusing(fault: Callable[[Any], str]) -> AfterValidator:
-    """Return a validator that refuses what `fault` finds fault with."""
+    """Return a validator that refuses an entry if `fault` returns a message for it."""
 
     def check(entry: Any) -> Any:
         if found := fault(entry):
@@ -30,7 +30,7 @@ WholeNumber = Annotated[StrictInt, Field(ge=1, le=2**31 - 1)]
 
 
 def given(entry: Any, depth: int = 0) -> Any:
-    """Let a value pass: an expression, a list for a vector or an array, a table for a struct."""
+    """Return an argument's value if it is an expression, a list (vector, array) or a table (struct) of them."""
     inner = entry.values() if isinstance(entry, dict) else entry if isinstance(entry, list | tuple) else ()
     if entry is None and depth == 0:
         return None

@@ -1,4 +1,4 @@
-"""The arrays in files beside a study, as NumPy reads them; files.py knows of them what can be told before."""
+"""Reads the arrays in files beside a study with NumPy; files.py reads their headers."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from autotune.study.problem import Problem
 
 _ENTRY_BYTES = 64
-"""Bytes that reading one entry of a matrix takes at most, its places and value and what sorts them; or one row."""
+"""The most bytes of memory that reading one entry of a matrix takes (indices, value, sorting), or one row."""
 
 
 def read_array(problem: Problem, file: Data, where: str, room: Callable[[], float]) -> NDArray[Any]:
-    """Return an array of a file beside the study, mapped where it can be. Raises StudyError."""
+    """Return an array of a file beside the study, memory-mapped if possible. Raises StudyError."""
     header, path = header_in(problem, file, where), data_place(problem.study.text, str(file.file), where)
     nbytes = int(np.prod(header.shape, dtype=object)) * header.itemsize
     if path.suffix == ".mtx":
@@ -39,7 +39,7 @@ def read_array(problem: Problem, file: Data, where: str, room: Callable[[], floa
 
 
 def header_in(problem: Problem, file: Data, where: str) -> files.Header:
-    """Return what a file beside the study says that it holds. Raises StudyError where that is no array of numbers."""
+    """Return the header of a file beside the study. Raises StudyError if it does not hold an array of numbers."""
     path = data_place(problem.study.text, str(file.file), where)
     with placed(where):
         header = files.header_of(path, file.part, file.type)

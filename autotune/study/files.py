@@ -1,10 +1,10 @@
-"""Files of data beside a study: found, hashed, and described by their headers (standard library only).
+"""Finds and hashes the data files beside a study, and reads their headers (standard library only).
 
     .npy, .npz   NumPy's arrays; nothing pickled. `part` names the member of a .npz
     .mtx         a matrix of the MatrixMarket; `part` names what is taken of it (MATRIX_PARTS, MATRIX_NUMBERS)
     others       plain numbers of a `type`, one after the other, little-endian
 
-A header is read before any data, so that a file which does not fit, or is not what it says, takes no memory.
+The header is read before any data, so that a file that does not fit, or is damaged, takes no memory.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MATRIX_PARTS = ("indptr", "indices", "values", "row_indices")
 MATRIX_NUMBERS = ("rows", "columns", "entries")
 
 MAX_DATA = 64 * 2**30
-"""Bytes of a file that are read: all of it for the hash of what results belong to, on each look-up."""
+"""The most bytes of a file: each look-up reads all of it, to hash what its results belong to."""
 
 _MAX_HEADER = 10_000
 _LINE = 4
@@ -42,7 +42,7 @@ DAMAGED = (
     ValueError, TypeError, LookupError, SyntaxError, EOFError, RuntimeError, MemoryError, struct.error,
     zipfile.BadZipFile, zlib.error, lzma.LZMAError,
 )  # fmt: skip
-"""What Python's and NumPy's readers raise for files that are not what they say."""
+"""What Python's and NumPy's readers raise for damaged files."""
 
 _BYTES = {
     "char": 1, "uchar": 1, "short": 2, "ushort": 2, "int": 4, "uint": 4, "long": 8, "ulong": 8,
@@ -52,20 +52,20 @@ _BYTES = {
 
 
 class Header(NamedTuple):
-    """What a file says that it holds: a shape, and the kind of its elements as NumPy names it (`<f4`, `|O`)."""
+    """The shape of a file's array, and the type of its elements as NumPy names it (`<f4`, `|O`)."""
 
     shape: tuple[int, ...]
     kind: str
 
     @property
     def itemsize(self) -> int:
-        """Bytes of an element; 1 where only NumPy can tell."""
+        """Bytes of an element; 1 if only NumPy can tell."""
         digits = self.kind[2:]
         return int(digits) if digits.isdecimal() and len(digits) < 5 else 1
 
 
 class Matrix(NamedTuple):
-    """The first lines of a matrix: `entries` are those of the whole, with the mirrored ones of a symmetric matrix."""
+    """What the first lines of a matrix say; `entries` includes the mirrored entries of a symmetric matrix."""
 
     sparse: bool
     rows: int
@@ -93,7 +93,7 @@ def find_data(name: str, study: Path, where: str) -> Path:
 
 
 def file_digest(path: Path) -> str:
-    """Return the SHA-256 of a file's contents. Raises StudyError where it cannot be read."""
+    """Return the SHA-256 of a file's contents. Raises StudyError if it cannot be read."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -120,7 +120,7 @@ def size_of(entry: Mapping[str, Any], study: Path, where: str) -> int:
 
 
 def header_of(path: Path, part: str | None, kind: str | None) -> Header:
-    """Return what a file holds. Raises StudyError, naming it, for what is none of the kinds, or damaged."""
+    """Return the header of a data file. Raises StudyError, naming the file, if it is damaged or of no known kind."""
     if kind is not None and path.suffix in (".npy", ".npz", ".mtx"):
         raise StudyError("already says what type it has", where=str(path), hint=f'leave out type = "{kind}"')
     if part is not None and path.suffix not in (".npz", ".mtx"):
@@ -147,7 +147,7 @@ def header_of(path: Path, part: str | None, kind: str | None) -> Header:
 
 
 def opened(archive: zipfile.ZipFile, part: str | None) -> IO[bytes]:
-    """Open the array that a part of a .npz means: the only one where none is named. Raises StudyError."""
+    """Open the array of a .npz that `part` names; without `part`, the only one. Raises StudyError."""
     members = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
     name = members[0] if part is None and len(members) == 1 else part
     if name not in members:
@@ -157,7 +157,7 @@ def opened(archive: zipfile.ZipFile, part: str | None) -> IO[bytes]:
 
 
 def matrix_of(path: Path) -> Matrix:
-    """Return the first lines of a matrix; those that follow are counted where it is symmetric. Raises StudyError."""
+    """Return what the first lines of a matrix say; the others are counted if it is symmetric. Raises StudyError."""
     try:
         with path.open("rb") as file:
             return _matrix(file, path.stat().st_size)
@@ -195,7 +195,7 @@ def _matrix(file: BinaryIO, nbytes: int) -> Matrix:
 
 def _on_diagonal(file: BinaryIO) -> Iterator[bool]:
     for line in iter(lambda: file.readline(_MAX_HEADER), b""):
-        words = line.split(None, 2)  # blanks or tabs part them
+        words = line.split(None, 2)  # separated by blanks or tabs
         if words and not words[0].startswith(b"%"):
             yield words[1:2] == words[:1]
 
@@ -250,9 +250,9 @@ def _numpy_header(file: Any) -> tuple[Header, int]:
 
 
 def _require_length(path: Path, header: Header, begins: int) -> None:
-    """Raise StudyError where a .npy of plain numbers has less data than its header says."""
+    """Raise StudyError if a .npy of plain numbers has less data than its header says."""
     if header.kind[1:2] not in ("b", "i", "u", "f"):
-        return  # structs, or what is refused by who reads it
+        return  # structs, or types that its reader refuses
     needed = begins + math.prod(header.shape) * header.itemsize
     if path.stat().st_size < needed:
         raise StudyError(f"is cut short: {path.stat().st_size} bytes, {needed} are needed for {header.shape}")

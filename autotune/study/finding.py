@@ -1,4 +1,4 @@
-"""Finds studies by what they call themselves, and says what is amiss where none, or no kernel, is found."""
+"""Finds studies by their `name`, and makes the errors for studies and kernels that are not found."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from autotune.text import command, did_you_mean
 
 
 def not_found(name_or_path: str) -> StudyError:
-    """Return the error for a name or a path that means no study."""
+    """Return the error for a name or a path for which there is no study."""
     if name_or_path.endswith(".cl") and is_file(name_or_path):
         hint = f"{command('new', name_or_path)} writes a study for it"
         return StudyError("is a kernel, not a study", where=name_or_path, hint=hint)
@@ -28,7 +28,7 @@ def not_found(name_or_path: str) -> StudyError:
 
 
 def called(name: str) -> str | None:
-    """Return the study here that calls itself so; None where none does. Raises StudyError where several do."""
+    """Return the study here whose `name` this is, or None. Raises StudyError if there are several."""
     found = [str(path) for path in study_paths().values() if _is_called(str(path), name)]
     if len(found) > 1:
         raise StudyError(f"several studies are called {name!r}: {', '.join(found)}", hint="give the path of one")
@@ -36,7 +36,7 @@ def called(name: str) -> str | None:
 
 
 def _is_called(file: str, name: str) -> bool:
-    """Whether a study calls itself so, as far as it can be read. Only the text of one that may is taken apart."""
+    """Whether this is the `name` of a study that can be read. The file is parsed only if its text suggests so."""
     try:
         likely = re.search(rf"^\W?name\W.*['\"]{re.escape(name)}['\"]", read_text(file), re.MULTILINE)
         return likely is not None and read_table(file).get("name") == name
@@ -51,7 +51,7 @@ def study_paths() -> dict[str, Path]:
 
 
 def no_kernel(table: Mapping[str, Any], study: File, key: str) -> StudyError:
-    """Return the error for a key that names no kernel file: it may stand there misspelt."""
+    """Return the error for a key that names no kernel file; the key may be misspelt."""
     for other in () if "kernel" in table else table:
         if meant := did_you_mean(other, ["kernel"]):
             return StudyError(f"{other}: unknown key{meant}", where=str(study))

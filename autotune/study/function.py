@@ -1,4 +1,4 @@
-"""Calls a study's function, of a reference or of data."""
+"""Calls a study's Python function, for its reference or its data."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from autotune.study.scope import word_of_python
 from autotune.text import did_you_mean
 
 ALONE = ""
-"""The name of an array that a function returned without one."""
+"""The name of an array that a function returned without a name."""
 
 
 def call(function: Callable[..., Mapping[str, Any]], names: Mapping[str, Any], label: str = "") -> dict[str, Any]:
-    """Call the author's function with those of the names that it takes, and return its arrays by name.
+    """Call the author's function with the names that it takes, and return its arrays by name.
 
-    An array of structs is given as a record array, `p.mass` as in other references. An array by itself has the name
-    ALONE; what is returned of structs may be a mapping of their members. `label` is what the function is called in
-    messages: its own name, if none is given. Whatever it raises is the study's error, with the line of it.
+    An array of structs is passed as a record array, so that `p.mass` works as in other references. A single array that
+    is returned gets the name ALONE; structs may be returned as a mapping of their members. `label` names the function
+    in messages (default: its own name). Raises StudyError, naming the line, for whatever the function raises.
     """
     label = label or getattr(function, "__name__", type(function).__name__)
     taken = {
@@ -45,12 +45,12 @@ def call(function: Callable[..., Mapping[str, Any]], names: Mapping[str, Any], l
 
 
 def call_file(path: Path, name: str, names: Mapping[str, Any]) -> dict[str, Any]:
-    """Call a function of a file of Python, as `call` does. It runs here: pool/alone.py is where that is safe."""
+    """Call a function of a Python file, as `call` does. It runs in this process; pool/alone.py makes that safe."""
     return call(_loaded(path, name), names, f"{path.name}:{name}")
 
 
 def _taken(function: Callable[..., Any], names: Mapping[str, Any], label: str) -> Mapping[str, Any]:
-    """Return what a function takes of the names: all, where it has `**others` or does not tell. Raises StudyError."""
+    """Return the names that a function takes: all for `**others` or an unknown signature. Raises StudyError."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -84,7 +84,7 @@ def _loaded(path: Path, name: str) -> Callable[..., Mapping[str, Any]]:
 
 
 def _failure(error: BaseException, label: str) -> StudyError:
-    """Say what the author's code raised and in which line; where the call itself failed there is none."""
+    """Return the error for what the author's code raised, with its line unless the call itself failed."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     where = label if last.filename == __file__ else f"{Path(last.filename).name}:{last.lineno}"
     return StudyError(f"the function failed: {type(error).__name__}: {error}", where=where)

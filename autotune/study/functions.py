@@ -1,4 +1,4 @@
-"""The kernel functions of a text of OpenCL C and its own names, as far as it can be read without a compiler."""
+"""Finds the kernel functions and declared names in OpenCL C, as far as that is possible without a compiler."""
 
 from __future__ import annotations
 
@@ -22,30 +22,31 @@ _ARGUMENT = re.compile(r"\b(\w++)\s*+[,)]")
 
 
 def macros_of(source: str) -> set[str]:
-    """Return the names that a text `#define`s, wherever it does."""
+    """Return the names that a text `#define`s anywhere."""
     return set(_DEFINE.findall(without_comments(source)))
 
 
 def names_declared(source: str) -> set[str]:
-    """Return the names that a text gives to variables, members, functions and the like: a few more or less of them."""
+    """Return the names of variables, members, functions and the like in a text: a few may be missing or too many."""
     text = _DIRECTIVE.sub("", without_comments(source))
     found = set(_ASSIGNED.findall(text)).union(*_DECLARED.findall(text), *(names for _, names in kernels_of(source)))
     return found.union(*(re.findall(r"(?:^|,)\s*(\w+)", listed) for listed in _ENUM.findall(text)))
 
 
 def kernels_of(source: str) -> Iterator[tuple[str, set[str]]]:
-    """Yield each kernel's name and the words that may be its arguments' names: theirs are among them."""
+    """Yield each kernel's name, and a set of words that includes the names of its arguments."""
     macros, plain = macros_of(source), without_comments(source)
     for found in _KERNEL.finditer(plain):
         header = re.split("[{;]", plain[found.end() : found.end() + 4000], maxsplit=1)[0]
-        if found[1] in macros:  # void NAME(op, T)(arguments): it puts a name together
+        if found[1] in macros:  # void NAME(op, T)(arguments): a macro makes the name
             header = re.split(r"\)\s*\(", header, maxsplit=1)[-1]
         yield found[1], set(_ARGUMENT.findall(_to_closing(header)))
 
 
 def _to_closing(text: str) -> str:
-    """The beginning of a text up to the parenthesis that closes one before it: behind it another header may stand, of
-    another branch of an #if.
+    """Return a text up to the parenthesis that closes one opened before it.
+
+    After it, the header in another branch of an `#if` may follow.
     """
     depth = 1
     for found in re.finditer("[()]", text):

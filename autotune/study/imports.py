@@ -1,7 +1,8 @@
-"""What a reference in Python is made of, so that no change goes unnoticed that decides an expected output.
+"""Finds what a Python reference is made of, so that no change that decides an expected output goes unnoticed.
 
-A file: itself, the modules beside it, the data it names, read from the text, never by running it; pool/alone.py, where
-it runs, holds it to this list. A function given to `Study()`: its code, and what that refers to. Standard library only.
+For a file: the file, the modules beside it and the data files it names. They are found in the text, never by running
+it; pool/alone.py, which runs it, allows no other files. For a function given to `Study()`: its code, and what the code
+refers to. Standard library only.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ _MAX_DEPTH = 20
 
 
 def files_of(path: Path) -> dict[str, bytes]:
-    """Return the contents of the reference's file and of what it takes from its folder, by path within that.
+    """Return the contents of the reference's file and of the files it uses from its folder, by path in the folder.
 
-    Followed are `import`s of what lies there, wherever they stand, and text constants that name a file there.
-    Raises StudyError for what is no Python, and for more than 64 MiB.
+    These are modules that it imports anywhere in its code, and files named by its text constants. Raises StudyError
+    for invalid Python, and for more than 64 MiB.
     """
     folder, found, size = path.parent, dict[str, bytes](), 0
     waiting = [path.name]
@@ -101,10 +102,10 @@ def _modules(folder: Path, start: Path, dotted: str) -> Iterator[str]:
 
 
 def digest_of(value: Any) -> str:
-    """Return 32 hexadecimal digits that stand for an array, or a function: its code, defaults, and what it refers to.
+    """Return a digest of an array or a function (its code, defaults and what it refers to), 32 hexadecimal digits.
 
-    Followed are plain data, arrays and the author's functions, in closures, modules, partials and methods; what is
-    installed counts by its name. It ends after 100,000 pieces, and 20 levels deep.
+    It follows plain data, arrays and the author's functions, in closures, modules, partials and methods; installed
+    code counts by its name. It ends after 100,000 pieces, and 20 levels deep.
     """
     digest = hashlib.sha256()
     for piece in islice(_pieces(value, set(), 0), _MAX_PIECES):
@@ -113,7 +114,7 @@ def digest_of(value: Any) -> str:
 
 
 def _pieces(value: Any, begun: set[FunctionType], depth: int) -> Iterator[bytes]:
-    """Yield what tells a value from others, in an order of its own; a function is followed once."""
+    """Yield bytes that distinguish a value from others, in a fixed order; a function is followed once."""
     yield type(value).__qualname__.encode()
     if value is None or isinstance(value, bool | int | float | complex | str | bytes):
         yield repr(value).encode()
@@ -123,7 +124,7 @@ def _pieces(value: Any, begun: set[FunctionType], depth: int) -> Iterator[bytes]
 
 
 def _parts(value: Any, begun: set[FunctionType]) -> Iterable[Any]:
-    """Return what a value is made of."""
+    """Return the parts of a value."""
     if isinstance(value, tuple | list):
         return value
     if isinstance(value, set | frozenset):
@@ -149,7 +150,7 @@ def _parts(value: Any, begun: set[FunctionType]) -> Iterable[Any]:
 
 
 def _referred(function: FunctionType) -> Iterator[Any]:
-    """Yield what a function finds in its closure, among the names of its module, and in other modules by theirs."""
+    """Yield the values that a function uses: from its closure, from its module, and by name from other modules."""
     for cell in function.__closure__ or ():
         with suppress(ValueError):  # not filled yet
             yield cell.cell_contents

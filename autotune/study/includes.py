@@ -1,8 +1,8 @@
-"""A kernel's text with all its `#include`s in it: what the compiler reads, so what is hashed (standard library only).
+"""Inlines the `#include`s of a kernel: the text that the compiler reads is what is hashed (standard library only).
 
-The files are found as a C compiler does: `"file"` beside the file that says it, then, as `<file>`, in the folders of
+Files are found as a C compiler finds them: `"file"` beside the including file, then, like `<file>`, in the folders of
 the study's `-I` options. What cannot be followed without compiling (`#include MACRO`, `__has_include`, options that
-bring other files) is refused, so that nothing the compiler reads escapes the hash.
+include other files) is refused, so that all that the compiler reads is in the hash.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from autotune.study.library import MAX_TEXT, File, is_file, line_mark, read_text
 
 _MAX_DEPTH = 20
 _MOST_TOLD = 20
-"""Files that are not there which one line tells."""
-_SPLICE = re.compile(r"(?:\\|\?\?/)[ \t\v\f\r]*\n")  # what else Python takes for a blank, compilers do not
+"""How many missing files one message lists."""
+_SPLICE = re.compile(r"(?:\\|\?\?/)[ \t\v\f\r]*\n")  # other blanks of Python are none for compilers
 _HIDDEN = re.compile(r"/\*.*?(?:\*/|\Z)|//[^\n]*|\"(?:\\.|[^\"\\\n])*\"?|'(?:\\.|[^'\\\n])*'?", re.DOTALL)
 DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(\w+)\b[ \t]*(.*)$", re.MULTILINE)
 """A directive in a text without comments: its word, and what follows it."""
@@ -34,7 +34,7 @@ _HELD = re.compile(
     rf"|(?P<string>{_CHARS}\")|(?P<macro>(?:{_CHARS})?(?!__attribute__)[A-Za-z_]\w*[ \t]*\())",
     re.DOTALL,
 )
-"""How a file begins that C++ programs include as a string, or as the argument of a macro that makes one of it."""
+"""The beginning of a file that C++ programs include as a string, or as the argument of a macro that makes a string."""
 _FOREIGN = {
     "include_next": 'write #include "file"',
     "import": 'write #include "file", and a guard in the file',
@@ -60,11 +60,11 @@ class _Line(NamedTuple):
 def inline(path: File, folders: Sequence[str] = (), text: str | None = None) -> str:
     """Return the text of a kernel with the text of each file it includes, directly or not, in its place.
 
-    `#line` directives keep compiler messages pointing at the author's files. A file with `#pragma once`, whatever paths
-    lead to it, counts where the compiler meets it first; one that includes itself within an `#if` is put in once more,
-    so that the compiler may end it. A file that is not there is an error unless the `#include` depends on an `#if`:
-    then an `#error` stands there, for the compiler to meet or to skip. `text` stands for the file's own, where it is
-    none. Raises StudyError, also for more than 4 MiB of text.
+    `#line` directives make compiler messages name the author's files. A file with `#pragma once`, by whatever path,
+    counts only where the compiler meets it first. A file that includes itself within an `#if` is inserted once more, so
+    that the compiler can end that. A missing file is an error unless the `#include` depends on an `#if`: then it
+    becomes an `#error`, which the compiler meets or skips. `text` is used instead of the file's own text, if given.
+    Raises StudyError, also for more than 4 MiB of text.
     """
     inliner = _Inliner(folders)
     whole = inliner.inline(path, (), text, conditional=False)
@@ -73,9 +73,9 @@ def inline(path: File, folders: Sequence[str] = (), text: str | None = None) -> 
 
 
 def folders_of(table: Mapping[str, Any], study: File) -> list[str]:
-    """Return the folders that the `-I` options of a study's table name, taken from the study's own folder.
+    """Return the folders that the `-I` options of a study name, relative to the study's folder.
 
-    Raises StudyError for an option that brings files which cannot be followed.
+    Raises StudyError for an option that includes files that cannot be followed.
     """
     options = table.get("options")
     entries = [entry for entry in options if isinstance(entry, Mapping)] if isinstance(options, list) else []
@@ -96,7 +96,7 @@ def folders_of(table: Mapping[str, Any], study: File) -> list[str]:
 
 
 def check_options(options: Iterable[str], where: str) -> None:
-    """Raise StudyError where build options, filled in, bring files that no hash knows of, or define what is no name."""
+    """Raise StudyError if filled-in build options include files that no hash covers, or define an invalid name."""
     for option in options:
         if len(option.split()) > 1 or _READING.match(option):
             list(_folders(option_words(option, where), where))
@@ -104,9 +104,9 @@ def check_options(options: Iterable[str], where: str) -> None:
 
 
 def _require_define(flag: str, option: str, where: str) -> None:
-    """Raise StudyError for a `-D` that is not one word, a name and a value: headers and shells are given the two apart.
+    """Raise StudyError for a `-D` that is not one word: headers and shells get its name and its value separately.
 
-    `option` is the flag with something in its braces.
+    `option` is the flag with its braces filled in.
     """
     words = option.split()
     if not any(word.startswith(("-D", "-U")) for word in words):
@@ -137,13 +137,13 @@ def without_comments(text: str) -> str:
 
 
 def defined_anyway(source: str) -> set[str]:
-    """Return the macros that a C text defines whatever is given to the compiler: within no condition, but for that of
-    an include guard, and not undefined at the end.
+    """Return the macros that a C text defines whatever options the compiler gets.
 
-    `#undef P` and then `#define P 8` is one of them, unless something before that asks for the value that was given.
+    Such a macro is in no condition except an include guard, and not undefined at the end. `#undef P` and then
+    `#define P 8` is one of them, unless the text before it uses the value given to the compiler.
     """
     found, reached, conditions = set[str](), set[str](), list[str]()
-    asked, read = set[str](), 0  # what the text asks for up to there
+    asked, read = set[str](), 0  # the names whose values the text uses up to there
     text = without_comments(source).replace("\\\n", "  ")
     for match in DIRECTIVE.finditer(text):
         directive, rest = match.groups()
@@ -159,7 +159,7 @@ def defined_anyway(source: str) -> set[str]:
                 reached.add(name)
             found.discard(name)
         elif directive == "define" and conditions[-1:] == [name]:
-            if not rest[len(name) :].strip():  # an include guard: what is behind it is defined anyway
+            if not rest[len(name) :].strip():  # an include guard: what follows it is defined anyway
                 conditions[-1] = "#"
         elif directive == "define" and all(condition == "#" for condition in conditions):
             found.add(name)
@@ -172,26 +172,26 @@ _NO_QUESTION = re.compile(
 
 
 def names_asked(text: str) -> set[str]:
-    """Return the names in a C text without comments whose values it asks for, and not only whether they are defined."""
+    """Return the names whose values a C text without comments uses, not only whether they are defined."""
     return set(re.findall(r"\b[A-Za-z_]\w*", _NO_QUESTION.sub("", text)))
 
 
 class _Inliner:
-    """Puts files into each other, and counts what comes of it."""
+    """Inserts files into each other, and counts the size of the result."""
 
     def __init__(self, folders: Sequence[str]) -> None:
         self._folders = folders
         self._texts: dict[File, str] = {}
         self._size = 0
         self._once: dict[Hashable, str] = {}
-        """Of each file with `#pragma once` the macro that says that it was read: without a compiler nobody can tell
-        which of its places is met first."""
+        """For each file with `#pragma once`, the macro that says that it was read: only a compiler can tell which
+        `#include` of it is met first."""
         self._plain: set[Hashable] = set()
-        """Those where no `#if` decides about the `#pragma once`: within themselves they are not read again."""
+        """Files whose `#pragma once` depends on no `#if`: within themselves they are not read again."""
         self._met: set[Hashable] = set()
-        """Those of them that a compiler has read by now, whatever it is given."""
+        """The files of `_plain` that a compiler has read up to here, whatever options it gets."""
         self._missing: dict[str, tuple[str, str, str]] = {}
-        """Files that are not there: where each is first included, where it was looked for, where it would be seen."""
+        """Missing files: where each is first included, where it was looked for, and how to put it beside the kernel."""
 
     def inline(self, path: File, above: tuple[Hashable, ...], text: str | None, *, conditional: bool) -> str:
         same = _identity(path)
@@ -231,13 +231,13 @@ class _Inliner:
         return "".join([*pieces, text[done:]])
 
     def require_all(self) -> None:
-        """Raise StudyError with all the files that are not there."""
+        """Raise StudyError, naming all missing files, if there are any."""
         if not self._missing:
             return
         first, *others = [repr(name) for name in self._missing]
         more = f"{', '.join(['', *others[: _MOST_TOLD - 1]])}" + (" ..." if len(others) >= _MOST_TOLD else "")
         where, looked, beside = next(iter(self._missing.values()))
-        from autotune.study.access import folder_above  # a study's text is found without it
+        from autotune.study.access import folder_above  # reading a study does not need it
 
         lies = folder_above(next(iter(self._missing)), where.rpartition(":")[0])
         beside = beside.replace("copy it", "copy them") if others else beside
@@ -270,11 +270,11 @@ class _Inliner:
         return ""
 
     def _put(self, path: File, above: tuple[Hashable, ...], *, conditional: bool) -> str:
-        """A file in the place of its `#include`; where it is within itself, what a compiler would meet there."""
+        """Return the text for an `#include`; within the file itself, what a compiler would meet there."""
         same = _identity(path)
         if same in self._met or (same in above and same in self._plain):
             return ""
-        if above.count(same) > 1:  # an #if that ends it has done so by now
+        if above.count(same) > 1:  # an #if that ends this would have done so before
             return f'#error "{paths.basename(path)}" is included again and again'
         body = self.inline(path, above, None, conditional=conditional).rstrip("\n")
         text = f"{line_mark(1, path)}\n{body}"
@@ -287,18 +287,18 @@ class _Inliner:
 
 
 def _held(text: str) -> re.Match[str] | None:
-    """Return how a text begins that C++ holds, as a string or as what a macro takes; None for OpenCL C."""
+    """Return the match of a text that begins as a C++ string or a macro's argument; None for OpenCL C."""
     held = _HELD.match(text)
-    if held and held["string"] and re.match(r'(?:\\.|[^"\\\n])*"', text[held.end() :]):  # that ends on its line
+    if held and held["string"] and re.match(r'(?:\\.|[^"\\\n])*"', text[held.end() :]):  # the string ends on its line
         return None if re.search(r"\b(__)?kernel\b", _HIDDEN.sub(" ", text)) else held
-    if held and held["macro"]:  # one of the text's own takes what OpenCL C may be
+    if held and held["macro"]:  # a macro of the text itself may take OpenCL C
         own = re.search(rf"define[ \t]+{re.findall(r'[A-Za-z_][A-Za-z_0-9]*', held['macro'])[-1]}\b", text)
         return held if own is None and _is_one_call(text, held.end()) else None
     return held
 
 
 def _is_one_call(text: str, at: int) -> bool:
-    """Whether a text ends with the bracket that is open at a place, with a kernel in it."""
+    """Whether the bracket that is open at a place closes at the end of the text, with a kernel in it."""
     depth, plain = 1, without_comments(text).rstrip().removesuffix("#endif").rstrip("\n\t ;")
     for bracket in re.finditer(r"[()]", plain[at:]):
         depth += 1 if bracket[0] == "(" else -1
@@ -308,7 +308,7 @@ def _is_one_call(text: str, at: int) -> bool:
 
 
 def _identity(path: File) -> Hashable:
-    """What is the same for all paths that lead to a file, as compilers tell files apart: not by their text."""
+    """Return what is the same for all paths to a file, by which compilers tell files apart (not by their text)."""
     try:
         found = os.stat(path)
     except OSError:
@@ -317,7 +317,7 @@ def _identity(path: File) -> Hashable:
 
 
 def _directives(text: str, path: File) -> Iterator[_Line]:
-    """Yield the preprocessor's directives in order: seen as it sees them, lines joined and comments blank."""
+    """Yield the preprocessor's directives in order, as it sees them: with lines joined and comments blank."""
     splices = list(_SPLICE.finditer(text))
     joined = _SPLICE.sub("", text) if splices else text
     removed = [0, *accumulate(len(splice[0]) for splice in splices)]
@@ -346,7 +346,7 @@ def _directives(text: str, path: File) -> Iterator[_Line]:
 
 
 def _folders(words: Sequence[str], where: str) -> Iterator[str]:
-    """Yield what follows `-I`; StudyError for a word that brings files otherwise."""
+    """Yield the folders after `-I`. Raises StudyError for an option that includes files in another way."""
     rest = iter(words)
     for word in rest:
         if _READING.match(word):

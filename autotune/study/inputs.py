@@ -31,17 +31,18 @@ PythonCaller = Callable[[Path, str, Mapping[str, Any]], Mapping[str, Any]]
 def input_data(problem: Problem, *, python: PythonCaller | None = None, room: Callable[[], float] = physical) -> Arrays:
     """Return the contents of each `in` and `inout` buffer, in its logical shape, the same for the same study.
 
-    A vector type adds a last axis of its components. `python` runs functions of files; None: they may not. `room` tells
-    the bytes of memory that an array may take. Raises StudyError for data that does not fit its argument, naming both.
+    A vector type adds a last axis of its components. `python` calls functions of Python files; None: they are refused.
+    `room` returns the bytes of memory that an array may take. Raises StudyError, naming both, for data that does not
+    fit its argument.
     """
     with placed(problem.study.path):
         return _Inputs(problem, python, room).all()
 
 
 def check_inputs(problem: Problem) -> None:
-    """Raise StudyError where data is malformed, names what is not there or has another shape; computes nothing.
+    """Raise StudyError if data is malformed, uses an unknown name or has a wrong shape.
 
-    Of files, the headers are read.
+    Computes nothing; of files, only the headers are read.
     """
     with placed(problem.study.path):
         names = plain_names(problem) | outlines(problem)
@@ -68,7 +69,7 @@ def _check_input(problem: Problem, buffer: Buffer, names: Mapping[str, Any]) -> 
 
 
 def plain_names(problem: Problem) -> dict[str, Any]:
-    """Return the numbers that data may be made of: fixed ones, and scalars that no configuration decides."""
+    """Return the numbers that data may be made of: fixed numbers, and scalars that no configuration decides."""
     tuned = problem.study.parameters.keys()
     names: dict[str, Any] = dict(problem.fixed)
     for argument in problem.study.arguments.values():
@@ -96,7 +97,7 @@ def _outlined(shape: tuple[int, ...], dtype: np.dtype[Any], where: str) -> NDArr
 
 
 def require_shape(wanted: tuple[int, ...], found: tuple[int, ...], where: str, what: str = "argument") -> None:
-    """Raise StudyError where contents have another shape than what they are for."""
+    """Raise StudyError if contents do not have the wanted shape."""
     if found != wanted:
         three = wanted[-1:] == (4,) and found == (*wanted[:-1], 3)
         cure = ": a vector of three takes the space of four, so give it a fourth component, 0" * three
@@ -104,14 +105,14 @@ def require_shape(wanted: tuple[int, ...], found: tuple[int, ...], where: str, w
 
 
 def require_real(dtype: np.dtype[Any], where: str) -> None:
-    """Raise StudyError where contents are no real numbers."""
+    """Raise StudyError if contents are not real numbers."""
     if dtype.kind not in "biuf":
         hint = "a complex z is two numbers: np.stack((z.real, z.imag), -1)" if dtype.kind == "c" else ""
         raise StudyError(f"holds {dtype}, not numbers", where=where, hint=hint)
 
 
 def fitted(buffer: Buffer, found: NDArray[Any], where: str) -> NDArray[Any]:
-    """Return contents in their buffer's type. Raises StudyError for another shape and for what the type cannot hold."""
+    """Return contents in their buffer's type. Raises StudyError for a wrong shape or a value it cannot hold."""
     dtype, _ = numpy_type(buffer.type)
     if dtype.names is not None:
         return _record(buffer, dtype, found, where)
@@ -121,13 +122,13 @@ def fitted(buffer: Buffer, found: NDArray[Any], where: str) -> NDArray[Any]:
 
 
 def _held(dtype: np.dtype[Any], kind: str, found: NDArray[Any], where: str) -> NDArray[Any]:
-    """Return numbers in a type, which is called `kind`. Raises StudyError for one that it cannot hold."""
+    """Return numbers in a type, called `kind` in messages. Raises StudyError for a number that it cannot hold."""
     with np.errstate(over="ignore", invalid="ignore"):
         typed = found.astype(dtype)
     if dtype.kind == "f":
         lost = np.isinf(typed) & np.isfinite(found)
     elif found.dtype.kind == "f":
-        lost = typed.astype(found.dtype) != found  # NaN too, which is not itself
+        lost = typed.astype(found.dtype) != found  # NaN too: it never equals itself
         lost |= (found < float(np.iinfo(dtype).min)) | (found >= float(np.iinfo(dtype).max) + 1)
     else:
         lost = (typed.astype(found.dtype) != found) | ((typed < 0) != (found < 0))
@@ -138,7 +139,7 @@ def _held(dtype: np.dtype[Any], kind: str, found: NDArray[Any], where: str) -> N
 
 
 def _record(buffer: Buffer, dtype: np.dtype[Any], found: NDArray[Any], where: str) -> NDArray[Any]:
-    """Return structs by their members' names."""
+    """Return contents as structs, with members matched by name. Raises StudyError."""
     require_shape(buffer.shape, found.shape, where)
     if found.dtype.names is None or set(found.dtype.names) != set(dtype.names or ()):
         what = f"holds {found.dtype!s:.80}, the argument is {struct_name(buffer.type)}"
@@ -160,7 +161,7 @@ def _record(buffer: Buffer, dtype: np.dtype[Any], found: NDArray[Any], where: st
 
 
 def _of_members(buffer: Buffer, found: Mapping[str, Any]) -> NDArray[Any]:
-    """Return structs of the arrays of their members, in whatever types these are. Raises ValueError."""
+    """Return an array of structs made of one array for each member, whose types stay. Raises ValueError."""
     parts = {str(name): np.asarray(part) for name, part in found.items()}
     own = [(name, part.dtype, part.shape[len(buffer.shape) :]) for name, part in parts.items()]
     record: NDArray[Any] = np.zeros(buffer.shape, own)
@@ -170,13 +171,13 @@ def _of_members(buffer: Buffer, found: Mapping[str, Any]) -> NDArray[Any]:
 
 
 def shaped(found: tuple[int, ...], buffer: Buffer) -> tuple[int, ...]:
-    """The shape that a file's contents take: numbers one after the other fill any shape of as many."""
+    """Return the shape for a file's contents: that of the buffer for a flat array of as many numbers."""
     flat = len(found) == 1 and found[0] == int(np.prod(buffer.data_shape, dtype=object))
     return buffer.data_shape if flat else found
 
 
 def _order(problem: Problem) -> list[str]:
-    """Return the inputs in an order in which each comes after those that it is computed from. Raises StudyError."""
+    """Return the inputs in an order in which each comes after the inputs it is computed from. Raises StudyError."""
     needs = {
         name: (names_of(buffer.data.numpy, f"arguments.{name}.data.numpy") & problem.inputs.keys()) - {name}
         if buffer.data.numpy is not None
@@ -187,7 +188,7 @@ def _order(problem: Problem) -> list[str]:
 
 
 class _Inputs:
-    """Makes the inputs of a problem; what a function of Python gave is kept for the others that it makes."""
+    """Makes the inputs of a problem; calls each Python function once and keeps its result for all inputs it makes."""
 
     def __init__(self, problem: Problem, python: PythonCaller | None, room: Callable[[], float]) -> None:
         self._problem = problem
@@ -217,7 +218,7 @@ class _Inputs:
         return fitted(buffer, np.asarray(found), f"{where}.numpy")
 
     def _source(self, buffer: Buffer, where: str) -> NDArray[Any]:
-        """What the keys beside `numpy` give."""
+        """Return the contents that the keys beside `numpy` give."""
         data = buffer.data
         if data.file is not None:
             return read_array(self._problem, data, where, self._room)

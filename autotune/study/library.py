@@ -1,7 +1,7 @@
 """Finds studies and kernels, reads them as text, and hashes what decides a result.
 
-Standard library only, and without pathlib, which a look-up would pay for: paths are text here. Validation is study.py's
-work; this file only reads what it needs and says clearly when that is not there.
+Standard library only, and without pathlib, whose import takes time in look-ups: paths are text here. study.py validates
+studies; this file reads only what it needs, and raises a clear error if that is missing.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ MEASURED_TABLES = (
 """The tables of a study that decide what is run and accepted; only they enter the study's hash."""
 
 MAX_TEXT = 4 * 2**20
-"""Characters of a kernel with its includes, counted while they are put in."""
+"""Characters of a kernel with its includes, counted while they are inserted."""
 
-# No key begins after a backslash, but each of a row of escaped quotation marks would be read to its end.
+# No key begins after a backslash; else each in a row of escaped quotation marks would start a search to its end.
 _LONG_KEY = r"""(?<![\w."'\\-])(?:(?:[\w-]+|"(?:\\.|[^"\\])*"|'[^']*')[ \t]*\.[ \t]*){%d}""" % (MAX_LEVELS + 1)  # noqa: UP031
 
 
@@ -59,15 +59,15 @@ class _StudyFields(NamedTuple):
 class StudyText(_StudyFields):
     """A study as its author wrote it: the parsed TOML and the kernel's text with local includes inlined.
 
-    `shadows` is the bundled study of the same name that a study found in `./studies` hides, if any. A named
-    tuple and no dataclass: see identity.py.
+    `shadows` is the bundled study of the same name that a study found in `./studies` hides, if any. It is a named
+    tuple, not a dataclass: see identity.py.
     """
 
     made: Any = None
-    """The Study that was made in Python with this text: a function that is its reference stands in no text."""
+    """The Study that was made in Python with this text: a text cannot hold a function that is its reference."""
 
     came: Any = None
-    """The `Places` of its files (places.py), where it came from another machine; None where they lie beside it."""
+    """The `Places` of its files (places.py) if it came from another machine; None if they lie beside it."""
 
     def __repr__(self) -> str:
         return f"StudyText({self.name!r}, {str(self.file)!r})"
@@ -104,14 +104,14 @@ class StudyText(_StudyFields):
 
     @cached_property
     def study(self) -> Study:
-        """The text validated, once. Raises StudyError."""
+        """The validated study, made once. Raises StudyError."""
         from autotune.study.study import Study
 
         return Study.from_text(self)
 
 
 def _reads_more(table: Mapping[str, Any]) -> bool:
-    """Whether a study reads files besides its kernel: for its reference, or for data."""
+    """Return whether a study reads files besides its kernel: for its reference, or for data."""
     reference, arguments = table.get("reference"), table.get("arguments")
     if isinstance(reference, Mapping) and not reference.keys() <= {"numpy", "function", "configuration"}:
         return True
@@ -121,15 +121,15 @@ def _reads_more(table: Mapping[str, Any]) -> bool:
 
 
 def problem_key(text: StudyText, size: Mapping[str, int], choices: Mapping[str, Value], fingerprint: str) -> ProblemKey:
-    """Return what results of this study at this size, with these choices, on that device belong to."""
+    """Return the key of results of this study at this size, with these choices, on that device."""
     return ProblemKey(text.name, text.kernel_hash, text.study_hash, fingerprint, dict(size), dict(choices))
 
 
 def space_hash(text: StudyText) -> str:
     """Return a hash of what decides which configurations are valid, 32 hexadecimal digits.
 
-    It is no part of a ProblemKey: widening a parameter keeps what was measured. A search records it, so that a
-    look-up knows without evaluating anything that a stored configuration still obeys the study's constraints.
+    It is not part of a ProblemKey, so that widening a parameter keeps what was measured. A search records it, so that
+    a look-up knows, without evaluating anything, that a stored configuration still obeys the study's constraints.
     """
     parameters = text.table.get("parameters", {})
     values = {name: entry.get("values") for name, entry in parameters.items() if isinstance(entry, Mapping)}
@@ -144,7 +144,7 @@ def _json(value: Any) -> str:
 def find_study(name_or_path: str) -> StudyText:
     """Return the study with that name, as `study_file` finds it, or at that path.
 
-    A text with a slash or the suffix `.toml` is a path. Raises StudyError where there is none.
+    A text with a slash or the suffix `.toml` is a path. Raises StudyError if there is none.
     """
     if "/" in name_or_path or name_or_path.endswith(".toml"):
         if is_file(name_or_path) and not name_or_path.endswith(".cl"):
@@ -159,9 +159,9 @@ def find_study(name_or_path: str) -> StudyText:
 
 
 def study_file(name: str) -> str | None:
-    """Return the file that a name means: in `./studies`, bundled, else the one in `./studies` whose `name` it is.
+    """Return the file of that name in `./studies` or bundled, else the file in either whose `name` it is.
 
-    By its `name` results are stored and told. None where there is none. Raises StudyError where several are called so.
+    Results are stored and shown by the `name`. None if there is no such file. Raises StudyError if there are several.
     """
     for file in (paths.join("studies", f"{name}.toml"), _bundled(name)):
         if is_file(file):
@@ -191,10 +191,10 @@ def read_study(file: File, *, shadows: File | None = None) -> StudyText:
 
 
 def read_table(file: File) -> dict[str, Any]:
-    """Return a study file's tables, unchecked but for what nobody could hash. Raises StudyError."""
+    """Return a study file's tables, unchecked except for what cannot be hashed. Raises StudyError."""
     text = read_text(file)
     for number, line in enumerate(text.split("\n"), 1):
-        # Refused before it is parsed: time and memory grow with the square of its parts.
+        # Refused before parsing: its time and memory grow with the square of the key's parts.
         if line.count(".") > MAX_LEVELS and re.search(_LONG_KEY, line):
             raise StudyError(f"has a key of more than {MAX_LEVELS} levels", where=f"{file}:{number}")
     try:
@@ -205,7 +205,7 @@ def read_table(file: File) -> dict[str, Any]:
     return plain_copy(table, str(file))
 
 
-_parsed = lru_cache(maxsize=16)(tomllib.loads)  # of few and small ones: a server reads the same again and again
+_parsed = lru_cache(maxsize=16)(tomllib.loads)  # few small texts: a server reads the same ones often
 
 
 def sources_of(names: Any, table: Mapping[str, Any], study: File, key: str) -> tuple[str, str]:
@@ -226,7 +226,7 @@ def sources_of(names: Any, table: Mapping[str, Any], study: File, key: str) -> t
 
 
 def line_mark(number: int, file: File) -> str:
-    """Return what has compilers name a file's lines, from this one on; `?` for what would end the name or the line."""
+    """Return a `#line` for a file's lines from this one on; `?` replaces what would end the name or the line."""
     name = re.sub(r'["\\\x00-\x1f\x7f\ud800-\udfff]', "?", paths.basename(file))
     return f'#line {number} "{name}"'
 
@@ -244,23 +244,23 @@ def source_of(kernel: File, table: Mapping[str, Any], study: File) -> str:
 
 
 CONFINED: ContextVar[str] = ContextVar("CONFINED", default="")
-"""The folder, followed to where it lies, beyond which nothing is there in this context (access.py); "": no bound."""
+"""The folder (its real path) outside which files count as missing in this context (access.py); "": no limit."""
 
 
 def is_outside(path: File) -> bool:
-    """Say whether a file may not be read here, coming from elsewhere than the folder that others were given."""
+    """Return whether a file lies outside the folder of `confined` (access.py), so that it may not be read."""
     folder = CONFINED.get()
     return bool(folder) and not paths.realpath(path).startswith(folder + "/")
 
 
 read_by: dict[int, set[str]] = {}
-"""Who wants to know which files are read or looked for, by any thread: each one's name is added to every set here."""
+"""Sets that record which files are read or looked for, by any thread: the name of each is added to every set."""
 
 
 def read_text(path: File, *, code: bool = False) -> str:
-    """Return the text of a source file, with plain line ends. Raises StudyError where it is none.
+    """Return the text of a source file, with plain line ends. Raises StudyError if it is not text.
 
-    `code`: of a kernel, as compilers take it: what is no UTF-8 in it, a copyright sign of Latin-1, reads `\\xa9`.
+    `code`: a kernel, in which compilers accept bytes that are not UTF-8: a copyright sign in Latin-1 reads `\\xa9`.
     """
     if is_outside(path):
         raise StudyError("did not come with the study", where=paths.basename(path))
@@ -282,7 +282,7 @@ def read_text(path: File, *, code: bool = False) -> str:
 
 
 def is_file(path: File) -> bool:
-    """Say whether there is such a file; False also for a name that none can have, where `Path.is_file` raises."""
+    """Return whether a file exists; False also for an impossible name, for which `Path.is_file` raises."""
     for names in list(read_by.values()):
         names.add(str(path))
     return paths.isfile(path) and not is_outside(path)
@@ -337,7 +337,7 @@ def default_choices(text: StudyText) -> dict[str, Value]:
 
 
 def default_configuration(text: StudyText) -> dict[str, Value]:
-    """Return each parameter of a study at its default (the first value where none is named)."""
+    """Return each parameter of a study at its default (the first value if none is named)."""
     values = parameter_values(text)
     stated = {name: entry for name, entry in text.table["parameters"].items() if isinstance(entry, Mapping)}
     return {name: stated.get(name, {}).get("default", listed[0]) for name, listed in values.items()}

@@ -1,4 +1,4 @@
-"""What a device asks of a study: that it can run it at all, and which configurations fit it."""
+"""A device's limits for a study: whether it can run the study at all, and which configurations fit."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ KHRONOS = (
     "cl_khr_subgroup_non_uniform_vote", "cl_khr_subgroup_rotate", "cl_khr_subgroup_shuffle",
     "cl_khr_subgroup_shuffle_relative",
 )  # fmt: skip
-"""Extensions of Khronos's registry that a kernel may need: spelt rightly, whatever a device has."""
+"""Extensions of Khronos's registry that a kernel may need: correct names, even if a device lacks them."""
 
 
 def limits_of(problem: Problem, number: str, launch: Launch, above: Sequence[Loop]) -> list[Constraint]:
-    """Work-group limits, divisibility, `__local` and `constant` arguments of one launch, as constraints."""
+    """Return the limits of one launch as constraints: work-group size, divisibility, local and constant memory."""
     limits = []
     which, steps = f"launch {number} ({launch.entry})", problem.study.steps
     if launch.local_size is not None:
@@ -42,7 +42,7 @@ def limits_of(problem: Problem, number: str, launch: Launch, above: Sequence[Loo
         for axis, (whole, part) in enumerate(zip(launch.global_size, launch.local_size, strict=True)):
             limit = problem.device.max_work_item_sizes[axis]
             limits.append((f"({part.text}) >= 1 and ({part.text}) <= {limit}", f"work-group extent {axis} fits"))
-            if not whole.names & steps:  # what differs from turn to turn shows at the launch
+            if not whole.names & steps:  # a size that depends on a loop's step fails only at the launch
                 limits.append((f"({whole.text}) % ({part.text}) == 0", f"global size {axis} is whole work-groups"))
     arguments = [problem.study.arguments[name] for name in launch.arguments if name in problem.study.arguments]
     local = [argument for argument in arguments if isinstance(argument, Local)]
@@ -70,7 +70,7 @@ def limits_of(problem: Problem, number: str, launch: Launch, above: Sequence[Loo
 
 
 def _element_bytes(problem: Problem, argument: Argument) -> int:
-    """Return the bytes of one element, the largest where a parameter enters the type."""
+    """Return the bytes of one element; the largest if the type depends on a parameter."""
     tuned = [name for name in BRACES.findall(argument.type) if name in problem.values]
     types = [filled(argument.type, problem.constants | {name: v}) for name in tuned for v in problem.values[name]]
     sizes = [numpy_type(text) for text in types or [filled(argument.type, problem.constants)]]
@@ -99,11 +99,11 @@ def require_device(problem: Problem) -> None:
 
 
 def _require_precision(problem: Problem) -> None:
-    """Raise DeviceError where the device does not calculate in a type of the study's arguments or choices."""
+    """Raise DeviceError if the device cannot calculate in a type of the study's arguments or choices."""
     if not problem.on_device:
         return
     names = {**problem.choices, **{name: values[0] for name, values in problem.values.items()}}
-    # The scalar type of a plain one, `half` of `half4`; others as they are.
+    # The scalar type of a vector (`half` of `half4`); other types as they are.
     types = [(filled(each.type, names).rstrip("0123456789"), each) for each in problem.study.arguments.values()]
     named, stored = {str(value) for value in problem.choices.values()}, {kind for kind, _ in types}
     by_value = {kind for kind, argument in types if not isinstance(argument, Buffer)}

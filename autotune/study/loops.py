@@ -1,4 +1,4 @@
-"""Launches as a study declares them, and the loops around them: read, cross-checked, walked through."""
+"""Reads, checks and iterates over the launches of a study and the loops around them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def launches_of(
 
 
 def loops_of(items: Iterable[Launch | Loop]) -> Iterator[Loop]:
-    """Yield the loops of a study, those inside of others among them."""
+    """Yield the loops of a study, including nested ones."""
     for item in items:
         if isinstance(item, Loop):
             yield item
@@ -40,7 +40,7 @@ def loops_of(items: Iterable[Launch | Loop]) -> Iterator[Loop]:
 
 
 def steps_of(tables: Iterable[LaunchTable]) -> Iterator[str]:
-    """Yield the names that count the turns of loops. Raises StudyError where a loop has that of one around it."""
+    """Yield the names that count the turns of loops. Raises StudyError if a nested loop uses the same name."""
     for table in tables:
         inner = list(steps_of(table.turn or ()))
         if table.step in inner:
@@ -50,7 +50,7 @@ def steps_of(tables: Iterable[LaunchTable]) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Declared:
-    """Reads launches that take these arguments and sizes; `steps` are the names that count turns, of all loops."""
+    """Reads launches that take these arguments and sizes; `steps` are the names that count the turns of all loops."""
 
     arguments: Mapping[str, Argument]
     sizes: Mapping[str, int]
@@ -59,11 +59,11 @@ class Declared:
     def launches(
         self, tables: Iterable[LaunchTable], where: str, scope: Scope, inside: frozenset[str] = frozenset()
     ) -> tuple[Launch | Loop, ...]:
-        """Return the launches and loops of some tables; `inside` are the steps around them. Raises StudyError."""
+        """Return the launches and loops of some tables; `inside`: the steps of loops around them. Raises StudyError."""
         return tuple(self._item(table, f"{where}.{n}", scope, inside) for n, table in enumerate(tables, 1))
 
     def _item(self, table: LaunchTable, place: str, scope: Scope, inside: frozenset[str]) -> Launch | Loop:
-        """Return a launch, or a loop: of itself where it has no launches of its own."""
+        """Return a launch, or a loop; a loop without a `turn` repeats the launch of its own table."""
         counted = scope.with_names(inside)
         when = counted.expression(table.when, f"{place}.when")
         if table.repeat is None:
@@ -103,7 +103,7 @@ class Declared:
         )
 
     def _require(self, name: str, where: str, inside: frozenset[str]) -> None:
-        """Raise StudyError for what no launch here can take."""
+        """Raise StudyError if no launch here can take an argument of that name."""
         if name not in self.arguments and name not in self.sizes:
             what, hint = f"no argument or size named {name!r}{did_you_mean(name, self.arguments)}", ""
             if name in inside:

@@ -1,4 +1,4 @@
-"""Where the files lie that a study names: beside it, or where they were put that came with it from another machine."""
+"""Finds the files that a study names: beside it, or where they were put if it came from another machine."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ Places = Mapping[tuple[str, str], Path]
 
 
 def data_place(text: StudyText, name: str, where: str) -> Path:
-    """Return the file of data that a study names so. Raises StudyError."""
+    """Return the data file that a study calls by this name. Raises StudyError."""
     return find_data(name, text.path, where) if text.came is None else _came(text, "file", name, where)
 
 
 def python_place(text: StudyText, name: str, where: str) -> Path:
-    """Return the file of Python that a study names so. Raises StudyError."""
+    """Return the Python file that a study calls by this name. Raises StudyError."""
     return Path(find_kernel(name, text.path, where)) if text.came is None else _came(text, "python", name, where)
 
 
 def _came(text: StudyText, key: str, name: str, where: str) -> Path:
-    """What lies here under that name is of no interest: it is another machine's study."""
+    """Return a file that came with a study from another machine. This machine's file of that name is ignored."""
     found: Path | None = text.came.get((key, name))
     if found is None:
         raise StudyError(f"{name!r:.80} did not come with the study", where=f"{text.file}: {where}")

@@ -1,4 +1,4 @@
-"""What a worker is told to build and run: frozen, plain data that pickles, no OpenCL in it."""
+"""What a worker builds and runs: frozen, plain data that can be pickled, without OpenCL."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ class Tolerance:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One kernel launch: `global_size` in work-items; `arguments` names those of the plan, in order.
+    """One kernel launch: `global_size` in work-items; `arguments` are names of the plan's arguments, in order.
 
-    In a study the extents are expressions, and `when` says whether it takes place; in a plan it does. `counted` holds
-    the arguments whose value differs from turn to turn of a loop, by position, as they are in this launch.
+    In a study the extents are expressions, and `when` decides whether the launch takes place; a plan has only launches
+    that do. `counted` holds the arguments whose value changes from turn to turn of a loop, by position, with their
+    values in this launch.
     """
 
     entry: str
@@ -36,7 +37,7 @@ class Launch:
     """Its key in the study, such as `launch.2.turn.1`: for messages."""
 
     def concrete(self, names: Mapping[str, Any]) -> Launch:
-        """Return what a plan holds where the names have these values. Raises StudyError."""
+        """Return the launch for a plan, with these values of the names. Raises StudyError."""
         part, start = None, None
         whole = extents(self.global_size, names, f"{self.place}.global")
         if self.local_size is not None:
@@ -48,11 +49,11 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """Launches of a study, and loops, that are run `repeat` times in order; all of it expressions.
+    """Launches and loops of a study that run in order, `repeat` times; its numbers are expressions.
 
     `step` is the name that counts the turns from 0, if any. After each turn the buffers of each group of `swap` change
-    places: each name stands for the buffer of the next one in its group, the last for that of the first. `alone`: it
-    repeats a launch that is written in the same table.
+    places: each name then means the buffer of the next name, the last name the buffer of the first. `alone`: the loop
+    repeats one launch, which is written in the same table.
     """
 
     body: tuple[Launch | Loop, ...]
@@ -66,7 +67,7 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """An expression of the array language over outputs, which is compared in their place; and the numbers it names."""
+    """An expression of the array language over outputs, compared instead of them, and the numbers that it uses."""
 
     text: str
     tolerance: Tolerance
@@ -77,9 +78,9 @@ class Check:
 class Plan:
     """A configuration made concrete: source, build options (`-D...` included), launches in order.
 
-    `order` names the launches of a run one by one, by their places in `launches`, where loops repeat some; empty: each
-    once. `local_memory` is a limit in bytes that the study states instead of the device's own report (NVIDIA takes more
-    than the 48 KiB it tells); None: the device's.
+    `order` lists the launches of a run one by one, as indices into `launches`; if it is empty, each runs once.
+    `local_memory` is a limit in bytes that the study gives instead of the one that the device reports (NVIDIA accepts
+    more than the 48 KiB it reports); None: the device's.
     """
 
     source: str
@@ -99,5 +100,5 @@ class Plan:
 
     @property
     def sequence(self) -> tuple[int, ...]:
-        """The launches of one run, by their places."""
+        """The launches of one run, as indices into `launches`."""
         return self.order or tuple(range(len(self.launches)))

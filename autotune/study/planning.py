@@ -1,4 +1,4 @@
-"""A configuration of a problem, or its reference, made concrete: the plan that a worker builds and runs."""
+"""Turns a configuration of a problem, or its reference, into the plan that a worker builds and runs."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def reference_plan_of(problem: Problem) -> Plan | None:
     if reference.source is None:
         return None
     names = {**problem.constants, **problem.default}
-    own = names_declared(reference.source)  # in whose place the -D would stand
+    own = names_declared(reference.source)  # a -D would replace these names in the source
     fixed = {
         name: value
         for name, value in problem.study.defines.items()
@@ -76,7 +76,7 @@ def _options(problem: Problem, configuration: Configuration, names: Mapping[str,
 def _defines(
     problem: Problem, given: Mapping[str, Any], computed: Mapping[str, Expression], names: Mapping[str, Any]
 ) -> list[str]:
-    """Return a -D for each name and its value, and for those of `[defines]`."""
+    """Return a -D option for each given name, and for each computed name of `[defines]`."""
     defined = dict(given)
     for name, expression in computed.items():
         value = expression.evaluate(names)
@@ -89,7 +89,7 @@ def _defines(
 def _concrete(
     problem: Problem, launches: Sequence[Launch | Loop], names: Mapping[str, Any], *, padded: bool = True
 ) -> tuple[tuple[Launch, ...], dict[str, Argument], tuple[int, ...]]:
-    """Return the launches that take place, their arguments and the outputs, and the order of the launches."""
+    """Return the launches that take place, their arguments together with all outputs, and the order of launches."""
     unrolled = Unrolled(names, problem.arguments, problem.study.steps)
     with placed(problem.study.path):
         unrolled.run(launches, {})
@@ -97,7 +97,7 @@ def _concrete(
             raise StudyError("no launch applies", where="launch", hint=f"look at {', '.join([*unrolled.idle][:4])}")
         swapped, outputs = unrolled.swapped, [buffer.name for buffer in problem.study.outputs]
         used = {**unrolled.used, **{name: problem.arguments[name] for name in (*swapped, *outputs)}}
-        # A scalar that counts with its loop is concrete already.
+        # A scalar that depends on a loop's step is concrete already.
         made = {
             name: argument.concrete(names, padded=padded) if argument is problem.arguments[name] else argument
             for name, argument in used.items()
@@ -122,11 +122,11 @@ def _checks(problem: Problem, arguments: Mapping[str, Argument], configuration: 
 
 
 def made_of(problem: Problem, plan: Plan, configuration: Configuration) -> dict[str, Any]:
-    """Return what a trial is built and launched as and the work of one run, as plain data to be stored with it.
+    """Return how a trial is built and launched and the work of one run, as plain data that is stored with it.
 
-    `options`: the build options, computed defines among them. `launches`: entry, global and local size of each (None:
-    the driver's choice); where loops repeat some, `times` has how often each is run, and `offsets` their offsets where
-    any has one. `flops`, `bytes`: None where the study gives none. `work`: the formulas that these are of.
+    `options`: the build options, including computed defines. `launches`: entry, global and local size of each (None:
+    the driver chooses). `times`: how often each runs, if loops repeat some. `offsets`: those of the launches, if any
+    has one. `flops`, `bytes`: None if the study does not give them. `work`: the formulas of these two.
     """
     work, more = problem.study.text.table.get("work", {}), dict[str, Any]()
     if plan.order:

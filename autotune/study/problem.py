@@ -28,7 +28,7 @@ GENERIC_DEVICE = DeviceInfo(
     compute_units=16, memory=2**33, local_memory=48 * 1024, max_work_group_size=1024,
     max_work_item_sizes=(1024, 1024, 64), clock=1000, extensions=("cl_khr_fp64",),
 )  # fmt: skip
-"""Stands in where a study is checked without a device: the least that common GPUs offer."""
+"""The device to assume if a study is checked without one: the least that common GPUs offer."""
 
 
 _MOST_WORK = 2.0**80
@@ -36,11 +36,11 @@ _MOST_WORK = 2.0**80
 
 
 class Problem:
-    """A study with everything decided but the configuration.
+    """A study with everything decided except the configuration.
 
     `size` and `choices` override the study's defaults; `fix` keeps only the given values of a parameter.
-    Raises UsageError for names or values the study does not offer, DeviceError where the study's `[requires]`
-    excludes the device, SpaceError (from `space`) where no configuration is valid.
+    Raises UsageError for names or values the study does not offer, DeviceError if the study's `[requires]`
+    excludes the device, SpaceError (from `space`) if no configuration is valid.
     """
 
     def __init__(
@@ -81,11 +81,11 @@ class Problem:
 
     @property
     def smaller(self) -> str:
-        """How less is asked of the machine: what a user types next where something has no room."""
+        """A hint what to type if something does not fit in memory."""
         return self._file_hint("a smaller") if self.study.fixed else "give a smaller --size"
 
     def _file_hint(self, which: str) -> str:
-        """How a size that a file has changes, and which --size may still be given."""
+        """Return a hint how to change a size that comes from a file, and which sizes --size can still set."""
         name, file = next(iter(self.study.fixed.items()))
         free = [each for each in self.study.sizes if each not in self.study.fixed]
         rest = f"; --size sets {', '.join(free)}" if free else ""
@@ -93,12 +93,12 @@ class Problem:
 
     @property
     def key(self) -> ProblemKey:
-        """What results of this problem are stored under."""
+        """The key under which results of this problem are stored."""
         return problem_key(self.study.text, self.size, self.choices, self.device.fingerprint)
 
     @cached_property
     def space(self) -> Space:
-        """The valid configurations. Raises SpaceError where there is none."""
+        """The valid configurations. Raises SpaceError if there are none."""
         with placed(self.study.path, UsageError):
             try:
                 return Space.build(self.values, self.constraints, self.constants)
@@ -115,9 +115,9 @@ class Problem:
 
     @cached_property
     def default(self) -> dict[str, Value]:
-        """The study's default configuration or, where it is not valid here, the valid one nearest to it.
+        """The study's default configuration or, if that is not valid here, the nearest valid one.
 
-        Nearest: as `Space.nearest` says.
+        `Space.nearest` defines what is nearest.
         """
         wanted = {
             name: parameter.default if parameter.default in self.values[name] else self.values[name][0]
@@ -127,24 +127,24 @@ class Problem:
 
     @property
     def moved(self) -> dict[str, tuple[Value, Value]]:
-        """What of the study's default is not valid here: parameter -> (the study's value, the one that stands in)."""
+        """The parameters whose default changes here: parameter -> (the study's value, the value used instead)."""
         stated = {name: parameter.default for name, parameter in self.study.parameters.items()}
         return {name: (stated[name], value) for name, value in self.default.items() if value != stated[name]}
 
     @cached_property
     def inputs(self) -> dict[str, Buffer]:
-        """The buffers whose contents are drawn, by name and unpadded: no parameter has a part in them."""
+        """The buffers that have input data, by name and unpadded: no parameter changes them."""
         return {buffer.name: buffer.concrete(self.constants, padded=False) for buffer in self.study.inputs}
 
     @cached_property
     def outputs(self) -> dict[str, Buffer]:
-        """The buffers that are compared as they are, likewise; those of checks are not among them."""
+        """The buffers that are compared directly, by name and unpadded; without the outputs that checks compare."""
         plain = [buffer for buffer in self.study.outputs if buffer.name not in self.study.checked]
         return {buffer.name: buffer.concrete(self.constants, padded=False) for buffer in plain}
 
     @cached_property
     def defined(self) -> dict[str, int | float]:
-        """The computed names of `[defines]` that no configuration decides, as far as they are numbers."""
+        """The numbers among the computed names of `[defines]` that no configuration decides, by name."""
         found = {name: value.evaluate(self.constants) for name, value in self.study.definitions.items()}
         return {name: value for name, value in found.items() if not isinstance(value, str)}
 
@@ -161,23 +161,23 @@ class Problem:
         return Tolerance(self._number(relative, "tolerance.relative"), self._number(absolute, "tolerance.absolute"))
 
     def plan(self, configuration: Configuration) -> Plan:
-        """Return what a worker builds and runs for a configuration. Raises SpaceError where it is not valid."""
-        self.flops(configuration), self.bytes(configuration)  # what is wrong there is said before anything is run
+        """Return what a worker builds and runs for a configuration. Raises SpaceError if it is not valid."""
+        self.flops(configuration), self.bytes(configuration)  # so that their errors come before anything runs
         return planning.plan_of(self, configuration, self.valid(configuration, self.values))
 
     def reference_plan(self) -> Plan | None:
-        """Return the plan of the reference kernel; None where the reference is no kernel.
+        """Return the plan of the reference kernel; None if the reference is not a kernel.
 
-        Raises StudyError where it is a configuration that is not valid here.
+        Raises StudyError if the reference is a configuration that is not valid here.
         """
         return planning.reference_plan_of(self)
 
     def flops(self, configuration: Configuration) -> float | None:
-        """Return the floating-point (or integer) operations of one run; None where the study gives none."""
+        """Return the floating-point (or integer) operations of one run; None if the study does not give them."""
         return self._work(self.study.flops, configuration, "work.flops")
 
     def bytes(self, configuration: Configuration) -> float | None:
-        """Return the bytes that one run has to move; None where the study gives none."""
+        """Return the bytes that one run has to move; None if the study does not give them."""
         return self._work(self.study.bytes, configuration, "work.bytes")
 
     def _work(self, amount: Expression | None, configuration: Configuration, where: str) -> float | None:
@@ -186,23 +186,23 @@ class Problem:
     def _number(
         self, amount: Expression, where: str, configuration: Configuration | None = None, most: float = math.inf
     ) -> float:
-        """Return a number of 0 to `most`. Raises StudyError for any other value, an expression's error at its file."""
+        """Return a number from 0 to `most`. Raises StudyError for other values; expression errors name the file."""
         with placed(self.study.path, UsageError):
             found = amount.evaluate({**self.constants, **(configuration or {})})
         place = f"{self.study.path}: {where}"
         if isinstance(found, str):
             raise StudyError(f"gives the text {found!r}, not a number", where=place)
-        if not 0 <= found <= most:  # nor is NaN
+        if not 0 <= found <= most:  # NaN is refused too
             bounds = "of 0 or more" if most == math.inf else f"from 0 to {most:g}"
             raise StudyError(f"gives {float(found):g}, but must be a number {bounds}", where=place)
         return float(found)
 
     def in_own_values(self, configuration: Configuration) -> dict[str, Value]:
-        """Return a configuration with the study's values for those equal to them: its 1 for a 1.0. The rest stays."""
+        """Return a configuration with each value replaced by the study's equal one (1.0 by 1); others stay."""
         return {name: own_value(one, self.values.get(name, ())) for name, one in configuration.items()}
 
     def valid(self, configuration: Configuration, values: Mapping[str, Sequence[Value]]) -> dict[str, Any]:
-        """Return the values of all names for a configuration. Raises SpaceError where it is not valid."""
+        """Return the values of all names for a configuration. Raises SpaceError if it is not valid."""
         for name in configuration:
             if name not in values:
                 raise SpaceError(f"no parameter named {name!r}{did_you_mean(name, values)}", where=self.study.name)
@@ -222,7 +222,7 @@ class Problem:
 
 
 def _generic(study: Study) -> DeviceInfo:
-    """The typical device, with what the study requires: a mere reading needs none of it."""
+    """Return the generic device with all that the study requires: no device needs to have it to read a study."""
     required = study.requires
     extensions, vendor = (*GENERIC_DEVICE.extensions, *required.extensions), required.vendor or GENERIC_DEVICE.vendor
     return replace(GENERIC_DEVICE, extensions=extensions, vendor=vendor)

@@ -1,6 +1,6 @@
-"""What a study reads besides its own text and kernel, as one text for its hash: of a reference, of data, of sizes.
+"""The other files that a study reads, for its reference, data and sizes, as one text for its hash.
 
-Standard library only: a look-up of such a study goes through here.
+Standard library only: a look-up of such a study uses this file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from autotune.study.library import File, find_kernel, sources_of
 
 
 class Read(NamedTuple):
-    """A file that a study names besides its kernels: by which key (`file`: data; `python`), its name, and where."""
+    """A file that a study names besides its kernels: the kind of key (`file` or `python`), its name, its full key."""
 
     key: str
     name: str
@@ -25,7 +25,7 @@ class Read(NamedTuple):
 
 
 def text_read(table: Mapping[str, Any], study: File) -> str:
-    """Return what a study reads: kernels with their includes, Python with its modules, the digests of data."""
+    """Return what a study reads as one text: kernels with includes, Python with its modules, digests of data."""
     reference, text = table.get("reference"), ""
     if isinstance(reference, Mapping) and (kernel := reference.get("kernel", "")):
         text += sources_of(kernel, table, study, "reference.kernel")[1]
@@ -35,7 +35,7 @@ def text_read(table: Mapping[str, Any], study: File) -> str:
 
 
 def reads_of(table: Mapping[str, Any]) -> Iterator[Read]:
-    """Yield the files of data and of Python that a study's tables name, in the order in which they are hashed."""
+    """Yield the data files and Python files that a study's tables name, in the order in which they are hashed."""
     reference = table.get("reference")
     if isinstance(reference, Mapping):
         if python := str(reference.get("python", "")).rpartition(":")[0]:
@@ -53,7 +53,7 @@ def reads_of(table: Mapping[str, Any]) -> Iterator[Read]:
 
 
 def size_read(entry: Mapping[str, Any], name: str, study: File) -> int:
-    """Return a size that a file of data has. Raises StudyError."""
+    """Return a size that is taken from a data file. Raises StudyError."""
     found = size_of(entry, Path(study), f"sizes.{name}")
     if found < 1:
         raise StudyError(f"is {found} in {entry['file']}", where=f"{study}: sizes.{name}")
@@ -61,7 +61,7 @@ def size_read(entry: Mapping[str, Any], name: str, study: File) -> int:
 
 
 def _data(table: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the data of arguments that reads something."""
+    """Yield the `data` tables that name a file, by argument."""
     arguments = table.get("arguments")
     for name, entry in sorted(arguments.items()) if isinstance(arguments, Mapping) else ():
         data = entry.get("data") if isinstance(entry, Mapping) else None
@@ -74,7 +74,7 @@ def _file(name: str, study: File, where: str) -> str:
 
 
 def _python(name: str, study: File, where: str) -> str:
-    """A file of Python, and the names and digests of the others that it takes from its folder."""
+    """Return the text of a Python file, and the names and digests of the other files that it uses from its folder."""
     (_, own), *others = files_of(Path(find_kernel(name, study, where))).items()
     text = own.decode(errors="replace").replace("\r\n", "\n")
     return text + "".join(f"\0{each}\0{hashlib.sha256(data).hexdigest()}" for each, data in sorted(others))

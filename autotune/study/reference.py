@@ -42,12 +42,12 @@ def expected_data(
     python: PythonCaller | None = None,
     room: Callable[[], float] = physical,
 ) -> Arrays | None:
-    """Return the expected contents of each output, and value of each check, or None where the reference is a kernel.
+    """Return the expected contents of each output and value of each check; None if the reference is a kernel.
 
     Floating-point outputs are computed and returned in float64; integers are computed in 64 bits and wrapped
-    to the output's type, as the device does. `python` runs a reference that is a file of Python; None: it may not.
-    `room` tells the bytes of memory that an array may take. Raises StudyError where the expression fails or the shape
-    differs.
+    to the output's type, as the device does. `python` runs a reference that is a Python file; None: such a reference
+    is refused. `room` returns the bytes of memory that an array may take. Raises StudyError if the expression fails or
+    the shape differs.
     """
     if problem.study.reference.on_device:
         return None
@@ -58,12 +58,12 @@ def expected_data(
 
 
 def require_numbers(expected: Mapping[str, NDArray[Any]], inputs: Mapping[str, NDArray[Any]], why: str) -> None:
-    """Raise StudyError for what is nothing but NaN: a kernel that writes nothing would be right.
+    """Raise StudyError if an expected array is all NaN: a kernel that writes nothing would pass.
 
-    `why` says what gives NaN where no input holds any.
+    `why` explains the NaN if no input holds any.
     """
     for name, data in expected.items():
-        # The first is looked at first: hardly any array is looked through.
+        # The first element is checked first, so that few arrays are read as a whole.
         if data.dtype.kind == "f" and data.size and np.isnan(data.flat[0]) and np.isnan(data).all():
             real = (one for one, given in inputs.items() if given.dtype.kind == "f" and np.isnan(given).any())
             source = next(real, None)
@@ -107,7 +107,7 @@ def _expected(
 
 
 def _require_wanted(found: Mapping[str, Any], wanted: Sequence[str]) -> None:
-    """Raise StudyError for what nothing is compared with, its author takes it for verified, and for what is lacking."""
+    """Raise StudyError if a result is missing, or compared with nothing: the author would believe it verified."""
     more = [str(name) for name in found if name not in wanted and name != ALONE]
     if more:
         what = f"the reference gives {', '.join(more)}, which nothing is compared with"
@@ -119,16 +119,16 @@ def _require_wanted(found: Mapping[str, Any], wanted: Sequence[str]) -> None:
 
 
 def _map(step: Callable[[str, str], Any], given: str | Mapping[str, str], where: str) -> Any:
-    """Apply a step to an expression and its place, or to that of each member of a struct."""
+    """Apply a step to an expression and its key, or to the expression and key of each member of a struct."""
     if isinstance(given, str):
         return step(given, where)
     return {member: step(text, f"{where}.{member}") for member, text in given.items()}
 
 
 def check_reference(problem: Problem) -> None:
-    """Raise StudyError where a reference or a check is malformed, names what is not there, or has another shape.
+    """Raise StudyError if a reference or a check is malformed, uses an unknown name, or has a wrong shape.
 
-    Computes nothing; of files, the headers are read.
+    Computes nothing; of files, only the headers are read.
     """
     for name in problem.study.reference.files or {}:
         with placed(problem.study.path):
@@ -167,7 +167,7 @@ def check_reference(problem: Problem) -> None:
 
 
 def _check_choices(problem: Problem, text: str, names: Mapping[str, Any], where: str) -> None:
-    """Raise StudyError where an expression names a choice of words, which is no number."""
+    """Raise StudyError if an expression uses a choice whose value is text, not a number."""
     for name in sorted(names_of(text, where) & problem.choices.keys() - names.keys()):
         value = problem.choices[name]
         hint = f"write its values as numbers, [{value}, ...]" if str(value).isdecimal() else "name numbers only"
@@ -175,7 +175,7 @@ def _check_choices(problem: Problem, text: str, names: Mapping[str, Any], where:
 
 
 def _check_golden(problem: Problem, name: str) -> None:
-    """Raise StudyError where the header of a file says that it cannot be an output; a check's may have any shape."""
+    """Raise StudyError if the header of a file does not fit its output; a file for a check may have any shape."""
     where, files = f"reference.file.{name}", problem.study.reference.files or {}
     header = header_in(problem, files[name], where)
     if name in problem.outputs:
@@ -184,30 +184,30 @@ def _check_golden(problem: Problem, name: str) -> None:
 
 
 def _golden(problem: Problem, name: str, room: Callable[[], float]) -> NDArray[Any]:
-    """What a file holds of an output, or for a check."""
+    """Return the contents of an output, or the value of a check, from a file."""
     where, files = f"reference.file.{name}", problem.study.reference.files or {}
     array = read_array(problem, files[name], where, room)
     if name not in problem.outputs:
         return _numeric(name, array)
     buffer = problem.outputs[name]
     array = array.reshape(shaped(array.shape, buffer))
-    if numpy_type(buffer.type)[0].kind == "f" and array.dtype.kind in "biuf":  # better than the kernel's type
+    if numpy_type(buffer.type)[0].kind == "f" and array.dtype.kind in "biuf":  # more precise than the kernel's type
         require_shape(buffer.data_shape, array.shape, where, "output")
         return array.astype(np.float64)
     return fitted(buffer, array, where)
 
 
 def _numeric(name: str, found: Any) -> NDArray[Any]:
-    """Check what a check is compared with."""
+    """Return the value that a check is compared with, in 64 bits. Raises StudyError if it is not real numbers."""
     array = np.asarray(found)
     require_real(array.dtype, f"reference of {name}")
     return array.astype(np.float64) if array.dtype.kind == "f" else array.astype(np.int64)
 
 
 def _fitted(buffer: Buffer, found: Any, given: NDArray[Any] | None) -> NDArray[Any]:
-    """Check an expected output against its buffer; integers wrap to its type.
+    """Return an expected output as its buffer holds it; integers wrap to its type. Raises StudyError.
 
-    Of a struct there are some members, which the others of what was `given` join, or all in an array of NumPy's.
+    A struct is a mapping of some members, with the others taken from the input `given`, or NumPy's structured array.
     """
     where = f"reference of {buffer.name}"
     dtype, _ = numpy_type(buffer.type)
@@ -224,7 +224,7 @@ def _fitted(buffer: Buffer, found: Any, given: NDArray[Any] | None) -> NDArray[A
 
 
 def _require_whole(array: NDArray[Any], dtype: np.dtype[Any], kind: str, where: str) -> None:
-    """Raise StudyError for numbers with a point that a type of whole ones does not hold, their fractions cut off."""
+    """Raise StudyError for floats that a type of whole numbers cannot hold even without their fractions."""
     bounds, cut = np.iinfo(dtype), np.trunc(array)
     wrong = ~((cut >= float(bounds.min)) & (cut < float(bounds.max) + 1))
     if wrong.any():
@@ -257,7 +257,7 @@ def _record(buffer: Buffer, found: Any, given: NDArray[Any] | None, where: str) 
 
 
 def _wrapped(dtype: np.dtype[Any], numbers: NDArray[Any]) -> NDArray[Any]:
-    """Return numbers in a type: what leaves its range does so in the kernel too."""
+    """Return numbers in a type; a number beyond its range overflows, as in the kernel."""
     with np.errstate(all="ignore"):
         if numbers.dtype.kind in "biuf" and dtype.kind in "iu":
             numbers = numbers.astype(np.int64 if dtype.kind == "i" else np.uint64)
@@ -265,7 +265,7 @@ def _wrapped(dtype: np.dtype[Any], numbers: NDArray[Any]) -> NDArray[Any]:
 
 
 def _members(buffer: Buffer, found: Mapping[str, Any], where: str) -> dict[str, tuple[int, ...]]:
-    """Return the shape of each member of an output. Raises StudyError where other members are given, or too few."""
+    """Return the shape of each member of an output. Raises StudyError if unknown members are given, or too few."""
     dtype, _ = numpy_type(buffer.type)
     if dtype.names is None:
         what = f"gives members, and {buffer.name} is not a struct"
@@ -283,9 +283,9 @@ def _members(buffer: Buffer, found: Mapping[str, Any], where: str) -> dict[str, 
 
 
 def _numbers(problem: Problem) -> dict[str, Any]:
-    """The fixed numbers, and the scalar arguments as the default configuration has them.
+    """Return the fixed numbers, and the scalar arguments as the default configuration has them.
 
-    Also of a launch that takes no place with that configuration or at this size, where they have a value.
+    Scalars of a launch that does not take place with that configuration or size are included if they have a value.
     """
     passed, declared = problem.plan(problem.default).arguments, problem.study.arguments
     found = {name: one.named for name, one in passed.items() if isinstance(one, Scalar)}

@@ -28,9 +28,9 @@ class Members(tuple[tuple[str, Any], ...]):
 
 @dataclass(frozen=True, slots=True)
 class Scalar(Argument):
-    """An argument passed by value: one number, which every component of a vector then has, or one for each component.
+    """An argument passed by value: one number (the same for all components of a vector), or one for each component.
 
-    Of a struct the values are `Members`, in which an array or a vector is a tuple.
+    The value of a struct is `Members`, in which an array or a vector is a tuple.
     """
 
     value: Extent
@@ -77,13 +77,13 @@ class Scalar(Argument):
 
     @property
     def named(self) -> Any:
-        """What references see: the number that the kernel is given, or an array of the components in 64 bits."""
+        """The value that references use: the number that the kernel gets, or an array of the components in 64 bits."""
         if not isinstance(self.value, tuple):
             return numpy_type(self.type)[0].type(self.value).item()
         return widened(self._filled())
 
     def _filled(self) -> Any:
-        """Return the components in the argument's type. Raises StudyError where they are not as many."""
+        """Return the components in the argument's type. Raises StudyError if their number or form is wrong."""
         dtype, width = numpy_type(self.type)
         where, record = f"arguments.{self.name}.value", is_struct(self.type)
         if record != isinstance(self.value, Members):
@@ -133,7 +133,7 @@ def _value_at(value: Any, path: tuple[str, ...]) -> Any:
 
 
 def _nested_shape(value: Any, where: str) -> tuple[int, ...]:
-    """Return the extents of lists within lists. Raises StudyError where some are longer than others, or are tables."""
+    """Return the extents of nested lists. Raises StudyError if lists differ in length, or hold a table."""
     if isinstance(value, Members):
         raise StudyError("holds a table, but is not a struct", where=where)
     if not isinstance(value, tuple):
@@ -154,7 +154,7 @@ def _require_held(value: Any, dtype: np.dtype[Any], kind: str, where: str) -> No
 
 
 def _wider(dtype: np.dtype[Any], value: float) -> str:
-    """What to write where a type does not hold a number."""
+    """Return a hint what to write if a type does not hold a number."""
     wider = ("float", "double") if dtype.kind == "f" else ("int", "uint", "long", "ulong")
     kind = next((each for each in wider if holds(numpy_type(each)[0], value)), "")
     if kind:
@@ -163,7 +163,7 @@ def _wider(dtype: np.dtype[Any], value: float) -> str:
 
 
 def _require_members(value: Any, dtype: np.dtype[Any], where: str) -> None:
-    """Raise StudyError where the values are not those of the struct's members."""
+    """Raise StudyError if the values are not those of the struct's members."""
     fields: Mapping[str, Any] = dtype.fields or {}
     if not isinstance(value, Members):
         if not isinstance(value, tuple):
@@ -195,7 +195,7 @@ class Local(Argument):
     kind: ClassVar[str] = "local memory"
 
     @property
-    def local_bytes(self) -> int:  # type: ignore[override]  # of others a plain 0, without a call
+    def local_bytes(self) -> int:  # type: ignore[override]  # for other kinds a plain 0, without a call
         return self.nbytes
 
     @property
@@ -211,7 +211,7 @@ class Local(Argument):
 
 
 def _names_in(value: Any) -> frozenset[str]:
-    """Return the names in an expression, or in those of a list, or of a struct's members."""
+    """Return the names in an expression, or in the expressions of a list or of a struct's members."""
     if isinstance(value, Members):
         value = tuple(part for _, part in value)
     if isinstance(value, tuple):

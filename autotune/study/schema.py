@@ -1,4 +1,4 @@
-"""What a study file may say: the pydantic models of its tables. Meaning and cross-checks are study.py's."""
+"""The pydantic models of a study file's tables. study.py gives them meaning, and checks them against each other."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class FileTable(Table):
 
 
 class SizeTable(FileTable):
-    """`NAME = { file = ..., axis = ... }` of `[sizes]`: an extent that a file has."""
+    """`NAME = { file = ..., axis = ... }` of `[sizes]`: a size that is read from a file."""
 
     axis: Annotated[StrictInt, Field(ge=0, le=31)] | None = None
 
@@ -158,6 +158,7 @@ class ArgumentTable(Table):
     image: Dimensions | None = None
     channels: Literal["R", "A", "RG", "RA", "RGBA", "BGRA", "ARGB", "INTENSITY", "LUMINANCE"] | None = None
     normalized: bool | None = None
+    form: Literal["array", "buffer"] | None = None
     sampler: SamplerTable | None = None
     value: Annotated[Any, AfterValidator(given)] = None
     local: Text | None = None
@@ -176,6 +177,9 @@ class ArgumentTable(Table):
             raise ValueError("allocate, access and data belong to buffers: add shape")
         if self.image is None and (self.channels is not None or self.normalized is not None):
             raise ValueError("channels and normalized belong to images: add image")
+        if self.form is not None and len(self.image or ()) != {"array": 3, "buffer": 1}[self.form]:
+            extents = 'image = ["N"]' if self.form == "buffer" else 'image = ["LAYERS", "HEIGHT", "WIDTH"]'
+            raise ValueError(f'form = "{self.form}" belongs to images such as {extents}')
         if self.image is not None and self.allocate is not None:
             raise ValueError("allocate belongs to buffers: an image has no padding")
         if stored and self.access is None:

@@ -1,4 +1,4 @@
-"""The names that may stand in the expressions of a study."""
+"""The names that the expressions of a study may use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from autotune.expression import Expression
 from autotune.text import did_you_mean
 
 GAP = "TODO"
-"""What a draft has where its author is to write."""
+"""What a draft contains where its author must write something."""
 
 UNWRITTEN = f"has a {GAP}: replace it"
 
@@ -18,18 +18,18 @@ DEVICE_FACTS = (
     "local_memory", "max_work_group_size", "compute_units", "vendor", "device_kind", "compute_capability", "extensions",
     "constant_memory", "sub_group_size",
 )  # fmt: skip
-"""Names of device facts in expressions: bytes, work-items, count, one word, `gpu` or `cpu`, NVIDIA's number, names,
-bytes, work-items (0 where the driver does not tell)."""
+"""Names of device facts in expressions. Their values: bytes, work-items, a count, one word, `gpu` or `cpu`, NVIDIA's
+number, names, bytes, work-items (0 if the driver does not tell)."""
 
 
 _MOST_DEFINED = 256
 
 
 class Scope:
-    """The names that may stand somewhere in a study; reads expressions there. Its errors are StudyErrors.
+    """The names that may be used at one place of a study; parses expressions there. Its errors are StudyErrors.
 
-    `definitions` are the computed names, with the expressions that they stand for; those that name what may not stand
-    here may not either, and a name that is known already keeps its meaning.
+    `definitions` maps computed names to their expressions. A computed name may be used if all names in its expression
+    may. A name that is known already keeps its meaning.
     """
 
     def __init__(
@@ -49,11 +49,11 @@ class Scope:
         }
 
     def with_names(self, names: Iterable[str]) -> Scope:
-        """Return a scope of more names."""
+        """Return a scope with these names added."""
         return Scope(self.known | set(names), self._all, self.structs)
 
     def require(self, name: str, where: str) -> None:
-        """Raise StudyError for a name that may not stand here."""
+        """Raise StudyError if a name may not be used here."""
         if name not in self.known:
             if name == GAP:
                 raise StudyError(UNWRITTEN, where=where)
@@ -64,21 +64,21 @@ class Scope:
             )
 
     def expression(self, text: str | int | float, where: str) -> Expression:
-        """Return an expression of known names only; computed ones are put in."""
+        """Parse an expression of known names; computed names are replaced by their expressions."""
         expression = Expression.parse(text, where=where)
         for name in sorted(expression.names - self.definitions.keys()):
             self.require(name, where)
         return expression.with_parts(self.definitions)
 
     def expressions(self, texts: Iterable[str | int | float], where: str) -> tuple[Expression, ...]:
-        """Return several."""
+        """Parse several expressions."""
         return tuple(self.expression(text, where) for text in texts)
 
 
 def definitions(texts: Mapping[str, str | int | float], known: Iterable[str]) -> dict[str, Expression]:
-    """Return the expressions of `[defines]`, each with those in it that it names.
+    """Return the expressions of `[defines]`; the names of other defines in them are replaced by their expressions.
 
-    Raises StudyError for a circle, and for more than 256: what each costs grows with what it names.
+    Raises StudyError for a cycle, and for more than 256 names: the cost of each grows with the names it uses.
     """
     if len(texts) > _MOST_DEFINED:
         raise StudyError(f"has {len(texts)} names, more than {_MOST_DEFINED}", where="defines")
@@ -92,9 +92,9 @@ def definitions(texts: Mapping[str, str | int | float], known: Iterable[str]) ->
 
 
 def in_order(needs: Mapping[str, Collection[str]], place: str) -> list[str]:
-    """Return names in an order in which each comes after those that it needs.
+    """Return names in an order in which each comes after the names that it needs.
 
-    Raises StudyError for a circle, at the `place` of its first name, `{}`.
+    Raises StudyError for a cycle; it names `place`, with the first name of the cycle for `{}`.
     """
     try:
         return list(TopologicalSorter(needs).static_order())
@@ -105,5 +105,5 @@ def in_order(needs: Mapping[str, Collection[str]], place: str) -> list[str]:
 
 
 def word_of_python(name: str) -> str:
-    """Say what to do about an argument that neither an expression nor a function of Python can name."""
+    """Return a hint for an argument whose name is a keyword, so that no expression or Python function can use it."""
     return f"{name!r} is a word of Python: call the argument {name}_, launches go by position"

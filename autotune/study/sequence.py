@@ -1,4 +1,4 @@
-"""The launches of one run in order: loops unrolled, names that change places followed."""
+"""Unrolls the loops of one run into its launches in order, and follows buffers that change places."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from autotune.study.plan import Launch, Loop, Plan
 from autotune.study.structs import struct_name
 
 MOST_LAUNCHES = 100_000
-"""Launches of one run, and how many of them may differ."""
+"""Launches of one run; at most MOST_DIFFERENT of them may differ."""
 
 MOST_DIFFERENT = 10_000
 
@@ -21,9 +21,9 @@ MOST_TURNS = 10 * MOST_LAUNCHES
 
 
 class Unrolled:
-    """Unrolls the launches of a study where the names have these values.
+    """Unrolls the launches of a study for these values of the names.
 
-    `launches` are the different ones, `order` their places one by one, `names` those of a first launch by argument.
+    `launches` are the different launches, `order` lists those of a run by index, `used` has their arguments by name.
     """
 
     def __init__(self, names: Mapping[str, Any], arguments: Mapping[str, Argument], steps: frozenset[str]) -> None:
@@ -36,10 +36,10 @@ class Unrolled:
         self._turns = 0
         self.order: list[int] = []
         self.idle: dict[str, None] = {}
-        """The keys of the study by which launches do not take place."""
+        """The keys of the study because of which launches do not take place."""
         self.used: dict[str, Argument] = {}
         self.swapped: dict[str, tuple[tuple[str, ...], str]] = {}
-        """By each name that changes places: its group, and the key that says so."""
+        """For each name that changes places: its group, and the key of the study."""
 
     @property
     def launches(self) -> tuple[Launch, ...]:
@@ -56,7 +56,7 @@ class Unrolled:
         return {place: name for name, place in self._places.items()}
 
     def run(self, items: Sequence[Launch | Loop], steps: Mapping[str, int]) -> None:
-        """Take the launches of some items in turn. Raises StudyError."""
+        """Add the launches of these items in order. Raises StudyError."""
         for item in items:
             if isinstance(item, Loop):
                 self._loop(item, steps)
@@ -117,9 +117,9 @@ def exchanged(
     swapped: Mapping[str, tuple[tuple[str, ...], str]],
     compared: Iterable[str],
 ) -> dict[str, Buffer]:
-    """Return the buffers that change places, under the names that they end with: how each is filled and compared.
+    """Return the buffers that change places, by the names they have at the end, with how each is filled and compared.
 
-    Raises StudyError where those of a group are of different types or extents.
+    Raises StudyError if the buffers of a group differ in type or extents.
     """
     found, outputs = {}, set(compared)
     for begins, (group, place) in swapped.items():
@@ -130,7 +130,7 @@ def exchanged(
                 what = f"{group[0]} has {key} {_told(one)}, {begins} has {_told(other)}: they cannot be swapped"
                 raise StudyError(what, where=place, hint="swapped buffers must have the same type, shape and allocate")
         name = ends.get(begins, begins)
-        access = {"in": "inout", "out": "scratch"}.get(buffer.access, buffer.access)  # whoever ends with a name is it
+        access = {"in": "inout", "out": "scratch"}.get(buffer.access, buffer.access)  # by its name at the end
         if access == "scratch" and name in outputs:
             access = "out"
         found[name] = replace(buffer, name=name, access=access, filled=begins if name != begins else "")
@@ -138,9 +138,9 @@ def exchanged(
 
 
 def as_begun(plan: Plan) -> Plan:
-    """Return what is launched under the names with which buffers begin, which is how a program gives them.
+    """Return a plan in which buffers have the names that they begin with, as a program gives them.
 
-    Nothing is compared: `outputs` and `checks` go by the names with which they end.
+    It compares nothing: `outputs` and `checks` use the names that buffers have at the end.
     """
     begins = {name: one.filled for name, one in plan.arguments.items() if isinstance(one, Buffer) and one.filled}
     launches = tuple(
@@ -156,9 +156,9 @@ def as_begun(plan: Plan) -> Plan:
 
 
 def ends_of(arguments: Mapping[str, Argument], given: Container[str]) -> dict[str, str]:
-    """Return which given buffer holds an output when a run ends, where buffers change places: output -> name given.
+    """Return which given buffer holds each output when a run ends, if buffers change places: output -> given name.
 
-    `arguments` are those of a plan. Raises StudyError where it is one that no caller gives.
+    `arguments` are those of a plan. Raises StudyError if an output ends in a buffer that no caller gives.
     """
     moved = [one for one in arguments.values() if isinstance(one, Buffer) and one.filled and one.writes]
     for buffer in moved:

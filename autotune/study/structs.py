@@ -1,9 +1,9 @@
 """Structs as C lays them out: from a study's `[structs]` to a NumPy type, and to the numbers that lie in it.
 
-A struct travels as its text, `struct Particle { float4 position; int tag[4]; }`, complete with those nested in it, so
-that a plan needs nothing else. OpenCL C lays out as C does: a member starts at a multiple of its alignment (a
-vector's is its size, three components taking the room of four), the whole is a multiple of the largest. One that is
-`packed` has no room between its members, one that is `aligned(32)` is a multiple of that.
+A struct is passed on as its text, `struct Particle { float4 position; int tag[4]; }`, including the structs nested in
+it, so that a plan needs nothing else. OpenCL C lays it out as C does: a member starts at a multiple of its alignment (a
+vector's alignment is its size; three components take the room of four), and the size is a multiple of the largest
+alignment. A `packed` struct has no room between its members; the size of an `aligned(32)` struct is a multiple of 32.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_BYTES = 2**20
 """Of one struct."""
 
 MAX_MEMBERS = 128
-"""Of one struct, those of nested structs included: each is compared by a launch of its own."""
+"""Of one struct, including those of nested structs: each is compared by a launch of its own."""
 
 _MEMBER = re.compile(r"\s*([\w{}]+(?:\s+\w+)?)\s+(\w+)\s*((?:\[\s*\d{1,9}\s*\]\s*)*);?\s*")
 _ATTRIBUTE = re.compile(r"\s*(?:packed|aligned\s*\(\s*(\d{1,5})\s*\))\s*")
@@ -34,9 +34,9 @@ _ALIGNMENTS = [2**power for power in range(13)]
 
 
 class Leaf(NamedTuple):
-    """Numbers of one kind in an element: a struct's member at the end of all nesting, or the whole of a plain type.
+    """Numbers of one type in an element: an innermost member of a struct, or the whole of a plain type.
 
-    `axes` are the extents and strides in bytes within the element; `path` the members from outside in.
+    `axes` are the extents and strides in bytes within the element; `path` are the members, outermost first.
     """
 
     path: tuple[str, ...]
@@ -63,7 +63,7 @@ def is_struct(text: str) -> bool:
 
 
 def struct_name(text: str) -> str:
-    """Return what a struct is called, and any other type as it is."""
+    """Return the name of a struct, and any other type unchanged."""
     return text.split(" ", 2)[1] if is_struct(text) else text
 
 
@@ -74,7 +74,7 @@ def struct_dtype(text: str) -> np.dtype[Any]:
 
 @cache
 def leaves(text: str) -> tuple[Leaf, ...]:
-    """Return the numbers in one element of a type, struct or not: a vector of three has three."""
+    """Return the leaves of one element of a type, struct or not; a vector of three has three numbers."""
     if is_struct(text):
         return _layout(text).leaves
     _, scalar, width = scalar_type(text)
@@ -89,7 +89,7 @@ def offsets(text: str) -> dict[str, int]:
 
 
 def astride(text: str) -> Leaf | None:
-    """Return a leaf that lies where no device reads its numbers at once: not at a multiple of their size."""
+    """Return a leaf whose numbers lie at no multiple of their size, where no device reads them at once; or None."""
     if not is_struct(text):
         return None
     size, sizes = struct_dtype(text).itemsize, {name: np.dtype(kind).itemsize for name, kind in SCALAR_TYPES.items()}
@@ -98,9 +98,9 @@ def astride(text: str) -> Leaf | None:
 
 
 def struct_texts(tables: Mapping[str, Sequence[str]], choices: Mapping[str, Any]) -> dict[str, str]:
-    """Return the text of each struct that a study declares: name -> members, as C writes them. Raises StudyError.
+    """Return the text of each struct in a study's `[structs]`: name -> members, as C writes them. Raises StudyError.
 
-    Members are of OpenCL's types, of choices (`{T}4`) and of structs declared before.
+    A member's type is one of OpenCL's, a choice (`{T}4`) or a struct declared before.
     """
     texts: dict[str, str] = {}
     for name, members in tables.items():
@@ -124,7 +124,7 @@ def struct_texts(tables: Mapping[str, Sequence[str]], choices: Mapping[str, Any]
 
 
 def _attribute(text: str, where: str) -> str:
-    """Return what says how a struct lies as it stands in the struct's text. Raises StudyError."""
+    """Return a layout attribute as it is written in a struct's text. Raises StudyError."""
     found = _ATTRIBUTE.fullmatch(text)
     if found is None or found[1] is None:
         return "packed"
@@ -167,7 +167,7 @@ def _layout(text: str) -> _Layout:
 
 
 def _parse(tokens: Sequence[str], at: int, depth: int) -> tuple[_Layout, int]:
-    """Read `struct NAME { ... }` and return its layout, and the place behind it."""
+    """Read `struct NAME { ... }` and return its layout, and the index of the token after it."""
     opened = tokens.index("{", at) if "{" in tokens[at:] else at
     if depth > _DEEPEST or tokens[at : at + 1] != ["struct"] or opened < at + 2:
         raise StudyError("not a struct" if depth <= _DEEPEST else f"structs nested more than {_DEEPEST} deep")
@@ -210,7 +210,7 @@ def _plain(text: str) -> _Layout:
 
 
 def _placed(member: _Layout, name: str, start: int, dimensions: Sequence[int]) -> Iterator[Leaf]:
-    """Yield the leaves of a member where it stands in its struct."""
+    """Yield the leaves of a member, with paths and offsets within its struct."""
     axes: list[tuple[int, int]] = []
     step = member.dtype.itemsize
     for extent in reversed(dimensions):
@@ -230,7 +230,7 @@ def _count(dimensions: Sequence[int], name: str) -> int:
 
 
 def round_up(value: int, multiple: int) -> int:
-    """Return the least multiple that is not below the value."""
+    """Return the least multiple of `multiple` that is not below the value."""
     return -(-value // multiple) * multiple
 
 
@@ -238,7 +238,7 @@ def round_up(value: int, multiple: int) -> int:
 
 
 def member_of(record: np.ndarray[Any, Any], leaf: Leaf) -> np.ndarray[Any, Any]:
-    """Return the numbers of a leaf in an array of elements: what is padding in a vector of three is left out."""
+    """Return the numbers of a leaf in an array of elements, without the padding of a vector of three."""
     found = record
     for name in leaf.path:
         found = found[name]
@@ -250,9 +250,10 @@ def member_of(record: np.ndarray[Any, Any], leaf: Leaf) -> np.ndarray[Any, Any]:
 def paired(
     ours: np.ndarray[Any, Any], theirs: np.ndarray[Any, Any], label: str = ""
 ) -> Iterator[tuple[str, np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
-    """Yield the numbers of structs beside those of others with the same members, in whatever order: `.path`, both.
+    """Yield for each innermost member of two arrays of structs its `.path` and the numbers of both.
 
-    NumPy itself assigns the members of nested structs by their places. Raises ValueError for other members.
+    Members are matched by name in any order; NumPy itself matches those of nested structs by position. Raises
+    ValueError if the members differ.
     """
     names = ours.dtype.names
     if names is None:
@@ -265,12 +266,12 @@ def paired(
 
 
 def widened(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return an array with its numbers in 64 bits, so that what is computed is better than the kernel."""
+    """Return an array with its numbers in 64 bits, so that results are more precise than the kernel's."""
     return array.astype(wide_type(array.dtype))
 
 
 def wide_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return a type with its numbers in 64 bits, nested as they are: only `ulong` stays unsigned, as 0 - 1 is -1."""
+    """Return a type with its numbers in 64 bits and the same nesting. Only `ulong` stays unsigned, so 0 - 1 is -1."""
     if dtype.names is not None:
         return np.dtype([(name, wide_type(dtype[name])) for name in dtype.names])
     if dtype.subdtype is not None:

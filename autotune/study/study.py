@@ -46,9 +46,9 @@ from autotune.study.writing import toml, write_new
 class Study:
     """A validated study.
 
-    `Study.load("sgemm")` or `Study.load("./blur.toml")` reads a file. From Python, give the same tables as
-    keywords, with NumPy's numbers too; `source` may replace the kernel file, `reference` may be a function, `data` of
-    an argument an array or a function of sizes and scalars:
+    `Study.load("sgemm")` or `Study.load("./blur.toml")` reads a file. From Python, give the same tables as keywords;
+    they may contain NumPy's numbers. `source` may replace the kernel file, `reference` may be a function, and the
+    `data` of an argument an array or a function of sizes and scalars:
 
         Study(name="scale", source=CL, sizes={"N": 1024}, parameters={"WG": {"values": [64, 128]}},
               arguments={"x": {"type": "float", "shape": ["N"], "access": "inout"}},
@@ -97,7 +97,7 @@ class Study:
 
     @classmethod
     def from_text(cls, text: StudyText) -> Study:
-        """Return the study of a text that library.py read, or that one was made with. Raises StudyError."""
+        """Return the study of a text that library.py read; the same Study if one made the text. Raises StudyError."""
         if isinstance(text.made, cls):
             return text.made
         study = cls.__new__(cls)
@@ -106,7 +106,7 @@ class Study:
         return study
 
     def to_toml(self) -> str:
-        """Return the study as the text of a TOML file, which reads back as the same study with the same hash.
+        """Return the text of a TOML file, which reads back as the same study with the same hash.
 
         The kernel is a file of its own, which `save` writes too. Raises StudyError for what a file cannot hold: a
         function as the reference, an array as data.
@@ -121,9 +121,9 @@ class Study:
             return toml(self.text.table)
 
     def save(self, path: str | Path) -> list[Path]:
-        """Write the study to a TOML file, and a kernel that was given as text beside it; return what was written.
+        """Write the study to a TOML file, and a kernel that was given as text beside it; return the files written.
 
-        Overwrites nothing. Raises StudyError where a file is there already or cannot be written, and as `to_toml` does.
+        Overwrites nothing. Raises StudyError if a file exists already or cannot be written, and as `to_toml` does.
         """
         path, text = Path(path), self.to_toml()
         files = {path: text}
@@ -137,19 +137,19 @@ class Study:
 
     @property
     def chose_default(self) -> bool:
-        """Whether its author named a default at all: first values that merely stand first are no baseline."""
+        """Whether the author named a default, or there is nothing to choose: mere first values are no baseline."""
         tables = self.text.table["parameters"].values()
         several = [entry for entry in tables if len(entry["values"]) > 1]
         return not several or any(entry.get("default") is not None for entry in several)
 
     @property
     def inputs(self) -> list[Buffer]:
-        """The buffers whose contents are drawn."""
+        """The buffers that have input data."""
         return [buffer for buffer in self.arguments.values() if isinstance(buffer, Buffer) and buffer.reads]
 
     @property
     def outputs(self) -> list[Buffer]:
-        """The buffers that are compared, or of which a check compares something."""
+        """The buffers that are compared, directly or by a check."""
         return [buffer for buffer in self.arguments.values() if isinstance(buffer, Buffer) and buffer.writes]
 
     @property
@@ -159,7 +159,7 @@ class Study:
 
     @property
     def checked(self) -> frozenset[str]:
-        """The outputs that checks stand for, by name."""
+        """The names of the outputs that checks compare, so that they are not compared directly."""
         named = frozenset[str]().union(*(names_of(text) for text in self.checks.values()))
         return named & {buffer.name for buffer in self.outputs}
 
@@ -175,10 +175,10 @@ class Study:
 
     @property
     def unused(self) -> list[str]:
-        """Parameters whose values neither the kernel nor a launch, argument, define or option uses: misspelt, or idle.
+        """Parameters whose values no kernel, launch, argument, check, define or option uses: misspelt, or idle.
 
-        What the kernel says of one in comments, or to give it a default, is no use of it, and neither is an `#ifdef`:
-        each value defines it. One that a constraint equates with others (`TILE == WIDTH * HEIGHT`) stands for them.
+        A comment or an `#ifdef` does not use the value (every value is defined), nor does the `#define` of a default.
+        A parameter that a constraint equates with others (`TILE == WIDTH * HEIGHT`) counts as used.
         """
         words = words_of("", self.text, "arguments", "check", "defines", "launch", "options")
         asked = names_asked(without_comments(self.text.source))
@@ -187,7 +187,7 @@ class Study:
         return [name for name in self.parameters if name not in words | asked | equated]
 
     def chosen(self, choices: Choices) -> dict[str, Value]:
-        """Return those of some choices that are not the study's defaults."""
+        """Return the given choices that are not the study's defaults."""
         return {name: value for name, value in choices.items() if value != self.choices[name][0]}
 
     def _build(self, text: StudyText, function: ReferenceFunction | None) -> None:
@@ -237,7 +237,7 @@ class Study:
                 raise StudyError("a file cannot hold an array", where=f"arguments.{name}.data.given", hint=hint)
             kind = next(kind for kind in KINDS if getattr(entry, kind.key) is not None)
             shaped = tuned if name in checked and entry.access == "out" else given
-            # A scalar may count with the loop that its launch is in.
+            # A scalar may use the step of a loop around its launch.
             scope = tuned.with_names(self.steps) if kind is Scalar else tuned
             self.arguments[name] = kind.declare(name, entry, shaped, scope)
         self.launches = Declared(self.arguments, self.sizes, self.steps).launches(table.launch, "launch", tuned)
@@ -275,12 +275,12 @@ class Study:
 
 
 def _named(file: Path, source: str) -> str:
-    """Return a kernel's text so that a compiler's messages name the author's file, as they do for its includes."""
+    """Return a kernel's text with a `#line` mark, so that compilers name the author's file in messages."""
     return f"{library.line_mark(1, file)}\n{source}"
 
 
 def _without_numpy(part: Any) -> Any:
-    """Return tables with plain numbers and lists in the place of NumPy's."""
+    """Return tables with plain numbers and lists instead of NumPy's."""
     if isinstance(part, np.generic | np.ndarray):
         return part.tolist()
     if isinstance(part, Mapping):
@@ -289,12 +289,12 @@ def _without_numpy(part: Any) -> Any:
 
 
 def _given(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the arrays and functions among the data of arguments by name, and the arguments with digests for them."""
+    """Return the arrays and functions given as data, by argument, and the arguments with digests in their place."""
     given, plain = dict[str, Any](), dict(arguments)
     for name, entry in arguments.items():
         data = entry.get("data") if isinstance(entry, Mapping) else None
         if data is not None and not isinstance(data, Mapping):
-            given[name] = data if callable(data) else np.array(data)  # of what the caller has now
+            given[name] = data if callable(data) else np.array(data)  # a copy: the caller may change it later
             plain[name] = {**entry, "data": {"given": digest_of(given[name])}}
     return given, plain
 

@@ -48,8 +48,8 @@ class Reference:
     """Where expected outputs come from: exactly one of the five is set.
 
     `numpy` maps an output, or a check, to a NumPy expression; `files` to a file; `source` with `launches` is another
-    kernel; `configuration` is one of the kernel's own, of all its parameters; `function` is Python, either given
-    directly or named as `file.py:name`, which is loaded only when the user allows it.
+    kernel; `configuration` is a configuration of the kernel itself, with all parameters; `function` is Python, either
+    given directly or as the file and the name, which is loaded only when the user allows it.
     """
 
     numpy: Mapping[str, str | Mapping[str, str]] | None = None
@@ -61,7 +61,7 @@ class Reference:
 
     @property
     def on_device(self) -> bool:
-        """Whether a kernel gives it."""
+        """Whether a kernel computes the expected outputs."""
         return self.source is not None or self.configuration is not None
 
 
@@ -77,7 +77,7 @@ def parameter(name: str, table: ParameterTable) -> Parameter:
 
 
 def _repeated(values: Iterable[Value]) -> Iterable[str]:
-    """Return what is there again as a text or as a number, as 1.0 is after 1, each once."""
+    """Return the values that repeat an earlier one as a text or as a number (1.0 repeats 1), each once."""
     texts, met, found = set[str](), set[Value](), dict[str, None]()
     for value in values:
         if value in met or str(value) in texts:
@@ -88,7 +88,7 @@ def _repeated(values: Iterable[Value]) -> Iterable[str]:
 
 
 def reference_configuration(values: Mapping[str, Value], parameters: Mapping[str, Parameter]) -> dict[str, Value]:
-    """Return the configuration that a reference names. Raises StudyError where it is none."""
+    """Return the configuration that a reference names. Raises StudyError if it is not one of the study's."""
     where = "reference.configuration"
     for name, value in values.items():
         if name not in parameters:

@@ -1,4 +1,4 @@
-"""OpenCL's types as NumPy has them, and what other languages call them.
+"""OpenCL's types as NumPy types, and their names in other languages.
 
 The data of a vector buffer of shape `(n,)` is a NumPy array of shape `(n, 4)`; a three-component vector takes the
 room of four, as OpenCL lays it out.
@@ -25,8 +25,10 @@ SCALAR_TYPES: dict[str, DTypeLike] = {
 _OTHER_NAMES = {
     "unsigned": "uint", "bool": "uchar", "size_t": "ulong", "ptrdiff_t": "long", "float16": "half", "float32": "float",
     "float64": "double", "int8_t": "char", "int16_t": "short", "int32_t": "int", "int64_t": "long",
+    "atomic_int": "int", "atomic_uint": "uint", "atomic_long": "long", "atomic_ulong": "ulong", "atomic_float": "float",
+    "atomic_double": "double",
 }  # fmt: skip
-"""What other languages call them, and C where OpenCL takes it for no argument."""
+"""Names in other languages, and names in C that OpenCL does not accept for arguments."""
 
 _NAME = re.compile(rf"({'|'.join(SCALAR_TYPES)})(2|3|4|8|16)?")
 
@@ -65,7 +67,7 @@ def scalar_name(dtype: np.dtype[Any]) -> str:
 
 
 def holds(dtype: np.dtype[Any], value: float) -> bool:
-    """Whether a type holds a number: whole and within its range, or a float that stays finite, whatever precision."""
+    """Whether a type holds a number: whole and within its range, or a float that stays finite, at any precision."""
     if dtype.kind == "f":
         with np.errstate(over="ignore"):
             return bool(np.isfinite(dtype.type(value))) or not math.isfinite(value)
@@ -85,7 +87,7 @@ def is_plain(name: str) -> bool:
 
 
 def _suggestion(name: str) -> str:
-    """Return ` (did you mean 'uint'?)` for C's `unsigned int` and the like, else for what is spelt nearly so."""
+    """Return ` (did you mean 'uint'?)` for C's `unsigned int` and the like, else for a similar spelling."""
     words = [word for word in name.split() if word not in ("signed", "const", "__global", "global")]
     plain = " ".join(words).removesuffix(" int") if words != ["int"] else "int"
     unsigned = plain.startswith("unsigned ") or re.fullmatch(r"uint\d+_t", plain) is not None

@@ -1,4 +1,4 @@
-"""A study's tables checked against schema.py, and what pydantic finds fault with in a reader's words."""
+"""Checks a study's tables against schema.py, and rewords pydantic's errors for readers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from autotune.study.scope import GAP, UNWRITTEN
 from autotune.text import did_you_mean, line
 
 _MOST_LINES = 20
-"""How many of a file's errors are told: a list may hold thousands of the same."""
+"""How many of a file's errors are shown: a list may hold thousands of the same."""
 
 
 def validate(table: Mapping[str, Any], where: str) -> schema.StudyTable:
@@ -22,7 +22,7 @@ def validate(table: Mapping[str, Any], where: str) -> schema.StudyTable:
     try:
         return schema.StudyTable.model_validate(table)
     except ValidationError as error:
-        # A key that is misspelt is the cause where another is then missing.
+        # Unknown keys come first: if another key is missing, a misspelt one is the cause.
         found = sorted(error.errors(include_url=False), key=lambda item: item["type"] != "extra_forbidden")
         lines = _lines([{**item, "loc": _keys(item["loc"], table)} for item in found])
         more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
@@ -35,7 +35,7 @@ def validate(table: Mapping[str, Any], where: str) -> schema.StudyTable:
 
 
 def _lines(items: Sequence[Any]) -> list[str]:
-    """A line for each place at fault: a union has an error for each of its branches."""
+    """Return one line for each key with errors: a union has an error for each of its branches."""
     places: dict[tuple[str | int, ...], list[Any]] = {}
     for item in items:
         places.setdefault(item["loc"], []).append(item)
@@ -43,7 +43,7 @@ def _lines(items: Sequence[Any]) -> list[str]:
 
 
 def _merged(path: Sequence[str | int], items: Sequence[Any]) -> str:
-    """Several errors of one place as one: a union's as what it would take, or what it says of the branch that fits."""
+    """Return one line for all errors of a key: what its union accepts, or the error of the branch that fits."""
     if len(items) == 1:
         return _told(items[0])
     if isinstance(items[0]["input"], bool):
@@ -58,7 +58,7 @@ def _merged(path: Sequence[str | int], items: Sequence[Any]) -> str:
 
 
 def _got(path: Sequence[str | int], found: object) -> str:
-    """What stood there, and what stands for it where Python gave what no file holds."""
+    """Return what was found; for a value from Python that no file can hold, also what to write instead."""
     if path[:1] == ("reference",) and (callable(found) or isinstance(found, list)):
         kind = "a function" if callable(found) else "a list"
         return f"got {kind}: arrays come from a file, in Python from reference=lambda: {{NAME: array}}"
@@ -78,7 +78,7 @@ def _told(item: Any) -> str:
     if GAP in path:
         return f"{place}: {UNWRITTEN}"
     if item["type"] == "extra_forbidden":
-        if len(path) > 1 and path[-1] in _OF_THE_FILE:  # TOML takes it for one of the table above it
+        if len(path) > 1 and path[-1] in _OF_THE_FILE:  # TOML counts it to the table above it
             return f"{place}: not a key of this table; {path[-1]} belongs above the file's first [table]"
         meant = did_you_mean(str(path[-1]), known := _keys_beside(path))
         few = f"; there are {' and '.join(known)}" if len(known) == _FEW and not meant else ""
@@ -115,11 +115,11 @@ _PLAINLY = {
     "model_type": "needs a table",
     "model_attributes_type": "needs a table",
 }
-"""What pydantic says in its own words, by its kinds of errors."""
+"""Plain words for pydantic's errors, by their types."""
 
 
 _FEW = 2
-"""Keys of a table that are all named where one is unknown, as of `[tolerance]`."""
+"""If a table has just so many keys, as `[tolerance]` has, all are listed when one is unknown."""
 
 _REPEATED = ("constraints", "launch", "options", "turn")
 """Lists of tables."""
@@ -132,9 +132,9 @@ _BRANCHES = frozenset(
 
 
 def _keys(path: Sequence[str | int], table: object) -> tuple[str | int, ...]:
-    """Return the keys of a place, without the branches of unions among them, which a reader has no use for.
+    """Return the keys of a place without pydantic's names of branches of unions, which mean nothing to a reader.
 
-    What stands in the file under such a name is a key.
+    Such a name stays if it is a key of the file.
     """
     keys = list[str | int]()
     for part in path:

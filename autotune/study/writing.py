@@ -16,9 +16,9 @@ _LONG = 100
 
 
 def toml(table: Mapping[str, Any], where: str = "") -> str:
-    """Return the text of a TOML document. Raises StudyError for what TOML does not hold, naming its place.
+    """Return the text of a TOML document. Raises StudyError, naming the key, for a value that TOML cannot hold.
 
-    A table of tables becomes `[name.inner]`, a list of tables `[[name]]`; what lies deeper stands in one line.
+    A table of tables becomes `[name.inner]`, a list of tables `[[name]]`; deeper tables are written inline.
     """
     head = [f"{_key(name)} = {_value(part, f'{where}{name}')}" for name, part in table.items() if not _opens(part)]
     blocks = ["\n".join(head)] if head else []
@@ -29,7 +29,7 @@ def toml(table: Mapping[str, Any], where: str = "") -> str:
 
 
 def write_new(path: Path, text: str) -> None:
-    """Write a file that is not there yet. Raises StudyError where it is, or cannot be written."""
+    """Write a new file. Raises StudyError if it exists already, or cannot be written."""
     try:
         with path.open("x", encoding="utf-8", newline="\n") as file:
             file.write(text)
@@ -40,7 +40,7 @@ def write_new(path: Path, text: str) -> None:
 
 
 def _opens(part: Any) -> bool:
-    """Whether it has a heading of its own."""
+    """Whether a value gets a `[heading]` of its own."""
     if isinstance(part, list | tuple):
         return bool(part) and all(isinstance(each, Mapping) for each in part)
     return isinstance(part, Mapping)
@@ -90,7 +90,7 @@ def _value(value: Any, where: str) -> str:
 
 
 def toml_text(text: str) -> str:
-    """A TOML basic string: JSON's but for DEL and for halves of a surrogate pair, which no file in UTF-8 holds."""
+    """Return a TOML basic string: as in JSON, with DEL escaped. Raises StudyError for text that UTF-8 cannot hold."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -100,5 +100,5 @@ def toml_text(text: str) -> str:
 
 
 def toml_texts(texts: Iterable[object]) -> str:
-    """Return a list of texts, or of what is shown as such."""
+    """Return a TOML list of strings, made of anything that `str` takes."""
     return f"[{', '.join(toml_text(str(one)) for one in texts)}]"

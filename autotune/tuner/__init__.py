@@ -4,17 +4,17 @@
     start.py     run: opens store and evaluator, and recalls what is stored
     loop.py      Search: keeps the evaluator busy, and a ledger of every attempt
     recall.py    which stored trials count
-    finale.py    times the fastest again; which is fastest, which tie
+    finale.py    times the fastest again; which one is fastest, which ones tie with it
     measure.py   measures given configurations in turns
     several.py   searches several sizes in one run
     result.py    Progress and Result
     replay.py    searches recorded trials, without a device
-    notebook.py  a result as a notebook shows it
+    notebook.py  how a notebook shows a result
 
 Start with `run(Request(...))`.
 """
 
-from autotune.tuner.finale import fastest, ranked
+from autotune.tuner.finale import fastest
 from autotune.tuner.measure import measure
 from autotune.tuner.recall import imported_best, ours, recall
 from autotune.tuner.replay import ReplayEvaluator

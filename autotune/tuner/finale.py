@@ -1,10 +1,10 @@
-"""The end of a search: the fastest are timed again, until the best is one of these and has not failed."""
+"""The end of a search: the fastest trials are timed again, until one of them is the best and has not failed."""
 
 from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
 
 
 MOST_FINALISTS = 8
-"""Finalists at most, if their intervals leave in doubt which of them is the fastest."""
+"""The most finalists, if their intervals leave it open which of them is the fastest."""
 
 ANOTHER_DAY = 1.35
-"""Factor on a time of an earlier search when it bounds this search. The machine may be slower today; a configuration
-that is faster than the earlier best must still not be stopped, and must become a finalist. Times of this search bound
-without it."""
+"""Factor on a time of an earlier search when it bounds this search. The machine may be slower today: a configuration
+that is faster than the earlier best must not be stopped even then, and must become a finalist. Times of this search
+bound it without this factor."""
 
 
 @dataclass
 class Finale:
-    """Finds the best of a search's trials, and updates the trials in the ledger by what it learns about them.
+    """Finds the best of a search's trials, and updates the trials in the ledger with their new times and failures.
 
     `collect` waits for a trial; `report` is called with the current phase. If `stop` is set, Stopped is raised, and
     trials in flight stay in flight.
@@ -57,7 +57,7 @@ class Finale:
     _failed: bool = False
 
     def settle(self) -> Trial | None:
-        """Return the best, or None if nothing passed. It was timed again if that was possible."""
+        """Return the best, timed again if that was possible, or None if nothing passed."""
         while self._round() or self._measure_overlooked():
             pass
         return self.ledger.best()
@@ -65,7 +65,7 @@ class Finale:
     def _round(self) -> bool:
         """Time the fastest again, interleaved; return False if this is not needed any more.
 
-        If a finalist fails, the best may be one that was not timed again yet: then there is one more round.
+        If a finalist fails, the best may be a trial that was not timed again yet: then there is one more round.
         """
         best, chosen = self.ledger.best(), self._chosen()
         if best is None or self._is_known(best, chosen):
@@ -76,15 +76,14 @@ class Finale:
         answers = self.evaluator.retime([trial.configuration for trial in chosen], self.budget_s, self.stop)
         if any(isinstance(answer, Trial) for answer in answers):
             self._failed = True
-            self._measured.clear()  # trials that the failed one had bounded may have been stopped again
+            self._measured.clear()  # trials measured again may have been stopped again because of it
         self.ledger.retime(chosen, answers)
         return True
 
     def _is_known(self, best: Trial, chosen: Sequence[Trial]) -> bool:
         """Say whether the best has been timed in turns with its rivals, here or by an earlier search.
 
-        If an earlier search could not rank it because of noise, or timed it on a throttled device, it is timed anew,
-        once.
+        Return False, once, if an earlier search could not rank it because of noise, or timed it on a throttled device.
         """
         if self._retimed:
             return identity(best.configuration) in self._retimed
@@ -106,7 +105,7 @@ class Finale:
         return list(chosen.values())
 
     def _newest(self, passed: Sequence[Trial]) -> Sequence[Trial]:
-        """Return the fastest trial of this search, if it may beat an earlier best that had a faster machine."""
+        """Return the fastest trial of this search, if it may beat an earlier best that a faster machine timed."""
         here = {identity(trial.configuration) for trial in self.ledger.new}
         new = [trial for trial in passed if identity(trial.configuration) in here]
         found = min(new, key=first_median, default=None)
@@ -129,21 +128,44 @@ class Finale:
         return bool(due)
 
 
-def ranked(trials: Sequence[Trial], driver: str = "") -> list[Trial]:
-    """Return the verified trials by the rule of `ranking.rank`, best first, one per configuration.
+class Ranked(list[Trial]):
+    """All attempts at a problem since some generation, in the order of arrival, and their ranking.
 
-    `trials` are all attempts at a problem since some generation, in the order of arrival. A trial without a driver has
-    run under `driver`. If an earlier attempt may decide which driver was last, give that driver
-    (Store.answering_driver).
+    A trial without a driver has run under `driver`. If an earlier attempt may decide which driver was last, give that
+    driver (Store.answering_driver).
     """
-    driver = clean(driver)
-    events = [event for place, trial in enumerate(trials) for event in _events(place, trial, driver)]
-    return [trials[event.order[0]] for event in rank(events, driver)]
+
+    def __init__(self, trials: Iterable[Trial], driver: str = "") -> None:
+        super().__init__(trials)
+        self._driver = clean(driver)
+        self._events: list[Event] = []
+        self._passed: list[Trial] = []
+        self._looked_at = 0  # each attempt is looked at once
+
+    @property
+    def passed(self) -> Sequence[Trial]:
+        """The verified trials by the rule of `ranking.rank`, best first, one per configuration."""
+        if self._looked_at < len(self):
+            for place in range(self._looked_at, len(self)):
+                self._events += _events(place, self[place], self._driver)
+            self._looked_at = len(self)
+            self._passed = [self[event.order[0]] for event in rank(self._events, self._driver)]
+        return self._passed
+
+    @property
+    def best(self) -> Trial | None:
+        """The best verified trial, or None if none passed."""
+        return next(iter(self.passed), None)
 
 
-def fastest(trials: Sequence[Trial], driver: str = "") -> Trial | None:
-    """Return the best verified trial, or None if none passed. Arguments as for `ranked`."""
-    return next(iter(ranked(trials, driver)), None)
+def ranked(trials: Iterable[Trial], driver: str = "") -> Sequence[Trial]:
+    """Return the verified ones of these attempts, best first. Arguments as for `Ranked`."""
+    return Ranked(trials, driver).passed
+
+
+def fastest(trials: Iterable[Trial], driver: str = "") -> Trial | None:
+    """Return the best verified trial, or None if none passed. Arguments as for `Ranked`."""
+    return Ranked(trials, driver).best
 
 
 def _events(place: int, trial: Trial, driver: str) -> list[Event]:
@@ -164,9 +186,9 @@ def _events(place: int, trial: Trial, driver: str) -> list[Event]:
 def finalists(passed: Sequence[Trial], budget_s: float = math.inf) -> list[Trial]:
     """Return the few verified trials, fastest first, that must be timed again to find the best.
 
-    By their times at the machine's usual pace: the fastest few within a margin, and trials whose intervals leave it in
-    doubt. If there are more than two, no more than can be timed within the budget. The trial with the least measured
-    time, which a look-up would name, is always included.
+    By their times at the machine's usual pace these are the fastest few within a margin, and trials that may be as fast
+    by their intervals. If there are more than two, no more than can be timed within the budget. The trial with the
+    least measured time, which a look-up would name, is always included.
     """
     ordered = sorted(passed, key=lambda trial: trial.paced_ns)
     found = [trial for trial in ordered[:FINALISTS] if trial.paced_ns <= FINALIST_MARGIN * ordered[0].paced_ns]
@@ -186,7 +208,7 @@ def earlier_finalists(passed: Sequence[Trial]) -> list[Trial]:
 
 
 def _paced_interval(trial: Trial) -> tuple[float, float]:
-    """Return the interval of a first median, widened to cover both the machine's usual pace and that of its time."""
+    """Return the interval of a first median, widened to cover the machine's usual pace and its pace at that time."""
     if trial.measurement is None:
         return math.nan, math.nan
     low, high = median_interval(trial.measurement.samples_ns)
@@ -221,7 +243,7 @@ def noise(best: Trial | None) -> float:
 
 
 def is_ranked(best: Trial | None, trials: Sequence[Trial]) -> bool:
-    """Return False if the times are too noisy to rank: others may be faster by more than `FINALIST_MARGIN` allows."""
+    """Return False if the best's times are too noisy to rank: trials that tie may be faster by more than the margin."""
     return not (noise(best) > FINALIST_MARGIN - 1 and ties(best, trials))
 
 

@@ -18,7 +18,7 @@ from autotune.model import Configuration, Identity, Measurement, Outcome, Trial,
 from autotune.pool import Evaluator, Stopped
 from autotune.study import Problem
 from autotune.text import count, duration
-from autotune.tuner.finale import ANOTHER_DAY, Finale, fastest, ranked, ties
+from autotune.tuner.finale import ANOTHER_DAY, Finale, Ranked, ties
 from autotune.tuner.request import GAIN_TRIALS, Budget
 from autotune.tuner.result import SEARCH, ProgressCallback, Reporter, Result, Trials
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from autotune.store import Store
 
 RETIME_SHARE = 0.1
-"""Share of a time budget that is reserved for the finalists. They also get what trials leave of the budget."""
+"""Share of a time budget that is reserved for the finalists. They also get the time that the trials do not use."""
 
 GRACE_S = 0.5
-"""Seconds for which a build may go on when the time is over. A kernel that runs then is bounded by its own limit."""
+"""Seconds for which a build may go on when the time is over. A kernel that runs then has its own time limit."""
 
 RETIME_S = 8.0
-"""Seconds for a round of finalists; two of them are timed again even if that takes longer."""
+"""Seconds for a round of finalists; two finalists are timed again even if that takes longer."""
 
 POLL_S = 0.2
 """How often a waiting search checks whether it should stop."""
@@ -53,10 +53,10 @@ log = logging.getLogger(__name__)
 class Ledger:
     """Every attempt of one search, on record in the store before anything can go wrong.
 
-    `trials` are those that count, one per configuration. The first `reused` of them were stored before this search, the
-    next `resumed` by earlier processes of it, which tried the configurations in `begun`. `history` is every attempt in
-    the order of arrival; `in_flight` gives the numbers of attempts that have not ended; `failures` counts the new
-    trials that failed; `number` is that of the search.
+    `trials` are the trials that count, one per configuration. The first `reused` of them were stored before this
+    search, the next `resumed` by earlier processes of it, which tried the configurations in `begun`. `history` has
+    every attempt in the order of arrival. `in_flight` gives the numbers of attempts that have not ended, `failures`
+    counts the new trials that failed, and `number` is the search's number.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Ledger:
         search: int,
         problem: Problem,
         known: list[Trial],
-        history: list[Trial],
+        history: Ranked,
         begun: Set[Identity] = frozenset(),
     ) -> None:
         self.problem = problem
@@ -105,7 +105,7 @@ class Ledger:
             self._note(name, trial)
 
     def retime(self, chosen: Sequence[Trial], answers: Sequence[Measurement | Trial | None]) -> None:
-        """Record the answers for trials that were timed again in turns: times, failed trials, or None for untimed."""
+        """Record the answers for trials timed again in turns: times, a failed trial, or None for one not timed."""
         answered = list(zip(chosen, answers, strict=True))
         for trial, answer in answered:
             if isinstance(answer, Trial):
@@ -126,7 +126,7 @@ class Ledger:
         """Record the attempts that have ended, and remove the others in flight from the record."""
         ended = list[Trial]()
         for _ in range(evaluator.ready):
-            with suppress(AutotuneError, TimeoutError):  # an evaluator that has failed raises its error here too
+            with suppress(AutotuneError, TimeoutError):  # an evaluator that has failed raises its error here again
                 ended.append(evaluator.collect(0))
         if ended:
             self.end(*ended)
@@ -135,11 +135,11 @@ class Ledger:
 
     def best(self) -> Trial | None:
         """Return the fastest verified trial by the ranking, or None if nothing passed."""
-        return fastest(self.history, self.problem.device.driver)
+        return self.history.best
 
-    def passed(self) -> list[Trial]:
+    def passed(self) -> Sequence[Trial]:
         """Return the verified trials, best first."""
-        return ranked(self.history, self.problem.device.driver)
+        return self.history.passed
 
     def _note(self, name: Identity, trial: Trial) -> None:
         self.history.append(trial)
@@ -151,9 +151,9 @@ class Ledger:
 
 
 class Search:
-    """A running search: keeps an evaluator busy with a proposer's configurations, until a reason to stop comes.
+    """A running search: keeps an evaluator busy with a proposer's configurations until there is a reason to stop.
 
-    `spent_s`: the seconds that earlier processes of this search took; they count as its own.
+    `spent_s`: the seconds that earlier processes of this search took; they count as this search's own.
     """
 
     def __init__(
@@ -187,7 +187,7 @@ class Search:
             self._begin([configuration])
 
     def run_trials(self, proposer: Proposer) -> str:
-        """Run trials until there is a reason to stop, and return it. Trials that no device has begun are taken back.
+        """Run trials until there is a reason to stop, and return it. Withdraw trials that no device has begun.
 
         Raises Stopped if `stop` is set.
         """
@@ -219,7 +219,7 @@ class Search:
                 self._take(trials)
 
     def settle(self) -> None:
-        """Have the fastest timed again, and choose the best by that. Raises Stopped."""
+        """Let the finale time the fastest again and choose the best. Raises Stopped."""
         given_s = self._budget.seconds or math.inf
         budget_s = min(RETIME_S, max(RETIME_SHARE * given_s, given_s - self._elapsed()))
 
@@ -230,7 +230,7 @@ class Search:
         self.best = Finale(self._evaluator, self._ledger, self._collect, report, self._stop, budget_s).settle()
 
     def abandon(self) -> None:
-        """Record ended trials and remove the others from the record; the best is chosen from what is known now."""
+        """Record ended trials, remove the others from the record, and choose the best from what is known now."""
         self._ledger.abandon(self._evaluator)
         self.best = self._ledger.best()
 
@@ -268,7 +268,7 @@ class Search:
             log.debug("submitted %s", configuration)
 
     def _proposed(self) -> list[Configuration]:
-        """Propose as many as are wanted in flight; if that takes long, only some, so that devices can begin."""
+        """Propose configurations until enough are in flight; if this takes long, fewer, so that devices can begin."""
         wanted = self._wanted()
         until, proposed = time.monotonic() + _PROPOSE_S, list[Configuration]()
         while len(proposed) < min(wanted, AT_ONCE) and (not proposed or time.monotonic() < until):
@@ -282,7 +282,7 @@ class Search:
         return min(self._evaluator.capacity, self._most - self._ledger.done) - len(self._ledger.in_flight)
 
     def _collect(self, timeout_s: float | None = None, *, filling: bool = False) -> Trial:
-        """Return the next finished trial. Raises Stopped, TimeoutError (with `filling` also once more are wanted)."""
+        """Return the next ended trial. Raises Stopped, TimeoutError (with `filling` also if more can be in flight)."""
         until = math.inf if timeout_s is None else time.monotonic() + timeout_s
         while True:
             if self._stop.is_set():
@@ -311,7 +311,7 @@ class Search:
                 self._reporter(SEARCH, done, ledger.failures, self.best, trial)
 
     def _withdraw(self) -> None:
-        """Take back what no device has begun, except the first trial of a search that would end without any trial."""
+        """Withdraw trials that no device has begun, except the first if the search would otherwise end without any."""
         ledger = self._ledger
         ledger.withdraw(self._evaluator.withdraw(leave=1))
         if ledger.trials or len(ledger.in_flight) > 1:
@@ -339,7 +339,7 @@ class Search:
         return max(0.0, self._budget.seconds * (1 - RETIME_SHARE) - self._elapsed())
 
     def _patience_s(self) -> float | None:
-        """Return the seconds after which an ending search gives up what is still being built.
+        """Return the seconds after which an ending search no longer waits for builds.
 
         A search without a best has no finalists: its first trial gets their share of the time, and a little more.
         """

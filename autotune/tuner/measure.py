@@ -47,7 +47,8 @@ def measure(
         number = store.start_search(
             problem.key, request.devices, sampler="measure", seed=None, environment=environment(problem)
         )
-        ledger, reason = Ledger(store, number, problem, recall(problem, stored), ours(problem, stored)), "error"
+        history = ours(problem, stored)
+        ledger, reason = Ledger(store, number, problem, recall(problem, history), history), "error"
         try:
             _try_all(ledger, runs, wanted, stop, anew=anew)
             _time_all(ledger, runs, wanted, stop, budget_s)
@@ -69,7 +70,7 @@ def measure(
 def _try_all(
     ledger: Ledger, runs: Evaluator, wanted: dict[Identity, Configuration], stop: threading.Event, *, anew: bool
 ) -> None:
-    """Put configurations that have not passed here through a trial; none is stopped for being slow."""
+    """Put configurations that have not passed here through a trial; stop none of them for being slow."""
     passed = {identity(trial.configuration) for trial in ledger.passed()}
     waiting = [configuration for name, configuration in wanted.items() if anew or name not in passed]
     while waiting or ledger.in_flight:
@@ -86,7 +87,7 @@ def _try_all(
 def _time_all(
     ledger: Ledger, runs: Evaluator, wanted: dict[Identity, Configuration], stop: threading.Event, budget_s: float
 ) -> None:
-    """Time the configurations that passed in turns, together with the rivals to which the ranking compares them."""
+    """Time the configurations that passed, in turns, together with the rivals that the ranking compares them with."""
     passed = ledger.passed()
     rivals = [trial for trial in finalists(passed, budget_s) if trial.retimed is not None]
     asked = [trial for trial in passed if identity(trial.configuration) in wanted]

@@ -1,4 +1,4 @@
-"""A result as a notebook shows it: HTML without scripts, in the notebook's own colours."""
+"""How a notebook shows a result: as HTML without scripts, in the notebook's own colours."""
 
 from __future__ import annotations
 

@@ -12,43 +12,45 @@ from autotune.devices import traits
 from autotune.model import Configuration, DeviceInfo, Identity, Outcome, Trial, identity
 from autotune.study import Problem
 from autotune.text import clean
-from autotune.tuner.finale import fastest
+from autotune.tuner.finale import Ranked
 
 if TYPE_CHECKING:
     from autotune.store import Store
 
 WORKER_DEATHS = 2
-"""A configuration that took a worker down this often is left alone."""
+"""A configuration that took a worker down this often is not tried again."""
 
 
-def ours(problem: Problem, trials: Sequence[Trial]) -> list[Trial]:
+def ours(problem: Problem, trials: Sequence[Trial]) -> Ranked:
     """Return the stored trials of a problem's space and its device's driver, every attempt.
 
     A trial that passed with an impossible time, as from a damaged database, is left out.
     """
-    own = (trial for trial in trials if _is_of(problem.device, trial) and trial.configuration in problem.space)
-    return [trial for trial in own if trial.outcome is not Outcome.OK or _is_timed(trial)]
+    own = [trial for trial in trials if _is_of(problem.device, trial)]
+    rows = problem.space.rows_of([trial.configuration for trial in own])
+    valid = (trial for trial, row in zip(own, rows, strict=True) if row >= 0)
+    timed = (trial for trial in valid if trial.outcome is not Outcome.OK or _is_timed(trial))
+    return Ranked(timed, problem.device.driver)
 
 
 def recall(
-    problem: Problem, trials: Sequence[Trial], retry_failed: bool = False, tried: Container[Identity] = ()
+    problem: Problem, history: Ranked, retry_failed: bool = False, tried: Container[Identity] = ()
 ) -> list[Trial]:
-    """Return the stored trials that count here: the latest of each configuration, without those to be tried again.
+    """Return the trials of `ours` that count: the latest of each configuration, without those to be tried again.
 
-    A failure by the configuration's own fault is never tried again; one that may be the machine's fault is tried once
-    more. Trials under another driver are left out. If `fix` narrows the space, trials outside it are left out; a trial
-    inside it that was stopped early, for being slower than a best outside, is tried again if it may be the best here.
-    Configurations that an earlier process of the same search has `tried` count, whatever their outcome.
+    A failure by the configuration's own fault is not tried again; one that may be the machine's fault is tried once
+    more. Trials under another driver, or outside a space that `fix` narrows, are left out. A trial inside that was
+    stopped early, for being slower than a best outside, is tried again if it may be the best inside. Configurations
+    that an earlier process of the same search has `tried` count, whatever their outcome.
     """
     by_configuration: dict[Identity, list[Trial]] = {}
-    for trial in (own := ours(problem, trials)):
+    for trial in history:
         by_configuration.setdefault(identity(trial.configuration), []).append(trial)
     lax = traits(problem.device).understates_limits
     for tries in by_configuration.values() if lax else ():
-        # Refused because of a limit that the driver reports, which is not trusted any more: treated as not tried.
+        # Leave out trials that were refused for a limit that the driver reports: such limits are no longer trusted.
         tries[:] = [t for t in tries if t.outcome is not Outcome.LAUNCH_ERROR or not is_too_large(t.reason)]
-    best = fastest(own, problem.device.driver)
-    bound = best.time_ns if best is not None else math.inf
+    bound = history.best.time_ns if history.best is not None else math.inf
     return [
         tries[-1]
         for name, tries in by_configuration.items()
@@ -65,7 +67,7 @@ class Spent(NamedTuple):
 
 
 def spent(store: Store, submission: str | None) -> Spent:
-    """Return what earlier processes of a submission spent. Times between them, without a server, do not count."""
+    """Return what earlier processes of a submission spent. The time between processes does not count."""
     if submission is None:
         return Spent()
     from autotune.store import listing, survey  # not for a search from the command line
@@ -91,7 +93,7 @@ IMPORTED_FIRST = 3
 
 
 def imported_best(problem: Problem, imported: Sequence[Trial]) -> list[Configuration]:
-    """Return the configurations, of those valid here, that are the fastest by the times of other tools."""
+    """Return the few configurations valid here that are the fastest by the times of other tools."""
     passed = [one for one in imported if one.outcome is Outcome.OK and one.configuration in problem.space]
     fastest_first = sorted(filter(_is_timed, passed), key=lambda trial: trial.time_ns)  # some lack a time
     found = {identity(trial.configuration): trial.configuration for trial in fastest_first}
@@ -107,7 +109,7 @@ def _is_timed(trial: Trial) -> bool:
 
 
 def _may_be_best(trial: Trial, bound: float) -> bool:
-    """Say whether a trial was stopped early but, by what is known of its time, may beat `bound` nanoseconds."""
+    """Say whether a trial was stopped early but may, by the times that were taken, beat `bound` nanoseconds."""
     return trial.outcome is Outcome.STOPPED and not trial.time_ns > bound
 
 

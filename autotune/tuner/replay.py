@@ -51,14 +51,14 @@ class ReplayEvaluator(Evaluator):
     def retime(
         self, configurations: Sequence[Configuration], budget_s: float = 5.0, stop: threading.Event | None = None
     ) -> list[Measurement | Trial | None]:
-        """Return the recorded measurements again; for a failed trial the trial, for a missing one None."""
+        """Return the recorded measurements again; a failed trial itself, and None for a missing one."""
         found = [self._trials.get(identity(configuration)) for configuration in configurations]
         return [
             trial if trial is None or trial.outcome.failed else trial.retimed or trial.measurement for trial in found
         ]
 
     def withdraw(self, leave: int = 0, *, building: bool = False) -> list[Configuration]:
-        """Take back the latest, except `leave` and the one submitted first, which counts as begun."""
+        """Withdraw the latest configurations, except `leave` and the first submitted, which counts as begun."""
         return [self._submitted.pop().configuration for _ in range(len(self._submitted) - 1 - leave)]
 
     def usage(self) -> Mapping[str, float]:

@@ -21,8 +21,8 @@ GAIN_TRIALS = 20
 class Budget:
     """When to stop, whichever comes first: new trials, seconds, trials without a better best, expected gain.
 
-    `least_gain` stops once less than that share is expected from the next `GAIN_TRIALS` trials: an estimate of the
-    sampler's model, not a promise. With none of them the search stops when the space is exhausted.
+    `least_gain` stops once the sampler's model expects less than that share from the next `GAIN_TRIALS` trials, which
+    is only an estimate. With none of these limits the search stops when the space is exhausted.
     """
 
     trials: int | None = None
@@ -33,7 +33,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Request:
-    """A search to run: what is searched, where, how, and for how long.
+    """A search to run: what to search, where, how, and for how long.
 
     `devices`: the devices to spread the trials over, all of the problem's model; if empty, the problem's own.
     `database`: a path or URL, None for the default one. `start`: configurations to try early; parameters that one

@@ -24,7 +24,7 @@ WAITING = "waiting for another search to leave the device"
 """The phase before the search, if it must wait; the search has no number in the store then."""
 
 _SURE = 20
-"""A parameter's values explain wrong results only if chance would do so in fewer than one of this many cases."""
+"""A parameter's values explain wrong results only if chance would do the same in fewer than one of this many cases."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,10 @@ class Progress:
 
 
 def standing(best: Trial) -> str:
-    """Return the time by which a running search compares its best, and which only falls; with `about` if estimated for
-    the machine's usual pace."""
+    """Return the time by which a running search compares its best, in words; it never rises during a search.
+
+    It begins with `about` if it is an estimate for the machine's usual pace.
+    """
     return ("" if best.standing_ns == best.time_ns else "about ") + text.time(best.standing_ns)
 
 
@@ -80,7 +82,7 @@ class Reporter:
         """Report after a `trial`, or when a phase begins; `done` and `failures` count the trials of this search."""
         elapsed = time.monotonic() - self._started
         self._first = first_s, first = self._first or (elapsed, done)
-        since_first = elapsed - first_s  # without the start, which does not predict the rest
+        since_first = elapsed - first_s  # without the start, whose pace does not predict the rest
         rate = (done - first) / since_first if since_first else 0.0
         left_s = self._left_s(done, rate, elapsed) if phase == SEARCH else None
         failed = {outcome: count for outcome, count in failures.items() if count}
@@ -90,7 +92,7 @@ class Reporter:
         )
 
     def _left_s(self, done: int, rate: float, elapsed: float) -> float | None:
-        """Estimate the seconds left. If there is a limit of trials too, the time limit alone is no estimate."""
+        """Estimate the seconds left, or return None: if trials are limited too, the time limit alone is no estimate."""
         if self._total is not None and not rate:
             return None
         by_trials = math.inf if self._total is None else (self._total - done) / rate
@@ -105,7 +107,7 @@ def _own(trial: Trial | None) -> Trial | None:
 
 
 def confidence_of(*compared: Trial | None) -> int:
-    """Return the per cent of cases in which the interval of a ratio of re-timed trials holds the truth; 0 if none."""
+    """Return the per cent of cases in which the interval of re-timed trials' ratio contains the truth; 0 if none."""
     taken = [one.retimed for one in compared if one is not None and one.retimed is not None]
     return min((confidence(len(one.samples_ns)) for one in taken), default=0)
 
@@ -221,15 +223,15 @@ class Result:
 
     @property
     def confidence(self) -> int:
-        """The per cent of cases in which an interval like that of `gain` holds the truth: few samples tell less."""
+        """The per cent of cases in which an interval like that of `gain` contains the gain; few samples lower it."""
         return confidence_of(self.best, self.default)
 
     @property
     def wrong_with(self) -> dict[str, list[Value]]:
-        """The values, by parameter, that all new trials with a wrong result have, and no trial with a right one.
+        """The values, by parameter, of all new trials with a wrong result, if no trial with a right result has them.
 
-        Several parameters if each alone separates wrong from right; none that may do so by chance. Of all selections
-        of trials that might be the wrong ones, at most 2 to the number of values have each value on one side only.
+        Several parameters if each alone separates wrong from right; none that may do so by chance: of all possible
+        selections of wrong trials, at most 2 to the number of values have each value on one side only.
         """
         known = self.trials()
         wrong = [row for row in known if row["outcome"] == Outcome.WRONG_RESULT]

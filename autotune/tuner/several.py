@@ -57,10 +57,10 @@ def run_sizes(
 ) -> Iterator[tuple[int, Result]]:
     """Run requests that differ by their size; after each turn yield its index and all that was found for it so far.
 
-    The budget of the first request is for all: what one size leaves of its share goes to the next ones. A size tries
-    the bests of the nearest other sizes early, and has all their trials as donors. Ends if `stop` is set, and after a
-    turn that lost its workers, as its result says. `search` runs each request as `run` does. Raises what `tuner.run`
-    raises, and UsageError for fewer trials than sizes.
+    The budget of the first request is for all sizes: what one size does not use of its share goes to the next ones. A
+    size tries the bests of the nearest other sizes early, and has all their trials as donors. Ends if `stop` is set,
+    and after a turn whose result says that it lost its workers. `search` runs each request as `run` does. Raises what
+    `tuner.run` raises, and UsageError for fewer trials than sizes.
     """
     stop = stop or threading.Event()
     budget, count = requests[0].budget, len(requests)
@@ -114,7 +114,7 @@ def _starts(request: Request, found: Mapping[int, Result]) -> list[Configuration
 
 
 def _joined(before: Result | None, now: Result) -> Result:
-    """Return two turns of one size as one result: the second turn had counted trials of the first as stored."""
+    """Return two turns of one size as one result: the second turn counts trials of the first as stored."""
     if before is None:
         return now
     return replace(

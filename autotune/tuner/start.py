@@ -1,4 +1,4 @@
-"""The one way a search starts."""
+"""Starts a search: all searches start here."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 TRIAL_SHARE, LEAST_TRIAL_S = 0.01, 0.2
 """Share of a search's seconds that the samples of one trial may take, and the seconds that they may always take.
-Without this a kernel of .1 s on a noisy CPU would be sampled for 2 s, to no use: the finalists are timed again."""
+Without this limit a kernel of .1 s on a noisy CPU would be sampled for 2 s, in vain: the finalists are timed again."""
 
 
 QUICK_TRIAL_S = 0.1
-"""Seconds of a trial of a small kernel, from which the number of trials in a search's seconds is estimated."""
+"""Seconds of a trial of a small kernel, by which the number of trials in a search's time is estimated."""
 
 
 def run(
@@ -50,7 +50,7 @@ def run(
     """Search a problem until the budget is spent or the space is exhausted; every trial is stored as it ends.
 
     The study's default configuration comes first, then those of `request.start`, and then the fastest that other tools
-    found for this problem (imported trials), which count once they are measured here. Setting `stop`, from any thread,
+    found for this problem (imported trials): these count only once measured here. Setting `stop`, from any thread,
     ends the search in order within half a second; the result then says `interrupted`, as after a KeyboardInterrupt. If
     all workers are lost and a best is known, the search ends too, and the result has the `failure`. `on_progress` is
     called after each trial, and while another search uses the device. If an `evaluator` is given, it runs the trials
@@ -78,7 +78,7 @@ _thread = threading.local()
 
 @contextmanager
 def _not_within(devices: Sequence[DeviceInfo]) -> Iterator[None]:
-    """Raise UsageError if this thread is inside a search on one of the devices: it would wait for ever."""
+    """Raise UsageError if this thread is inside a search on one of the devices: it would wait for itself for ever."""
     outer: frozenset[str] = getattr(_thread, "used", frozenset())
     for device in devices:
         if lock_key(device) in outer:
@@ -135,13 +135,14 @@ def _search(
     entry_of(request.sampler)  # report a wrong name before anything is on record
     request = replace(request, start=[problem.in_own_values({**problem.default, **one}) for one in request.start])
     for configuration in request.start:
-        # With several configurations and fixed parameters, the user must know which one is meant.
+        # With several configurations and fixed parameters, the error must say which configuration is wrong.
         with placed(f"start {pairs(configuration, ',')}", SpaceError):
             problem.plan(configuration)
     before = spent(store, request.submission)
     fresh = request.fresh and not before.is_begun
     stored = [] if fresh else store.trials(problem.key)
-    known = recall(problem, stored, request.retry_failed, before.tried)
+    history = ours(problem, stored)
+    known = recall(problem, history, request.retry_failed, before.tried)
     seed = secrets.randbits(32) if request.seed is None else request.seed
     number = store.start_search(
         problem.key,
@@ -154,7 +155,7 @@ def _search(
     )
     reason, failure = "error", None
     try:
-        ledger = Ledger(store, number, problem, known, ours(problem, stored), before.tried)
+        ledger = Ledger(store, number, problem, known, history, before.tried)
         search = Search(evaluator, ledger, request.budget, stop, on_progress, before.seconds)
         try:
             if identity(problem.default) not in {identity(trial.configuration) for trial in known}:
@@ -195,7 +196,7 @@ def _proposer(request: Request, seed: int, store: Store, stored: Sequence[Trial]
 
 
 def environment(problem: Problem) -> dict[str, str | int | float]:
-    """Return what could explain a result: versions of this package, its libraries and the system; the space's hash."""
+    """Return what could explain a result: versions of this package, its libraries and the system, the space's hash."""
     return {**_versions(), "space": space_hash(problem.study.text)}
 
 

@@ -88,7 +88,7 @@ def _simulate(options: argparse.Namespace) -> int:
                 rows.append(row)
                 print(row, flush=True)
     columns = ("sampler", "devices", "s a trial", "trials", "trials/s", "CPU ms a trial", "devices busy, %")
-    return _keep(options, "simulated", "How many devices keep one search busy, and it them?", columns, rows,
+    return _keep(options, "simulated", "How many devices can one search keep busy?", columns, rows,
                  asked="300 trials a second")  # fmt: skip
 
 
@@ -100,5 +100,5 @@ def _memory(options: argparse.Namespace) -> int:
 def _kills(options: argparse.Namespace) -> int:
     rows = kills.run(options.parts.split(","), options.count, options.seed)
     columns = ("killed", "times", "while a trial ran", "trials", "lost", "twice", "ended right", "amiss")
-    _keep(options, "kills", "What is lost where a part of the cluster is killed while a trial runs?", columns, rows)
+    _keep(options, "kills", "What is lost if a part of the cluster is killed while a trial runs?", columns, rows)
     return int(any(row[-1] for row in rows))

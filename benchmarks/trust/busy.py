@@ -179,14 +179,14 @@ def main() -> None:
     if options.save:
         save(
             "trust-busy",
-            question="What does a search on a CPU say while other work comes and goes?",
+            question="How right is a search on a CPU while other work comes and goes?",
             command=f"python -m benchmarks.trust.busy --searches {options.searches} --trials {options.trials}",
             columns=COLUMNS,
             rows=rows,
             asked="95 % within 3 %, 93 to 97 % in the interval, under 5 % falsely faster",
-            note="Where the table itself moved by more than is asked, the machine was not quiet, and the row tells "
-            "little but of the three rules beside each other. Times within 5 and 10 %: of each trial's median, at the "
-            "pace by which it was compared; the best's time: over the table's.",
+            note="If the table itself moved by more than is asked, the machine was not quiet, and the row only "
+            "compares the three rules. Times within 5 and 10 %: the median of each trial, at the pace by which it was "
+            "compared. The best's time: over that of the table.",
         )
 
 

@@ -162,13 +162,13 @@ def main() -> None:
     if options.save:
         save(
             "trust-contended",
-            question="Who is picked among finalists beside a load that comes and goes?",
+            question="Which finalist is picked beside a load that comes and goes?",
             command=f"python -m benchmarks.trust.contended --finales {options.finales} --save",
             columns=COLUMNS,
             rows=rows,
             asked="95 % within 3 %, 93 to 97 % in the interval",
-            note="Simulated: eight finalists within 12 % of the fastest and a default 1.4 times as long, on two cores "
-            "on each of which another program computes for .3 to 3 s and rests; runs vary by 5 %. "
+            note="Simulated: eight finalists within 12 % of the fastest and a default 1.4 times as long, on two cores, "
+            "on each of which another program computes for .3 to 3 s and rests. Runs vary by 5 %. "
             "Seconds are those of the turns.",
         )
 

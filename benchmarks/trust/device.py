@@ -28,15 +28,15 @@ COLUMNS = (
 
 _QUESTION = "Does a search give the same time again, the time that a program sees, and a pick that holds?"
 _NOTE = (
-    "Spread: largest against smallest of all searches, each with new processes and an empty database; loss: of each "
-    f"pick against the best of them, timed together in loops of 400 queued runs, in {LOOPS} processes, whose mean "
-    "counts: each has a context of its own. Such a loop takes as long as the host where launches are shorter than it "
-    "takes to enqueue them: the reduction's, and on some hosts Jacobi's."
+    "Spread: largest over smallest time of all searches, each with new processes and an empty database. Loss: of each "
+    f"pick against the best of the picks, timed together in loops of 400 queued runs; the mean over {LOOPS} processes "
+    "counts, each with a context of its own. If launches are shorter than the time to enqueue them (the reduction and, "
+    "on some hosts, Jacobi), such a loop takes as long as the host."
 )
 _QUESTION_IN_C = "And where C enqueues, without the events that pyopencl asks for with each launch?"
 _NOTE_IN_C = (
-    f"Only the loops are other ones, of {LOOPS} processes too. By how much sooner a launch is done without an event "
-    "is the same for all configurations."
+    "As above, but with loops written in C. Without an event, launches of all configurations are shorter by the same "
+    "time."
 )
 
 

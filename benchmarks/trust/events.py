@@ -124,7 +124,7 @@ def main() -> None:
             columns=COLUMNS,
             rows=rows,
             note="Device time of a run of the default configuration in batches behind the holder; median of "
-            f"{PROCESSES} processes; last: the largest of these against the smallest.",
+            f"{PROCESSES} processes. Last columns: the largest of the {PROCESSES} against the smallest.",
         )
 
 

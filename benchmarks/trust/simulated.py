@@ -161,7 +161,7 @@ def main() -> None:
     if options.save:
         save(
             "trust-simulated",
-            question="Who is picked on a device whose truth is known, and what are the intervals worth?",
+            question="Which configuration is picked on a device whose truth is known, and how good are the intervals?",
             command=f"python -m benchmarks.trust.simulated --searches {options.searches} --save",
             columns=("way", "within 3 % of the best", "worst loss", "interval holds the truth", "falsely faster"),
             rows=rows,

@@ -1,8 +1,8 @@
-/* CLBlastSgemm with the library's own parameters, and with those that autotune found: xgemm_tuned.h.
+/* Compares CLBlastSgemm with the library's own parameters and with those that autotune found (xgemm_tuned.h).
  *
  *     ./gemm [SIZE]
  *
- * Prints the milliseconds of a product of two SIZE x SIZE matrices before and after, and fails where they differ. */
+ * Prints the milliseconds of a product of two SIZE x SIZE matrices with either, and fails if the products differ. */
 #define CL_TARGET_OPENCL_VERSION 120
 #include <clblast_c.h>
 #include <math.h>
@@ -29,7 +29,7 @@ static double seconds(void) {
     return now.tv_sec + now.tv_nsec * 1e-9;
 }
 
-/* Run the product a few times; return the least milliseconds of a run, the first, which compiles, apart. */
+/* Run the product a few times; return the least milliseconds of a run, without the first run, which compiles. */
 static double run(cl_command_queue queue, size_t n, cl_mem a, cl_mem b, cl_mem c, float *result) {
     double best = INFINITY;
     for (int round = 0; round < 4; ++round) {
@@ -62,7 +62,7 @@ int main(int argc, char **argv) {
     cl_mem c = clCreateBuffer(context, CL_MEM_READ_WRITE, bytes, NULL, &status);
     check(status, "clCreateBuffer");
 
-    /* Small products take another kernel of the library's: have it take Xgemm at every size, before and after. */
+    /* The library has another kernel for small products: let it use Xgemm at every size, before and after. */
     const char *least[] = {"XGEMM_MIN_INDIRECT_SIZE"};
     const size_t one[] = {1};
     check(CLBlastOverrideParameters(device, "GemmRoutine", CLBlastPrecisionSingle, 1, least, one), "GemmRoutine");

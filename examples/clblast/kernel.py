@@ -1,8 +1,9 @@
-"""Writes CLBlast's own Xgemm kernel to xgemm.cl: the text that is compiled into the installed libclblast.
+"""Writes CLBlast's own Xgemm kernel to xgemm.cl, from its text in the installed libclblast.
 
-Nothing is downloaded, and what is tuned is what the library runs. Licence of the kernel: Apache 2.0, CLBlast's authors.
+Nothing is downloaded, and the tuned kernel is the one that the library runs. Licence of the kernel: Apache 2.0,
+CLBlast's authors.
 
-    python kernel.py [LIBRARY]            # found by the loader's name where none is given
+    python kernel.py [LIBRARY]            # without LIBRARY, the one that the loader knows
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ PARTS = (
     (rb"#define MWG ", rb"GlobalToLocalA\("),  # parameters, loads and stores
     (rb"void Xgemm\(", rb"ROUTINE_SYRK"),  # the kernel
 )
-"""What the literals of the library that make up the kernel hold, in their order."""
+"""Marks of the library's literals that together are the kernel, in their order."""
 
 HEAD = """#define ROUTINE_GEMM
 #define PRECISION 32
@@ -36,7 +37,7 @@ def library() -> Path:
 
 
 def kernel(binary: bytes) -> str:
-    """Return the kernel's text out of a library's bytes."""
+    """Return the kernel's text from the bytes of a library."""
     literals = re.findall(rb"[\t\n\x20-\x7e]{1000,}", binary)
     found = []
     for marks in PARTS:

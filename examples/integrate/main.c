@@ -1,4 +1,4 @@
-/* A program that runs a tuned kernel: scale_tuned.h, made by autotune as it is built, holds the best WG and WPT.
+/* A program that runs a tuned kernel. autotune writes scale_tuned.h during the build, with the best WG and WPT.
  *
  *     ./scale scale.cl */
 #define CL_TARGET_OPENCL_VERSION 120
@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <scale_tuned.h> /* of the build at hand: "" would take one that Make has left beside this file */
+#include <scale_tuned.h> /* of this build: with "" it could be a file that Make left beside this one */
 
 enum { N = 65536 };
 
@@ -36,7 +36,7 @@ int main(int argc, char **argv) {
     cl_command_queue queue = clCreateCommandQueue(context, device, 0, &status);
     check(status, "clCreateCommandQueue");
 
-    /* The kernel and the launch go by the same values. */
+    /* The kernel and the launch use the same values. */
     const char *text = source;
     cl_program program = clCreateProgramWithSource(context, 1, &text, &length, &status);
     check(status, "clCreateProgramWithSource");

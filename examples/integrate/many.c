@@ -1,4 +1,4 @@
-/* One program for many devices and sizes: scale_bests.h holds all bests that are stored, and the kernel's text.
+/* One program for many devices and sizes: scale_bests.h contains all stored bests and the kernel's text.
  *
  *     ./many N */
 #define CL_TARGET_OPENCL_VERSION 120

@@ -1,4 +1,4 @@
-"""A program with PyOpenCL that builds and launches its kernel with the best configuration stored.
+"""A program that uses PyOpenCL to build and launch its kernel with the best stored configuration.
 
 python program.py
 """

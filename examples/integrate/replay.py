@@ -1,4 +1,4 @@
-"""Kernel Tuner replays what was measured: a strategy of its own runs on the stored times, without a device.
+"""Replays stored measurements in Kernel Tuner: one of its strategies runs on the stored times, without a device.
 
 python replay.py cache.json [STRATEGY]
 """

@@ -144,9 +144,10 @@ class BackendContract:
             with pytest.raises(BackendError, match="no samplers"):
                 session.sampler("clamp", "linear", False)
             return
-        for extents in ((12,), (4, 3), (2, 3, 2)):
+        forms = [((12,), ""), ((4, 3), ""), ((2, 3, 2), ""), ((2, 3, 2), "array"), ((12,), "buffer")]
+        for extents, form in forms:
             data, found = np.arange(48, dtype=np.uint8).reshape(*extents, 4), np.zeros((*extents, 4), np.uint8)
-            image = session.image(extents, "RGBA", "uchar", False)
+            image = session.image(extents, "RGBA", "uchar", False, form)
             session.write(image, data)
             session.read(image, found)
             assert (found == data).all()

@@ -206,7 +206,8 @@ def _named(
 ) -> list[ProblemKey]:
     """Return the problems that were asked for by name. A size without devices may be stored for any device."""
     if not sizes:
-        return [] if {key.device for key in stored} >= set(devices) else [problem_key(text, {}, choices, devices[0])]
+        there = {key.device for key in stored}
+        return [problem_key(text, {}, choices, device) for device in devices if device not in there]
     if not devices:
         known = [key.size for key in stored]
         return [problem_key(text, size, choices, "") for size in sizes if size not in known]

@@ -1,11 +1,11 @@
-"""The small NumPy language of references: the sibling of constraints on arrays, bounded alike; never `eval`.
+"""The small NumPy language of references: like that of constraints, but on arrays; with similar limits, never `eval`.
 
-Operators, single comparisons, indexing, `.T` and the functions of `FUNCTIONS`. Before anything is computed, its
-shape, its bytes and its work are known: whole numbers stay within +-2**62, arrays within the memory that is free, an
+It has operators, single comparisons, indexing, `.T` and the functions of `FUNCTIONS`. The shape, bytes and work of
+each result are known before it is computed: whole numbers stay within +-2**62, arrays within the free memory, an
 expression within some minutes.
 
     language.py   text -> tree, by an allow-list -> value, or only its shape
-    sizes.py      what functions give and cost
+    sizes.py      the size and the cost of functions' results
     products.py   the same for products of arrays
     bounds.py     the limits
 """

@@ -35,7 +35,7 @@ class Outline(np.ndarray):
 
 
 class Size(NamedTuple):
-    """What a call gives: so many `elements` at most, for `work` operations; its shape where that is known before."""
+    """The size of a call's result: at most so many `elements`, `work` operations; its shape if known before."""
 
     shape: tuple[int, ...] | None
     elements: int
@@ -54,7 +54,7 @@ def sized(shape: tuple[int, ...], work: float = 0) -> Size:
 
 
 class Meter:
-    """Counts the work of one expression; `room` tells the memory that is free, None where only shapes are wanted."""
+    """Counts the work of one expression; `room` returns the free bytes of memory, None: only shapes are wanted."""
 
     def __init__(self, room: Callable[[], float] | None) -> None:
         self.outlines = room is None
@@ -62,7 +62,7 @@ class Meter:
         self._work = 0.0
 
     def allow(self, size: Size, name: str) -> None:
-        """Raise BoundError where a result of this size has no room, or is too much work."""
+        """Raise BoundError if a result of this size does not fit into memory, or is too much work."""
         needed, free = size.elements * _ITEM, math.inf if self._room is None else self._room()
         if needed > free:
             raise BoundError(f"out of memory: {name} takes {needed / 2**30:.3g} GiB, {free / 2**30:.3g} GiB are free")
@@ -72,7 +72,7 @@ class Meter:
 
 
 def physical() -> float:
-    """Return the bytes of memory that this machine has; infinite where it does not tell."""
+    """Return the bytes of memory that this machine has; infinite if it does not tell."""
     try:
         return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     except (OSError, ValueError):
@@ -80,7 +80,7 @@ def physical() -> float:
 
 
 def shape_of_value(value: Any) -> tuple[int, ...]:
-    """Return the shape of an operand. Raises BoundError for text and for what holds other than numbers."""
+    """Return the shape of an operand. Raises BoundError for text, and for other operands that are not numbers."""
     if isinstance(value, tuple):
         shapes = {shape_of_value(part) for part in value}
         if len(shapes) > 1:
@@ -92,7 +92,7 @@ def shape_of_value(value: Any) -> tuple[int, ...]:
 
 
 def whole(value: Any) -> int:
-    """Return a whole number as Python has them. Raises UnknownError where only the shape is known."""
+    """Return a whole number as Python's int. Raises UnknownError if only the shape is known."""
     if isinstance(value, Outline):
         raise UnknownError
     if not isinstance(value, int | np.ndarray | np.integer) or np.shape(value):
@@ -109,12 +109,12 @@ def extents(value: Any) -> tuple[int, ...]:
 
 
 def listed(value: Any) -> tuple[Any, ...]:
-    """Return what is given as one or several as several."""
+    """Return one value or several as a tuple."""
     return value if isinstance(value, tuple) else tuple(value) if np.shape(value) else (value,)
 
 
 def bounded(value: Any) -> Any:
-    """Return a scalar of Python's as it is. Raises BoundError beyond 2**62, and for what is no number."""
+    """Return a value unchanged. Raises BoundError for an int of Python beyond 2**62, and for a complex number."""
     if isinstance(value, int) and not -LIMIT <= value <= LIMIT:
         raise BoundError("a whole number beyond 2**62")
     if isinstance(value, complex) and not isinstance(value, int | float):

@@ -65,16 +65,16 @@ _OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
 def evaluate(text: str, names: Mapping[str, Any], where: str = "", *, room: Callable[[], float] = physical) -> Any:
     """Return the value of a NumPy expression: operators, indexing, and the functions of `FUNCTIONS`; never `eval`.
 
-    `room` tells the bytes of memory that a result may take. Raises StudyError where the text is not such an
-    expression, leaves the bounds, or NumPy refuses it.
+    `room` returns the bytes of memory that a result may take. Raises StudyError if the text is not such an
+    expression, exceeds the limits, or NumPy refuses it.
     """
     return _run(text, names, where, Meter(room))
 
 
 def shape_of(text: str, names: Mapping[str, Any], where: str = "") -> tuple[int, ...] | None:
-    """Return the shape that an expression will have, computing nothing; None where the data decides it.
+    """Return the shape that an expression will have, computing nothing; None if the data decides it.
 
-    An array in `names` may be any of its shape. Raises StudyError as `evaluate` does.
+    Only the shapes of arrays in `names` matter. Raises StudyError as `evaluate` does.
     """
     outlined = {
         name: outline(value.shape, value.dtype if value.dtype.names else np.float64)
@@ -89,7 +89,7 @@ def shape_of(text: str, names: Mapping[str, Any], where: str = "") -> tuple[int,
 
 
 def check_names(text: str, names: Mapping[str, Any], where: str) -> None:
-    """Raise StudyError where a NumPy expression is malformed or names what is not there; computes nothing."""
+    """Raise StudyError if a NumPy expression is malformed or uses an unknown name; computes nothing."""
     for name, called in _named(_parse(text, where)):
         known: Mapping[str, Any] = FUNCTIONS if called else names
         if name == GAP:
@@ -102,7 +102,7 @@ def check_names(text: str, names: Mapping[str, Any], where: str) -> None:
 
 
 def names_of(text: str, where: str = "") -> set[str]:
-    """Return the names of an expression, its functions apart. Raises StudyError where it is malformed."""
+    """Return the names in an expression, except functions. Raises StudyError if it is malformed."""
     return {name for name, called in _named(_parse(text, where)) if not called}
 
 
@@ -115,7 +115,7 @@ def _named(tree: ast.expr) -> Iterator[tuple[str, bool]]:
 def _run(text: str, names: Mapping[str, Any], where: str, meter: Meter) -> Any:
     tree = _parse(text, where)
     try:
-        with np.errstate(all="ignore"), without(Warning):  # a NaN that is expected is compared
+        with np.errstate(all="ignore"), without(Warning):  # an expected NaN is compared
             return _Evaluator(names, meter).value(tree)
     except RecursionError as error:
         raise StudyError(f"not an expression: {text}", where=where) from error
@@ -156,7 +156,7 @@ def _parse(text: str, where: str) -> ast.expr:
 
 
 def _told(text: str, error: Exception) -> str:
-    """Return what is wrong with a text that is none, and what stands there."""
+    """Return what is wrong with a text that is not an expression, and the text at that place."""
     if not isinstance(error, SyntaxError) or not error.text:
         return f"`{' '.join(text.split()):.60}` is nested too deeply, or holds what cannot be read"
     place = max(0, (error.offset or 1) - 31)
@@ -164,7 +164,7 @@ def _told(text: str, error: Exception) -> str:
 
 
 def _require_in_language(node: ast.AST, where: str) -> None:
-    """Raise StudyError for what NumPy's users are used to, and this language has otherwise."""
+    """Raise StudyError for what NumPy's users are used to and this language writes differently."""
     hint = ""
     match node:
         case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
@@ -188,7 +188,7 @@ def _require_in_language(node: ast.AST, where: str) -> None:
 
 _SIGNED = {"add": "x + y", "subtract": "x - y", "multiply": "x * y", "divide": "x / y", "power": "x ** y",
            "newaxis": "None", "pi": "3.141592653589793"}  # fmt: skip
-"""What NumPy has names for, and expressions write otherwise."""
+"""What NumPy has names for and expressions write differently."""
 _NUMPY = {*FUNCTIONS, *_SIGNED}
 
 
@@ -197,14 +197,14 @@ _BITWISE = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift)
 
 
 def _counted(operand: Any) -> Any:
-    """Return truths as 0 and 1: NumPy adds them up to truths, where a kernel counts them."""
+    """Return booleans as 0 and 1: a sum of booleans is a boolean in NumPy, but a count in a kernel."""
     if isinstance(operand, np.ndarray | np.generic) and operand.dtype.kind == "b":
         return operand.astype(np.int64)
     return int(operand) if isinstance(operand, bool) else operand
 
 
 def _wrapped(operand: Any, other: Any) -> Any:
-    """Return a whole number in 64 bits without a sign where the other has none, as C has it; NumPy takes floats."""
+    """Return a whole number as uint64 if the other operand is uint64, as in C; NumPy would use floats."""
     if not isinstance(other, np.ndarray | np.generic) or other.dtype != np.uint64:
         return operand
     if isinstance(operand, np.ndarray | np.generic) and operand.dtype.kind in "iub":
@@ -213,7 +213,7 @@ def _wrapped(operand: Any, other: Any) -> Any:
 
 
 class _Evaluator:
-    """Walks a tree; a step on arrays is sized first, and where only shapes are wanted that is all."""
+    """Evaluates a tree; a step on arrays is sized first, and if only shapes are wanted, it ends there."""
 
     def __init__(self, names: Mapping[str, Any], meter: Meter) -> None:
         self._names = names
@@ -259,7 +259,7 @@ class _Evaluator:
         except TypeError as error:  # of Python: too few arguments, or one that the language does not pass on
             raise BoundError(re.sub(r"^\w+\(\)", f"{name}()", str(error))) from None
         if name == "argsort":
-            keywords["kind"] = "stable"  # NumPy's own choice orders equal keys by the processor's instructions
+            keywords["kind"] = "stable"  # NumPy's default order of equal keys depends on the processor
         return self._step(astype if name == "astype" else getattr(np, name), size, *given, **keywords)
 
     def _step(self, call: Callable[..., Any], size: Size, *given: Any, **keywords: Any) -> Any:
@@ -296,12 +296,12 @@ class _Evaluator:
         if any(isinstance(part, Outline) for part in lists) or (lists and isinstance(value, Outline)):
             raise UnknownError
         chosen = math.prod(np.broadcast_shapes(*(_index_shape(part) for part in lists)))
-        # Each index takes an axis, the smallest at worst.
+        # Each index replaces an axis; at worst, the smallest.
         rest = math.prod(sorted(value.shape, reverse=True)[: max(0, value.ndim - len(lists))])
         count = chosen * max(rest, 1) if lists else 0
         self._meter.allow(Size(None, count, count), "the index")
         found = value[index]
-        # NumPy takes a single element out of its array: as little is known of it as before.
+        # NumPy returns a single element as a scalar; of an outline, it is as unknown as the array.
         known = isinstance(found, np.ndarray) or not isinstance(value, Outline)
         return found if known else outline((), value.dtype)
 
@@ -316,7 +316,7 @@ class _Evaluator:
 
 
 def _fields(value: Any) -> tuple[str, ...]:
-    """The names of a struct's members; none for what is no struct."""
+    """Return the names of a struct's members; empty for other values."""
     return (value.dtype.names or ()) if isinstance(value, np.ndarray | np.generic) else ()
 
 
@@ -330,7 +330,7 @@ def _field(value: Any, name: str) -> Any:
 
 
 def _outlined(value: Any) -> bool:
-    """Whether only a shape is known of some part."""
+    """Whether some part is known only by its shape."""
     return isinstance(value, Outline) or (isinstance(value, tuple) and any(map(_outlined, value)))
 
 
@@ -353,6 +353,6 @@ def _array(found: tuple[Any, ...]) -> Any:
 
 
 def _index_shape(part: Any) -> tuple[int, ...]:
-    """The shape that an index gives; a mask gives as many as it has True."""
+    """Return the shape that an index gives; a mask gives as many elements as it has True."""
     array = np.asarray(part)
     return (int(np.count_nonzero(array)),) if array.dtype.kind == "b" else array.shape

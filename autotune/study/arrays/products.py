@@ -1,4 +1,4 @@
-"""What products of arrays give and cost: more work than elements."""
+"""The size and the cost of products of arrays: they take more operations than they have elements."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What each kind of function gives and costs, from its arguments: called with them before the function is.
+"""The size and the cost of each kind of function's result: called with the function's arguments before it is.
 
-A signature here is also the list of the arguments that the language passes on: NumPy's `out` is none of them.
+A signature here is also the list of the arguments that the language passes on: NumPy's `out` is not among them.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def astype(a: Any, dtype: Any) -> Size:
 
 
 def reduction(a: Any, axis: Any = None, *, keepdims: Any = False, dtype: Any = None, ddof: Any = 0) -> Size:
-    """All elements along some axes into one; `ddof` as of var and std."""
+    """All elements along some axes into one; `ddof` is that of var and std."""
     plain_type(dtype)
     shape = shape_of_value(a)
     gone = set(range(len(shape))) if axis is None else {_axis(each, len(shape)) for each in listed(axis)}
@@ -101,7 +101,7 @@ def triangle(m: Any, k: Any = 0) -> Size:
 
 
 def diff(a: Any, n: Any = 1, axis: Any = -1) -> Size:
-    """Fewer elements along an axis, for a pass over all each time."""
+    """Fewer elements along an axis; each difference is a pass over all elements."""
     shape, times = list(shape_of_value(a)), whole(n)
     at = _axis(axis, len(shape))
     if not 0 <= times <= shape[at]:
@@ -112,7 +112,7 @@ def diff(a: Any, n: Any = 1, axis: Any = -1) -> Size:
 
 
 def take(a: Any, indices: Any, axis: Any = None) -> Size:
-    """An element, or what else lies at one place of an axis, for each index."""
+    """For each index an element, or all that lies at one place of an axis."""
     shape, chosen = shape_of_value(a), shape_of_value(indices)
     if axis is None:
         return sized(chosen)
@@ -121,7 +121,7 @@ def take(a: Any, indices: Any, axis: Any = None) -> Size:
 
 
 def repeat(a: Any, repeats: Any, axis: Any = None) -> Size:
-    """Each element, or what else lies at one place of an axis, several times."""
+    """Each element, or all that lies at one place of an axis, several times."""
     shape = shape_of_value(a)
     if axis is None:
         shape = (math.prod(shape),)
@@ -159,7 +159,7 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", *, constant_values: 
 
 
 def concatenate(arrays: Any, axis: Any = 0) -> Size:
-    """One after the other along an axis they have; flat where it is None."""
+    """One after the other along an axis that they have; flat if the axis is None."""
     shapes = [shape_of_value(each) for each in _parts(arrays)]
     if axis is None:
         return sized((sum(map(math.prod, shapes)),))
@@ -196,7 +196,7 @@ def filled(shape: Any, *, dtype: Any = None) -> Size:
 
 
 def eye(N: Any, M: Any = None, k: Any = 0, *, dtype: Any = None) -> Size:
-    """Ones on a diagonal, of N rows and as many columns where M says nothing else."""
+    """Ones on a diagonal, of N rows and M columns (N if M is None)."""
     return filled((N, N if M is None else M), dtype=dtype)
 
 
@@ -211,7 +211,7 @@ def full(shape: Any, fill_value: Any, *, dtype: Any = None) -> Size:
 
 
 def view(a: Any) -> Size:
-    """No element of its own but where NumPy copies."""
+    """No new elements, unless NumPy copies."""
     return Size(None, math.prod(shape_of_value(a)), 0)
 
 

@@ -1,25 +1,27 @@
-"""A study to start from: what a kernel's text and its compiler tell, written as TOML with gaps marked TODO.
+"""Draft a study to start from: what a kernel's text and its compiler tell, written as TOML with gaps marked TODO.
 
-What the compiler tells (arguments, what macros stand for) is taken as it is. The rest is proposed from indices, their
-guards and names; what is no more than a guess says so: nothing here decides a result.
+What the compiler tells (arguments, the values of macros) is taken as it is. The rest is proposed from indices, their
+guards and names. Each guess is marked as a guess: nothing here decides a result.
 
     sketch.py      what is known of a kernel file
-    scanning.py    kernels, macros and structs of a text, where no compiler tells; typedefs.py: names of types
-    syntax.py      C as far as index arithmetic goes; preprocessing.py: its macros and branches, functions.py: its
-                   functions
+    scanning.py    kernels, macros and structs of a text, if no compiler tells; typedefs.py: names of types
+    syntax.py      a parser for the part of C that index arithmetic needs; preprocessing.py: macros and branches,
+                   functions.py: functions
     terms.py       sums of products of names; byvalue.py: vectors and structs by value
     statements.py  a walk through a kernel, with values.py for its expressions, scopes.py for its variables,
-                   guarding.py for what comparisons tell and touching.py for OpenCL's own functions, to what
-                   reading.py holds: which places of which argument, and what bounds the variables
-    shapes.py      extents from that; launches.py: work-items; indices.py: indices taken apart
-    proposal.py    what is proposed of parameters and choices, with repeats.py, nouns.py, and branches.py for what
-                   an #if asks; vectors.py: of their widths; fixed.py: of numbers that no tuner can set yet;
-                   groups.py: of work-groups; uses.py: of each argument; leaving.py: which ones kernels leave alone;
-                   alternatives.py: of kernels that do the same; parts.py: of what one leaves for the next
-    sizes.py       which of its numbers are sizes, and what they are at first
-    writer.py      the text of the study; naming.py: arguments that no expression can name; divisors.py: what its
-                   expressions divide by
-    missing.py     what a kernel lacks that does not compile by itself
+                   guarding.py for comparisons, dividing.py for quotients and touching.py for OpenCL's own functions;
+                   its result is a Reading
+    reading.py     the Reading: which places of which argument are used, and what bounds the variables
+    shapes.py      extents from a Reading; images.py: those of images; launches.py: work-items; indices.py: indices
+                   split into rows
+    proposal.py    proposals for parameters and choices, with repeats.py, nouns.py, and branches.py for what an #if
+                   asks; vectors.py: for their widths; fixed.py: for numbers that no tuner can set yet;
+                   groups.py: for work-groups; uses.py: for each argument; leaving.py: buffers that kernels do not use;
+                   alternatives.py: for kernels that do the same; parts.py: for what one kernel leaves for the next
+    sizes.py       which of a kernel's numbers are sizes, and their first values
+    writer.py      the text of the study; naming.py: arguments that no expression can name; divisors.py: divisors in
+                   expressions
+    missing.py     what is missing in a kernel that does not compile by itself
 """
 
 from __future__ import annotations

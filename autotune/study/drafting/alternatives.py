@@ -1,6 +1,7 @@
-"""Kernels of a file of which one is launched at a time: they write the same anew, and nothing reads it between.
+"""Alternative kernels in a file: all overwrite the same buffers, nothing reads these between, one is launched.
 
-What only feeds one of them is launched with it. A parameter chooses, so that a search finds the fastest.
+A kernel whose results only one alternative reads is launched with it. A parameter selects the alternative, so that a
+search finds the fastest.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ _NAME = "KERNEL"
 
 @dataclass(frozen=True)
 class Alternatives:
-    """The parameter `name` says which of the kernels `entries` is launched; `owner`: with which of these others are.
+    """The parameter `name` says which of the kernels `entries` is launched.
 
-    `written` is what all of them write.
+    `owner` maps a kernel to the alternative with which it is launched; `written`: the buffers that all `entries` write.
     """
 
     name: str
@@ -31,12 +32,12 @@ class Alternatives:
     written: Sequence[str]
 
     def when(self, entry: str) -> str:
-        """Return the condition under which a kernel is launched; empty: always."""
+        """Return the condition under which a kernel is launched, or an empty string if it always is."""
         return f"{self.name} == '{self.owner[entry]}'" if entry in self.owner else ""
 
 
 def alternatives(of: Proposal, uses: Uses) -> list[Alternatives]:
-    """Return which of a file's kernels are alternatives."""
+    """Return the groups of a file's kernels that are alternatives."""
     alike: dict[tuple[str, ...], list[str]] = {}
     for entry in of.launched:
         if written := _written_anew(of, uses, entry):
@@ -51,7 +52,7 @@ def alternatives(of: Proposal, uses: Uses) -> list[Alternatives]:
 
 
 def idle(of: Proposal, some: Sequence[Alternatives]) -> list[tuple[str, str]]:
-    """Return constraints, with their reasons, that keep the parameters that only some alternatives ask for."""
+    """Return constraints, with reasons, that fix parameters at their defaults for alternatives that do not use them."""
     asked = {entry: _asked(of, entry) for entry in of.launched} if some else {}
     everywhere = asked_by_directives(of.text)
     found = list[tuple[str, str]]()
@@ -68,7 +69,7 @@ def idle(of: Proposal, some: Sequence[Alternatives]) -> list[tuple[str, str]]:
 
 
 def _asked(of: Proposal, entry: str) -> set[str]:
-    """The words that a kernel and its work-group are written with."""
+    """Return the words in a kernel, in what it calls, and in its work-group."""
     try:
         found = reached(of.code.tokens(of.kept(tuned=True)), [entry])
     except NotRead:
@@ -77,7 +78,7 @@ def _asked(of: Proposal, entry: str) -> set[str]:
 
 
 def _written_anew(of: Proposal, uses: Uses, entry: str) -> tuple[str, ...]:
-    """The buffers that a kernel writes, where it reads none of them."""
+    """Return the buffers that a kernel writes; empty if it also reads one of them."""
     kinds = {name: uses.kinds(entry, name) for name, one in of.arguments.items() if in_memory(one)}
     written = tuple(name for name, each in kinds.items() if each - {"read"})
     return written if all(kinds[name] == {"write"} for name in written) else ()
@@ -90,7 +91,7 @@ def _is_read_between(of: Proposal, uses: Uses, entries: Sequence[str], written: 
 
 
 def _owners(of: Proposal, uses: Uses, entries: Sequence[str]) -> dict[str, str]:
-    """With which alternative a kernel is launched that is not always: itself, or what alone reads its results."""
+    """Return the alternative with which each kernel is launched: itself, or the only one that reads its results."""
     owner = {entry: entry for entry in entries}
     for entry in reversed(of.launched):
         if entry not in owner and (readers := _readers(of, uses, entry)):
@@ -101,7 +102,7 @@ def _owners(of: Proposal, uses: Uses, entries: Sequence[str]) -> dict[str, str]:
 
 
 def _readers(of: Proposal, uses: Uses, entry: str) -> list[str]:
-    """The later kernels that use what one writes, until another writes it anew."""
+    """Return the later kernels that use what a kernel writes, until another kernel overwrites it."""
     launched = list(of.launched)
     after, found = launched[launched.index(entry) + 1 :], list[str]()
     for name, one in of.arguments.items():

@@ -1,5 +1,6 @@
-"""What branches of a C text ask of macros: names that nothing defines, and the numbers that a macro is compared with,
-which are proposed as its values.
+"""What the branches of a C text ask about macros.
+
+These are names that nothing defines, and the numbers that a macro is compared with, which are proposed as its values.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ OF_OPENCL = {
     "__OPENCL_VERSION__": "120", "__OPENCL_C_VERSION__": "120", "CL_VERSION_1_0": "100", "CL_VERSION_1_1": "110",
     "CL_VERSION_1_2": "120", "__ENDIAN_LITTLE__": "1", "__IMAGE_SUPPORT__": "1",
 }  # fmt: skip
-"""What every compiler of OpenCL C defines, as a driver has it that is asked for no newer one."""
+"""What every compiler of OpenCL C defines, with the values for OpenCL C 1.2, a driver's default version."""
 OF_COMPILER = re.compile(r"__|_?cl_|CL_|GL_|true$|false$")
-"""How names begin that compilers define, or extensions of OpenCL."""
+"""The beginnings of names that compilers or extensions of OpenCL define."""
 VECTOR = re.compile(r"v(load|store)|convert_|as_|u?(char|short|int|long)|half|float|double")
-"""What stands before the number of a vector's components."""
+"""The part of a name before the number of a vector's components."""
 
 
 def undefined(source: str) -> list[str]:
-    """Return the names whose values an #if asks for, itself or through macros, and that nothing in the text defines."""
+    """Return the names whose values an #if uses, directly or through macros, and that nothing in the text defines."""
     bodies, conditions = dict[str, set[str]](), list[str]()
     for word, rest in DIRECTIVE.findall(_joined(source)):
         if word == "define" and (body := _BODY.match(rest)):
@@ -50,7 +51,7 @@ def undefined(source: str) -> list[str]:
 
 
 def flags(source: str) -> list[str]:
-    """Return the names of which conditions ask only whether they are defined, and that nothing in the text defines."""
+    """Return the names that conditions only test for being defined, and that nothing in the text defines."""
     lines, valued = DIRECTIVE.findall(_joined(source)), {*undefined(source)}
     own = {match[1] for word, rest in lines if word == "define" and (match := _BODY.match(rest))}
     names = dict[str, None]()
@@ -63,24 +64,26 @@ def flags(source: str) -> list[str]:
 
 
 def asked_by_directives(text: str) -> set[str]:
-    """Return the names in a text's conditions whose values these ask for, and in macros that put names together."""
+    """Return the names whose values a text's conditions use, and the names in macros that use `##`."""
     return set(_NAME.findall(asking(text)))
 
 
 def asking(text: str) -> str:
-    """Return what a text's conditions ask for, and the texts of macros that put names together."""
+    """Return a text's conditions without `defined(...)`, and the texts of macros that use `##`."""
     lines = DIRECTIVE.findall(text)
     return "\n".join(_DEFINED.sub(" ", rest) for word, rest in lines if word in ("if", "elif") or "##" in rest)
 
 
 def asked_by_pragmas(text: str) -> set[str]:
-    """Return the names in a text's pragmas, as in `#pragma unroll UNROLL`: compilers put macros in there."""
+    """Return the names in a text's pragmas, as in `#pragma unroll UNROLL`: compilers expand macros there."""
     return {name for word, rest in DIRECTIVE.findall(text) if word == "pragma" for name in _NAME.findall(rest)}
 
 
 def values(source: str, name: str, default: int) -> tuple[list[int], str]:
-    """Return what is proposed of a macro that is a number, and where that comes from: the numbers that the text
-    compares it with, 0 and 1 for a switch, else powers of two from a quarter to four times the default.
+    """Return the values proposed for a macro that is a number, and their origin.
+
+    They are the numbers that the text compares it with, 0 and 1 for a switch, else powers of two times the default,
+    from a quarter to four times.
     """
     numbers, alone, other = compared(source).get(name, Compared(set(), False, False))
     if default == 1 and _is_switch(source, name):
@@ -100,8 +103,9 @@ COMPARED = "what the kernel's branches compare it with"
 
 
 class Branches:
-    """What is proposed of a text's macros while the preprocessor leaves these kernels. `stated`: what is given;
-    `joined`: the macros in words that macros put together.
+    """Proposed values for a text's macros with which the preprocessor leaves these kernels.
+
+    `stated`: the given macros; `joined`: the macros in words that `##` makes, by word.
     """
 
     def __init__(
@@ -112,7 +116,7 @@ class Branches:
         self._room = MOST_TRIED
 
     def values(self, name: str, default: int) -> tuple[list[int], str]:
-        """Return `values` without the numbers with which there are other kernels, as far as so many are tried."""
+        """Return `values` without the numbers that remove one of the kernels, if there is room to try them."""
         if (name, default) not in self._found:
             numbers, said = values(self._source, name, default)
             self._found[name, default] = (self._leaving(name, numbers) if said == COMPARED else numbers), said
@@ -134,18 +138,18 @@ class Branches:
 
 
 MOST_TRIED = 2_000_000
-"""Characters that are preprocessed to try the values of a text's macros, all together: some seconds."""
+"""Characters to preprocess in all while trying the values of a text's macros: some seconds."""
 
 
 def siblings(text: str, word: str) -> list[str]:
-    """Return the words that are numbered together with one: lines of #define without a gap around it."""
+    """Return the words in the same block of consecutive #define lines with numbers as a word."""
     runs = re.findall(r"(?:^[ \t]*#[ \t]*define[ \t]+\w+[ \t]+\d+[ \t]*\n)+", text + "\n", re.MULTILINE)
     named = (re.findall(r"define[ \t]+(\w+)", run) for run in runs)
     return next((words for words in named if word in words), [])
 
 
 def lines_with(text: str, macro: str) -> list[str]:
-    """Return the lines of a C text without comments that name a macro, those of its default apart."""
+    """Return the lines of a C text without comments that name a macro, except those that give its default."""
     own = rf"[ \t]*#[ \t]*(?:ifndef|define|if[ \t]+!defined[ \t(]*)[ \t]*{macro}\b"
     return [line for line in _lines_by_name(text).get(macro, ()) if not re.match(own, line)]
 
@@ -160,7 +164,7 @@ def _lines_by_name(text: str) -> Mapping[str, Sequence[str]]:
 
 
 def _is_switch(source: str, name: str) -> bool:
-    """Whether nothing but branches of the preprocessor ask for a macro, and for no more than whether it is 0."""
+    """Whether only branches of the preprocessor use a macro, and only to test whether it is 0."""
     asking = lines_with(without_comments(source), name)
     number = rf"\b{name}\b\s*(?:[<>%*/+-]|[=!]=(?!\s*[01]\b))|[<>=%*/+-]\s*{name}\b"
     branches = (re.match(r"[ \t]*#[ \t]*(?:el)?if\b", line) and not re.search(number, line) for line in asking)
@@ -168,8 +172,9 @@ def _is_switch(source: str, name: str) -> bool:
 
 
 class Compared(NamedTuple):
-    """The numbers that a macro is compared with by `==` or `!=`; `alone`: nothing else is asked of it; `other`: whether
-    a branch is there for other numbers.
+    """The numbers that a macro is compared with by `==` or `!=`.
+
+    `alone`: whether the text uses the macro only so; `other`: whether there is a branch for other numbers.
     """
 
     numbers: set[int]
@@ -179,10 +184,10 @@ class Compared(NamedTuple):
 
 @lru_cache(maxsize=1)
 def compared(source: str) -> Mapping[str, Compared]:
-    """Return what a text compares with numbers: directives, and what is compiled."""
+    """Return the names that a text compares with numbers, in directives and in code."""
     numbers, other = dict[str, set[int]](), set[str]()
     mentions, counted = Counter[str](), Counter[str]()
-    naming = list[set[str]]()  # of each #if around the names in its conditions
+    naming = list[set[str]]()  # for each enclosing #if, the names in its conditions
     for line in _joined(source).split("\n"):
         directive = re.match(r"[ \t]*#[ \t]*(\w+)[ \t]*(.*)", line)
         word, rest = directive.groups() if directive else ("", line)
@@ -203,7 +208,7 @@ def compared(source: str) -> Mapping[str, Compared]:
             if (name := first or second) not in defined:
                 numbers.setdefault(name, set()).add(int(behind or before))
                 counted[name] += 1
-                other.update(() if word else (name,))  # of `if (NAME == 1)` nobody looks for the else
+                other.update(() if word else (name,))  # an `if (NAME == 1)` is not searched for its else
     return {name: Compared(found, mentions[name] == counted[name], name in other) for name, found in numbers.items()}
 
 

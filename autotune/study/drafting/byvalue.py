@@ -1,4 +1,4 @@
-"""Vectors and structs that kernels take by value: which whole numbers are in them, and how these are called."""
+"""Vectors and structs that kernels take by value: the whole numbers in them, and the names of these as sizes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from autotune.study.types import SCALAR_TYPES
 
 WHOLE_TYPES = ("int", "uint", "long", "ulong", "size_t", "short", "ushort", "char", "uchar")
 NARROW = {"short": 2**15 - 1, "ushort": 2**16 - 1, "char": 2**7 - 1, "uchar": 2**8 - 1}
-"""The largest numbers of types that hold few: of these only those are sizes that extents depend on."""
+"""The largest numbers of narrow types: a number of such a type is a size only if extents depend on it."""
 _MOST = 32
-"""So many elements of an array in a struct are read, and so many levels of structs within structs."""
+"""The most array elements that are read in a struct, and levels of structs within structs."""
 _LONGEST = 64
 """Characters of the name of a size."""
 
@@ -25,8 +25,9 @@ Kinds = Mapping[str, Sequence[str]]
 
 
 class ByValue:
-    """The whole numbers in arguments of vectors and structs. `kinds`: the arguments' types; `meant`: what a name of a
-    type stands for; `taken`: names that no size may have.
+    """The whole numbers in arguments that are vectors and structs.
+
+    `kinds`: the arguments' types; `meant`: returns what a type name stands for; `taken`: names that no size may have.
     """
 
     def __init__(
@@ -36,9 +37,9 @@ class ByValue:
         paths = [(name, *told) for name, kind in kinds.items() for told in self._paths(kind, 0)]
         alike = Counter(path for _, path, _ in paths)
         self.sizes: dict[str, str] = {}
-        """What a size is called, by the path of each number: `count` of `world.count`, `dim_x` of `dim.x`."""
+        """The name of a size, by the path of its number: `count` for `world.count`, `dim_x` for `dim.x`."""
         self.most = dict[str, int]()
-        """How large a size of a type that holds few numbers may be."""
+        """The largest value of each size of a narrow type."""
         for name, path, of in paths:
             short = "_".join(re.findall(r"\w+", path))
             own = meant(kinds[name]) in structs
@@ -53,7 +54,7 @@ class ByValue:
                 self.most |= {called: NARROW[of]} if of in NARROW else {}
 
     def _paths(self, kind: str, depth: int) -> Iterator[tuple[str, str]]:
-        """Yield the places of the whole numbers in a type, `.count`, `.dims[0]`, `.x`, with the type of each."""
+        """Yield the path of each whole number in a type, as `.count`, `.dims[0]` or `.x`, and its type."""
         of, count = components(self._meant(kind))
         if count > 1 and of in WHOLE_TYPES:
             yield from ((f".{letter}", of) for letter in letters(count))
@@ -65,14 +66,22 @@ class ByValue:
                 yield from ((f".{name}{rest}", of) for rest, of in self._paths(inner, depth + 1))
 
     def members(self, kind: str) -> Iterator[tuple[str, str, int | None]]:
-        """Yield the members of a struct: name, type, and the length of an array, 0 where it is none of one number."""
+        """Yield each member of a struct: name, type, and length: None if no array, 0 if that is not one number."""
         for member in self._structs.get(self._meant(kind), ()):
             if found := re.fullmatch(r"(\w+)\s+(\w+)\s*(\[.*)?", member):
                 alone = re.fullmatch(r"\[\s*(\d{1,9})\s*\]", found[3] or "")
                 yield found[2], found[1], int(alone[1]) if alone else 0 if found[3] else None
 
+    def first_places(self, kind: str) -> str:
+        """Return the key for data of structs with whole numbers 0 and 1: nearly all arrays have these places."""
+        members = [(name, self._meant(of)) for name, of, _ in self.members(kind)]
+        whole = [name for name, of in members if components(of)[0] in WHOLE_TYPES]
+        if not whole or any(of in self._structs for _, of in members):
+            return ", data = { low = 0, high = 1 }"
+        return f", data = {{ fields = {{ {', '.join(f'{name} = {{ low = 0, high = 1 }}' for name in whole)} }} }}"
+
     def value(self, name: str) -> Any:
-        """Return what a kernel is given for an argument: sums of sizes, by member, by place or as a vector's."""
+        """Return an argument's value in sums of sizes: a dict for a struct, a list for an array or a tuple of these."""
         return self._value(self._kinds[name], name, 0)
 
     def _value(self, kind: str, path: str, depth: int) -> Any:
@@ -91,17 +100,17 @@ class ByValue:
 
 
 def is_by_value(one: KernelArgument) -> bool:
-    """Whether an argument is a value: images are private too."""
+    """Whether an argument is passed by value; images, whose address space is private too, are not."""
     return one.address == "private" and not one.type_name.startswith("image")
 
 
 def letters(count: int) -> Sequence[str]:
-    """Return what the components of a vector are called."""
+    """Return the names of a vector's components."""
     return "xyzw"[:count] if count <= len("xyzw") else [f"s{place:x}" for place in range(count)]
 
 
 def swizzled(value: tuple[Any, ...], name: str) -> Any:
-    """Return a component of a vector, or several, by what they are called; None where it has no such."""
+    """Return one or several components of a vector by their names; None if it does not have them."""
     places = _places(name)
     if not all(0 <= place < len(value) for place in places):
         return None
@@ -109,7 +118,7 @@ def swizzled(value: tuple[Any, ...], name: str) -> Any:
 
 
 def with_component(value: tuple[Any, ...], name: str, component: Any) -> tuple[Any, ...]:
-    """Return a vector of which one component, or several, are something else."""
+    """Return a vector with one or several components replaced."""
     places = _places(name)
     each = component if type(component) is tuple and len(component) == len(places) > 1 else [component] * len(places)
     new = dict(zip(places, each, strict=True))
@@ -117,7 +126,7 @@ def with_component(value: tuple[Any, ...], name: str, component: Any) -> tuple[A
 
 
 def spread(one: Any, other: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Return two values as vectors: what is none is each of its components."""
+    """Return two values as vectors: a scalar is repeated for each component."""
     length = min(len(each) for each in (one, other) if type(each) is tuple)
     wide = [each if type(each) is tuple else (each,) * length for each in (one, other)]
     return wide[0], wide[1]

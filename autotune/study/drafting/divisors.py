@@ -1,4 +1,4 @@
-"""What the expressions of a draft divide by, where some of the values that are proposed leave nothing of it."""
+"""The divisors in a draft's expressions that are zero or negative for some of the proposed values."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _ROUNDING = ("ceil_div", "round_up")
 """Functions that divide by their second argument."""
 
 _MOST = 10_000
-"""Configurations that are looked at."""
+"""The most configurations to try."""
 
 
 def zero_for_some(texts: Iterable[str], values: Mapping[str, Sequence[int]]) -> list[str]:
-    """Return what expressions divide by that is zero, or less, for some of these values of its names, each once."""
+    """Return the divisors in expressions that are zero or less for some of the `values` of their names, each once."""
     found = dict.fromkeys(divisor for text in texts for divisor in _divisors(text))
     return [divisor for divisor in found if _vanishes(divisor, values)]
 
@@ -43,5 +43,5 @@ def _vanishes(divisor: str, values: Mapping[str, Sequence[int]]) -> bool:
             return False
         rows = islice(product(*(values[name] for name in names)), _MOST)
         return any(float(expression.evaluate(dict(zip(names, row, strict=True)))) <= 0 for row in rows)
-    except UsageError:  # it divides by zero itself, which is one of the others
+    except UsageError:  # it divides by zero itself: that inner divisor is tested on its own
         return False

@@ -1,4 +1,4 @@
-"""The numbers that a kernel fixes by itself, and which of them a study might set, had they an #ifndef around them."""
+"""The numbers that a kernel fixes by itself, and which of them a study might set if they had an #ifndef around them."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ if TYPE_CHECKING:
     from autotune.study.drafting.proposal import Proposal
 
 _MOST = 4096
-"""No tile and no group is larger."""
+"""The largest tile or group."""
 
 _MOST_TOLD = 8
-"""Macros of a kernel's that are listed."""
+"""The most macros to list."""
 
 
 def own_to_tune(of: Proposal) -> list[str]:
-    """Return those of a kernel's own numbers that may say how the work is shared out: not what it is, nor how much."""
+    """Return the kernel's own numbers that may decide how work is divided, rather than what is computed or how much."""
     named = [name for name in _own(of, _MOST) if not TASK_NAME.match(name) and not COUNT_NAME.match(name)]
     return _met(of, named)
 
 
 def own_sizes(of: Proposal) -> list[str]:
-    """Return those of a kernel's own numbers that say by their names how much there is to compute."""
+    """Return the kernel's own numbers that, by their names, say how much there is to compute."""
     return _met(of, [name for name in _own(of, 2**31) if COUNT_NAME.match(name)])
 
 
 def unset(of: Proposal) -> list[str]:
-    """Return the macros that an #if asks for and nothing defines, but where another branch is taken before it asks."""
+    """Return the macros that an #if uses and nothing defines, unless an earlier branch is taken."""
     return _asked(of, undefined(of.sketch.source))
 
 
 def flags_unset(of: Proposal) -> list[str]:
-    """Return the macros of which a kernel asks whether they are defined, and nothing defines them."""
+    """Return the macros that a kernel only tests for being defined, and that nothing defines."""
     return _asked(of, flags(of.sketch.source))
 
 
 def _asked(of: Proposal, names: Iterable[str]) -> list[str]:
-    """Return those of the names that are not given, and that the preprocessor meets, where the kernel can be read."""
+    """Return the names that are not given and, if the kernel can be read, that the preprocessor meets."""
     names = [name for name in names if name not in of.given]
     try:
         of.code.tokens()
@@ -54,8 +54,9 @@ def _asked(of: Proposal, names: Iterable[str]) -> list[str]:
 
 
 def hints(of: Proposal, *, tunable: bool) -> Iterator[str]:
-    """Yield what a reader may do about numbers that the kernel fixes, where something else is `tunable` already, and
-    about macros that nothing defines.
+    """Yield hints for the user about numbers that the kernel fixes, and about macros that nothing defines.
+
+    Numbers that might be tuned are mentioned only if something else is `tunable` already.
     """
     if tunable and (own := own_to_tune(of)):
         cure = f"#ifndef {own[0]} before its #define and #endif after it make one tunable, or a size"
@@ -77,7 +78,7 @@ def _own(of: Proposal, most: int) -> list[str]:
 
 
 def _met(of: Proposal, named: list[str]) -> list[str]:
-    """Return those that the kernels come upon."""
+    """Return the names that the launched kernels or conditions use, except those that only tell cases apart."""
     try:
         tokens = of.code.tokens(named)
     except NotRead:
@@ -88,5 +89,5 @@ def _met(of: Proposal, named: list[str]) -> list[str]:
 
 
 def some(names: Sequence[str]) -> str:
-    """Return names as they are listed, the first of them at most."""
+    """Return names as a list in text, shortened after the first `_MOST_TOLD`."""
     return ", ".join(names[:_MOST_TOLD]) + (", ..." if len(names) > _MOST_TOLD else "")

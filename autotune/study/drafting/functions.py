@@ -1,4 +1,4 @@
-"""The functions of a preprocessed text, and what kernels reach of it."""
+"""The functions of a preprocessed text, and the words that kernels reach in it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from autotune.study.drafting.syntax import closing, declarator, split
 
 
 class Function(NamedTuple):
-    """A function's arguments by name, the tokens of its body, and the extents of the arrays that arguments point to."""
+    """The names of a function's arguments, its body's tokens, and the extents of arrays that arguments point to."""
 
     takes: tuple[str, ...]
     body: Sequence[str]
@@ -52,7 +52,7 @@ def _taken(part: Sequence[str]) -> tuple[str, list[list[str]]]:
 
 
 def reached(tokens: Sequence[str], kernels: Collection[str]) -> set[str]:
-    """Return the words of a text but for those of functions, kernels too, that these kernels do not call."""
+    """Return the words of a text, except those of functions and other kernels that these kernels do not call."""
     functions, called = functions_of(tokens), set[str]()
     due = [*kernels]
     while due:

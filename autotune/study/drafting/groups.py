@@ -1,4 +1,4 @@
-"""The work-group that is proposed of a kernel: what it asks for, what local arrays hold, what macros are called."""
+"""The proposed work-group of a kernel: from its attribute, the extents of local arrays, and the names of macros."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 EXTENT_NAME = re.compile(
     r"(WG|WGS|LWS|WORK_?GROUP|GROUP|LOCAL|BLOCK|THREADS?|TB|BS|LS)(_?SIZE|_?DIM)?_?[XYZ012]?|[WLB][XYZ]", re.IGNORECASE
 )
-"""Names of macros that are extents of a work-group, and nothing else."""
+"""Names of macros that can only be extents of a work-group."""
 _NEAR = re.compile(r"(^|_)(WG|WGS|LWS|GROUP|BLOCK|LOCAL|THREADS|BS|LS)|DIM", re.IGNORECASE)
 _COUNTED = re.compile(r"(GROUPS|BLOCKS|TILES)($|_)|^(NUM|N)_|_(COUNT|NUM)$|^N(GROUPS|BLOCKS|THREADS)", re.IGNORECASE)
 """Names that say how many work-groups there are."""
 _SIDE = re.compile(r"(^|[A-Z0-9]_?|_)[XYZ]$|(TILE|SIZE)", re.IGNORECASE)
-"""Names that an extent may have whose macro the kernel itself does not ask for."""
+"""Names of macros that may be extents although the kernel itself does not use them."""
 _ASKS = re.compile(
     r"get_(global|local|group|num_groups|enqueued|sub_group|max_sub)|(sub|work)_group_|async_work|barrier"
 )
 
 _REQUIRED = "reqd_work_group_size"
 _MOST_TEXT = 1000
-"""Characters of a work-group that are read."""
+"""The longest text of an extent that is read, in characters."""
 
 BY_ARRAYS = "from the kernel's own numbers: the size of its local arrays, or the steps of its loops"
 BY_NAME = "by its name; nothing else in the kernel gives the work-group"
@@ -44,18 +44,18 @@ BY_PLACES = "from the places per group; nothing says that an item takes only one
 
 
 FIRST = {1: 64, 2: 16, 3: 4}
-"""What extents of a work-group are at first that nothing tells, by how many there are."""
+"""The default of a work-group's extents that nothing tells, by their number."""
 
 
 class Group(NamedTuple):
-    """The extents of a work-group; `doubt`: why that is a guess, empty where the kernel says it."""
+    """The extents of a work-group; `doubt`: why it is a guess, or an empty string if the kernel says it."""
 
     extents: list[str]
     doubt: str = ""
 
 
 def work_group(of: Proposal, entry: str, reading: Reading | None, dimensions: int) -> Group | None:
-    """Return the work-group of a kernel, in terms of its macros; None where nothing stands for it."""
+    """Return the work-group of a kernel, in terms of its macros; None if nothing tells it."""
     if required := _required(of, entry):
         asked = max([dimensions, *(axis + 1 for axis, extent in enumerate(required) if extent != "1")])
         return Group(required[:asked])
@@ -69,7 +69,7 @@ def work_group(of: Proposal, entry: str, reading: Reading | None, dimensions: in
         said = all(arrays[axis].names and all(map(EXTENT_NAME.fullmatch, arrays[axis].names)) for axis in wide)
         named = [str(arrays[axis]) if axis in wide else "1" for axis in range(dimensions)]
         extents = _in_numbers(of, named)
-        for axis in wide & held.keys():  # as numbers of both say: of `t[WIDE]` and `t[item + 256]`
+        for axis in wide & held.keys():  # the smaller of two numbers, as with `t[WIDE]` and `t[item + 256]`
             most, least = extents[axis], held[axis].number
             extents[axis] = str(least) if least is not None and most.isdigit() and least < int(most) else most
         return Group(extents, "" if said else BY_ARRAYS)
@@ -100,23 +100,23 @@ def work_group(of: Proposal, entry: str, reading: Reading | None, dimensions: in
 
 
 def _shares(reading: Reading) -> set[str]:
-    """The names that say how many places each item has, DIM of `item * DIM + c`: no group is as wide as that says."""
+    """The names that say how many places each item has, DIM in `item * DIM + c`: they are not the width of a group."""
     products = [product for place in reading.places for product in reading.started(place).terms]
     return {name for product in products if any(each[:4] == "gid#" for each in product) for name in product}
 
 
 MADE = frozenset({"WG", "WX", "WY", "WZ"})
-"""Names of parameters for extents of which the kernel does not know."""
+"""Names of new parameters, for extents that are no macro of the kernel."""
 OF_GROUPS = "work-items of a work-group"
 
 
 def widths(default: int) -> list[int]:
-    """Return what is proposed for such a parameter: less where there are several."""
+    """Return the proposed values of a new parameter: smaller ones if there are several."""
     return [32, 64, 128, 256] if default == 64 else [4, 8, 16, 32]
 
 
 def made_up(of: Proposal, entry: str, reading: Reading | None, dimensions: int) -> Group:
-    """Return a work-group of new parameters, but along axes where places are counted group by group."""
+    """Return a work-group of new parameters, except along axes whose extent the kernel's indices tell."""
     names = ["WG"] if dimensions == 1 else [f"W{axis}" for axis in "XYZ"[:dimensions]]
     shared = any(one.address == "local" for one in of.sketch.signatures[entry])
     if reading is not None and (axes := wide_axes(reading, shared=shared)):
@@ -134,9 +134,7 @@ def made_up(of: Proposal, entry: str, reading: Reading | None, dimensions: int) 
 
 
 def _counts_alone(of: Proposal, entry: str, reading: Reading, axis: int) -> bool:
-    """Whether places that are written are counted along an axis by the items of the only group, and nothing says how
-    many there are.
-    """
+    """Whether only the local ids of a single group, without a bound, count the written places along an axis."""
     item, shared = f"lid#{axis}", {one.name for one in of.sketch.signatures[entry] if one.address == "local"}
     written = [each for each in reading.mentions if each.kind != "read" and each.name not in shared]
     counted = any(item in place.names for each in written for place in each.places)
@@ -145,19 +143,20 @@ def _counts_alone(of: Proposal, entry: str, reading: Reading, axis: int) -> bool
 
 
 def by_places(reading: Reading | None) -> dict[int, Sum]:
-    """Return the extents, by axis, of a work-group as places are counted group by group, where these have names."""
+    """Return a work-group's extents by axis as indices `group * EXTENT + item` tell them, if they contain names."""
     return {axis: extent for axis, extent in reading.groups().items() if extent.names} if reading is not None else {}
 
 
 def wide_axes(reading: Reading, *, shared: bool) -> set[int]:
-    """Return the axes along which a group may be wider than one item: along others all items of a group would do the
-    same, or write the same places of local memory. `shared`: whether arguments are local memory.
+    """Return the axes along which a group may be wider than one item.
+
+    Along others all items do the same, or write the same places. `shared`: whether an argument is local memory.
     """
     return reading.within if reading.within and (shared or reading.arrays) else reading.items
 
 
 def by_default(extent: str, defaults: Mapping[str, int]) -> str:
-    """Return an extent of a work-group with numbers in the place of its names."""
+    """Return an extent of a work-group with its names replaced by numbers, evaluated; "1" if that fails."""
     filled = re.sub(r"[A-Za-z_]\w*", lambda name: str(defaults.get(name[0], 1)), extent)
     if re.fullmatch(r"[\d\s()+*/%-]{1,200}", filled) is None:
         return "1"
@@ -168,12 +167,12 @@ def by_default(extent: str, defaults: Mapping[str, int]) -> str:
 
 
 def is_of_group(name: str) -> bool:
-    """Whether a macro sounds like the extent of a work-group, or like how many of them there are."""
+    """Whether a macro's name suggests the extent of a work-group, or the number of work-groups."""
     return any(pattern.search(name) for pattern in (EXTENT_NAME, _NEAR, _COUNTED))
 
 
 def is_alone(of: Proposal, entry: str) -> bool:
-    """Whether nothing in a kernel, or in what it calls, asks which work-item it is: one does all the work."""
+    """Whether neither a kernel nor what it calls asks for ids or uses barriers: one work-item does all the work."""
     try:
         functions = of.code.functions(of.kept(tuned=True))
     except (NotRead, RecursionError):
@@ -188,15 +187,17 @@ def is_alone(of: Proposal, entry: str) -> bool:
 
 
 def _counted(reading: Reading, own: Collection[str]) -> dict[int, Sum]:
-    """Return the extents by which groups count places, numbers and the kernel's own, where no items are left out."""
-    left_out = {name for varying, _ in reading.guards for name in varying.names}
-    told = {axis: extent for axis, extent in reading.groups().items() if f"lid#{axis}" not in left_out}
+    """Return the extents in indices `group * EXTENT + item`, in numbers or `own` names, if all of a group count."""
+    guarded = [varying.names for varying, _ in reading.guards]
+    left_out = {axis for axis in range(3) for names in guarded if f"lid#{axis}" in names and f"wid#{axis}" not in names}
+    told = {axis: extent for axis, extent in reading.groups().items() if axis not in left_out}
     return {axis: extent for axis, extent in told.items() if extent.names <= {*own}}
 
 
 def _in_own_numbers(of: Proposal, entry: str) -> dict[int, str]:
-    """Return the extents that numbers of the kernel's own tell, by axis: by which groups count places, or how long the
-    rows are that the items of a group have in local memory.
+    """Return the extents, by axis, that the kernel's own numbers tell.
+
+    They are in indices `group * EXTENT + item`, or the length of rows that a group's items have in local memory.
     """
     own = of.read_by_own_names(entry)
     if own is None:
@@ -214,7 +215,7 @@ def _in_own_numbers(of: Proposal, entry: str) -> dict[int, str]:
 
 
 def _in_numbers(of: Proposal, extents: list[str]) -> list[str]:
-    """Return extents with what the kernel's own numbers are in the place of their names."""
+    """Return extents with the names of the kernel's own numbers replaced by their values."""
 
     def number(name: re.Match[str]) -> str:
         return str(number_of(of.own[name[0]]) if name[0] in of.own else name[0])
@@ -224,7 +225,7 @@ def _in_numbers(of: Proposal, extents: list[str]) -> list[str]:
 
 
 def _of_own_names(of: Proposal, entry: str, wide: set[int], dimensions: int) -> list[str]:
-    """The kernel's own numbers that sound like extents of its work-group, and that it asks for."""
+    """Return the extents from the kernel's own numbers that it uses and whose names suggest a work-group."""
     numbers = {name: number_of(of.own[name]) or 0 for name in of.own if EXTENT_NAME.fullmatch(name)}
     try:
         met = reached(of.code.tokens([*numbers]), [entry]) if numbers else set()
@@ -234,7 +235,7 @@ def _of_own_names(of: Proposal, entry: str, wide: set[int], dimensions: int) -> 
 
 
 def _of_names(numbers: Mapping[str, int], names: list[str], wide: set[int], dimensions: int) -> list[str]:
-    """The first names along the axes, or along those that are wide; empty where there are too few for these."""
+    """Return the first names, one for each axis, or for each `wide` axis; empty if there are too few."""
     for axes in ([*range(dimensions)], sorted(wide)):
         usable = sorted(names, key=_axis) if len(axes) > 1 else [name for name in names if numbers[name] > 1]
         if len(usable) >= len(axes):
@@ -244,13 +245,14 @@ def _of_names(numbers: Mapping[str, int], names: list[str], wide: set[int], dime
 
 
 def _held(reading: Reading, parameters: set[str]) -> dict[int, Sum]:
-    """Return the extents that local arrays tell, by axis: `t[WG]` at `t[item]`, `k += ROWS` at `t[item + k]`; where
-    none does, loops that items share: `for (k = item; k < n; k += WG)`.
+    """Return the extents that local arrays tell, by axis: `t[WG]` with `t[item]`, `k += ROWS` with `t[item + k]`.
+
+    If none does, return those of loops that items share: `for (k = item; k < n; k += WG)`.
     """
     whole: dict[int, set[Sum]] = {}
     steps: dict[int, set[Sum]] = {}
     shared = _shared(reading)
-    left_out = {varying for varying, _ in reading.guards}  # of a group's items: it has more than an array has places
+    left_out = {varying for varying, _ in reading.guards}  # a guard leaves out items: the group is wider than the array
     taken: dict[tuple[str, int, Sum], set[Sum]] = {}
     for name, level, index in reading.cells:
         taken.setdefault((name, level, index - index.fixed), set()).add(index.fixed)
@@ -290,21 +292,19 @@ def _held(reading: Reading, parameters: set[str]) -> dict[int, Sum]:
 
 
 def _shared(reading: Reading) -> dict[int, set[Sum]]:
-    """How many items take turns in loops that begin at each one's place in its group, by axis."""
+    """The steps of loops that begin at an item's local id, by axis: so many items share the loop."""
     found: dict[int, set[Sum]] = {}
     for start, step in reading.loops.values():
         axes = [axis for axis in (0, 1, 2) if f"lid#{axis}" in start.names]
         each = start.factor_of(f"lid#{axes[0]}") if len(axes) == 1 else Sum()
         taking = step.over(each) if step is not None and step.known and each.known and each else None
-        if taking is not None and taking == Sum.of(next(iter(taking.names), 1)):  # of a product some may be unrolled
+        if taking is not None and taking == Sum.of(next(iter(taking.names), 1)):  # part of a product may be unrolling
             found.setdefault(axes[0], set()).add(taking)
     return found
 
 
 def _is_extent(value: Sum, parameters: set[str]) -> bool:
-    """Whether a sum is a product of parameters or of quotients of theirs, or a power of two: 2 * WG is what two
-    work-groups hold.
-    """
+    """Whether a sum is a product of parameters or their quotients, not `2 * WG`, or a power of two up to 1024."""
     if value.number is not None:
         return 1 < value.number <= 1024 and value.number.bit_count() == 1
     names = {word for name in value.names for word in words(name) if not word.isdigit()}
@@ -312,7 +312,7 @@ def _is_extent(value: Sum, parameters: set[str]) -> bool:
 
 
 def _stride(reading: Reading, moved: Sum) -> Sum | None:
-    """How far apart the places are that an item takes in turn; None where that is not known."""
+    """The distance between the places that an item uses one after another; None if it is not known."""
     variables = [name for name in moved.names if "#" in name]
     if len(variables) != 1 or variables[0] not in reading.loops:
         return None
@@ -321,13 +321,13 @@ def _stride(reading: Reading, moved: Sum) -> Sum | None:
 
 
 def _required(of: Proposal, entry: str) -> list[str]:
-    """Return the work-group that the last kernel of a name asks for, in terms of parameters; empty: none found."""
+    """Return the required work-group of the last kernel of a name, in terms of parameters; empty if there is none."""
     found = []
     try:
         tokens = of.code.tokens(of.kept(tuned=True))
     except NotRead:
         tokens = []
-    if entry not in tokens:  # a branch that only the compiler takes
+    if entry not in tokens:  # it is in a branch that only the compiler takes
         tokens = tokens_of(of.text)
     for at in [place for place, pair in enumerate(pairwise(tokens)) if pair == (entry, "(")]:
         begun = next((place for place in range(at - 1, -1, -1) if tokens[place] in (";", "}")), -1) + 1
@@ -341,7 +341,7 @@ def _required(of: Proposal, entry: str) -> list[str]:
 
 
 def _spelt(of: Proposal, text: str) -> str:
-    """Return a C expression as an expression over parameters; empty where it is none."""
+    """Return a C expression as an expression over parameters; an empty string if it is not one."""
     if len(text) > _MOST_TEXT:
         return ""
     text = re.sub(r"\b(\d+)\s*[uUlL]{1,3}\b", r"\1", text)
@@ -355,5 +355,5 @@ def _spelt(of: Proposal, text: str) -> str:
 
 
 def _axis(name: str) -> int:
-    """Order of work-group extents by the last letter of their names: x, y, z; m and n as rows and columns."""
+    """Return the axis that the last letter of an extent's name tells: x, y or z; n as columns, m as rows; else 3."""
     return {"X": 0, "0": 0, "N": 0, "Y": 1, "1": 1, "M": 1, "Z": 2, "2": 2}.get(name[-1].upper(), 3)

@@ -1,4 +1,4 @@
-"""What comparisons in a kernel tell: below what its variables stay."""
+"""The upper bounds of variables that comparisons in a kernel tell."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from autotune.study.drafting.terms import Sum
 
 
 class Guards(Scopes):
-    """Scopes with what bounds their variables."""
+    """Scopes with the bounds of their variables."""
 
     def __init__(self, known: Mapping[str, str]) -> None:
         super().__init__(known)
         self._minima: dict[str, list[Sum]] = {}
 
     def _compared(self, operator: str, left: Sum, right: Sum, bound: bool) -> None:
-        """Note below what a variable stays, whether the comparison lets it pass or turns it away."""
+        """Note a variable's upper bound, whether the comparison lets the variable pass or turns it away."""
         passing, turned = left - right, right - left
         rim = passing if not right else turned if not left else None  # `place - rim < 0` bounds no place
         pairs = {"<": (passing, turned - 1), ">=": (turned - 1, passing), "<=": (passing - 1, turned)}
@@ -32,12 +32,12 @@ class Guards(Scopes):
         return [form]
 
     def _guard(self, form: Sum, turned_away: bool, *, plain_number: bool) -> None:
-        """Note that a sum is less than 0: its variables, each a positive multiple, stay below the rest."""
+        """Note that a sum is less than 0: its variables, if their factors are positive, stay below the negated rest."""
         self.found.note_span(form)
         fixed = form.part(lambda product: all("#" not in name or name[:4] == "lsz#" for name in product))
         varying, rest = form - fixed, -fixed
         for name in [name for name in varying.names if varying.factor_of(name) == Sum.of(-1)]:
-            if (most := self._left_over(name)) is not None:  # of `x - x % 8 < n` x is at most 7 farther
+            if (most := self._left_over(name)) is not None:  # in `x - x % 8 < n`, x is at most 7 farther
                 varying, rest = varying + Sum.of(name), rest + most
         ends = {name for name in varying.names if name in self.found.contents and varying.factor_of(name) == Sum.of(-1)}
         if ends:
@@ -54,7 +54,7 @@ class Guards(Scopes):
                 self._guard(value - rest * by, turned_away, plain_number=False)
 
     def _left_over(self, name: str) -> Sum | None:
-        """The most that the remainder of a division, or what a mask leaves, is; None of others."""
+        """The largest value of a remainder or of a masked value; None for other variables."""
         if "%" not in name and not name.startswith("masked."):
             return None
         return next((limit - 1 for varying, limit in self.found.guards if varying == Sum.of(name)), None)

@@ -1,4 +1,4 @@
-"""Indices taken apart: into rows and what counts along them."""
+"""Split indices into rows and the sums that count along the rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def words(text: str) -> list[str]:
 
 
 def tile_of(counted: Sum, axis: int) -> Sum | None:
-    """Return how many each work-group has of what a sum counts: TILE of `group * TILE + item`, if it does."""
+    """Return the number of places that a sum gives each work-group: TILE in `group * TILE + item`; None for others."""
     groups = [name for name in counted.names if name.startswith(("wid#", "gid#"))]
     tile = counted.factor_of(f"wid#{axis}")
     several = bool(tile.names) or (tile.number or 0) > 1
@@ -29,8 +29,9 @@ def tile_of(counted: Sum, axis: int) -> Sum | None:
 
 
 def flat_rows(axis: int, moved: Sum, places: Sum | None) -> dict[int, Sum]:
-    """Return the extents that an array tells that is indexed row by row, `t[y * W + x]` of `t[H * W]`, less a rim; none
-    where another index, or none, counts the rows.
+    """Return the extents, without a rim, of an array that is indexed row by row, `t[y * W + x]` in `t[H * W]`.
+
+    Empty unless the local id of one other axis alone counts the rows.
     """
     other = next((each for each in (0, 1, 2) if each != axis and moved.names & {f"lid#{each}"}), axis)
     row = moved.factor_of(f"lid#{other}")
@@ -46,26 +47,26 @@ def flat_rows(axis: int, moved: Sum, places: Sum | None) -> dict[int, Sum]:
 
 
 def rows_of_ids(reading: Reading, axes: Sequence[int] = (0, 1, 2)) -> set[str]:
-    """Return the single names that say how long the rows are that global ids count through: N of `2 * N + id`."""
+    """Return the names that alone are the length of rows along which global ids count: N in `2 * N + id`."""
     found = set[str]()
     for place in reading.places:
         products = [product for product in place.terms if product]
         ids = [each for each in products if each in [(f"gid#{axis}",) for axis in axes] and place.terms[each] == 1]
         others = [each for each in products if each not in ids]
         known = {tuple(name for name in each if "#" not in name) for each in others}
-        several = any(place.terms[each] > 1 or len(each) > 1 for each in others)  # of `id + N` it may be an offset
+        several = any(place.terms[each] > 1 or len(each) > 1 for each in others)  # in `id + N`, N may be an offset
         if several and len(ids) == len(known) == 1 and len(row := known.pop()) == 1:
             found |= {*row}
     return found
 
 
 def _only_taken_off(counted: Sum) -> bool:
-    """Whether a sum has variables and is never more than 0: it counts no rows."""
+    """Whether a sum has variables and only negative factors: it counts no rows."""
     return not counted.known and max(counted.terms.values()) < 0
 
 
 class Indices(ABC):
-    """The indices of one kernel; `sizes` are its whole numbers, and whether each is small, `made` those made up."""
+    """The indices of one kernel; `sizes`: its whole numbers and whether each is small; `made`: sizes made up for it."""
 
     def __init__(self, reading: Reading, sizes: Mapping[str, bool], made: dict[str, str]) -> None:
         self.reading, self._sizes, self.made = reading, sizes, made
@@ -73,13 +74,13 @@ class Indices(ABC):
 
     @abstractmethod
     def upper(self, value: Sum, depth: int = 0) -> Sum | None:
-        """Return what a sum stays below; None where nothing says so."""
+        """Return the bound that a sum stays below; None if nothing tells one."""
 
     def _started(self, value: Sum) -> Sum:
         return self.reading.started(value)
 
     def _ids(self, value: Sum) -> set[int]:
-        """The axes whose ids are in a sum, also within what is not taken apart."""
+        """The axes whose ids are in a sum, also within the text of names."""
         return {axis for axis in range(3) for name in value.names if f"gid#{axis}" in name or f"wid#{axis}" in name}
 
     def _sized(self, value: Sum) -> bool:
@@ -87,7 +88,7 @@ class Indices(ABC):
         return bool(named & {*self._sizes, *self.made}) or any(EXTENT in name for name in value.names)
 
     def elements(self, shape: Sequence[Sum]) -> float:
-        """Return how many elements a shape has where each name in it stands for some number, to compare shapes."""
+        """Return the number of elements of a shape with some number for each name, to compare shapes."""
         taken_off = [
             product[0] for _, limit in self.reading.guards for product, n in limit.terms.items() if n < 0 < len(product)
         ]
@@ -107,16 +108,16 @@ class Indices(ABC):
         return any("gsz#" in name for name in index.names)
 
     def _factored(self, index: Sum) -> Sum:
-        """With strides that are sums as one factor each: of `y * W + 2 * y + W + 2` that `(W + 2)`."""
+        """Return an index with each stride that is a sum as one factor: `(W + 2)` in `y * W + 2 * y + W + 2`."""
         for name in sorted(name for name in index.names if "#" in name):
             stride = index.factor_of(name)
             factor = next(iter(stride.terms), ("",)) if len(stride.terms) == 1 else ()
-            if len(factor) == 1 and (told := spread_out(factor[0])) is not None:  # whole ones may lie beside it
+            if len(factor) == 1 and (told := spread_out(factor[0])) is not None:  # whole strides may be added too
                 skipped = next(filter(None, (self._whole(index.fixed, told, of) for of in told.terms)), Sum())
                 index = index - skipped.expanded(told) + skipped * Sum.of(factor[0])
             if not stride.known or len(stride.terms) < 2 or min(stride.terms.values()) < 0 or not self._sized(stride):
                 continue
-            if stride.terms.get(()) == 1:  # `i * N + i`, a diagonal: of rows of N + 1 is written `i * (N + 1)`
+            if stride.terms.get(()) == 1:  # `i * N + i` is a diagonal; rows of N + 1 are written as `i * (N + 1)`
                 continue
             rest = index - Sum.of(name).expanded(stride)
             skipped = next(filter(None, (self._whole(rest.fixed, stride, of) for of in stride.terms)), Sum())
@@ -124,7 +125,7 @@ class Indices(ABC):
         return index
 
     def _whole(self, value: Sum, stride: Sum, of: Product) -> Sum:
-        """How often a stride is in a known sum, by one of the stride's products; 0 where that leaves more behind."""
+        """How often a known sum contains a stride, by one of its products; 0 if subtracting that removes no product."""
         held = [
             (Counter(product), n) for product, n in value.terms.items() if of and not Counter(of) - Counter(product)
         ]
@@ -133,14 +134,14 @@ class Indices(ABC):
         return found if left.terms.keys() < value.terms.keys() else Sum()
 
     def _rows(self, index: Sum) -> tuple[Sum, list[Sum]] | None:
-        """Take an index apart: what counts rows, and the extents of a row. None where it is no such index."""
+        """Return what counts the rows of an index, and the extents of a row; None if it cannot be split so."""
         levels = self._levels(index)
         return (levels[0][1], [extent for extent, _ in levels[1:]]) if levels else None
 
     def _levels(self, index: Sum) -> list[tuple[Sum, Sum]]:
-        """Take an index apart: each axis' extent with what counts along it, the outermost first (whose extent is 0).
+        """Return each axis' extent and what counts along it, the outermost first (its extent is 0).
 
-        Nothing where it is no such index.
+        Empty if the index cannot be split so.
         """
         strides: dict[Product, Sum] = {}
         loose = Sum()
@@ -152,7 +153,7 @@ class Indices(ABC):
             else:
                 loose += Sum([(product, factor)])
         for product, factor in loose.terms.items():
-            # Whole rows that are skipped count rows: of `(k + 1 + gid) * N + k`, `k * N` and `N`.
+            # Skipped whole rows count as rows: `k * N` and `N` in `(k + 1 + gid) * N + k`.
             stride = max((each for each in strides if not Counter(each) - Counter(product)), key=len, default=())
             rest = tuple(sorted((Counter(product) - Counter(stride)).elements()))
             strides[stride] = strides.get(stride, Sum()) + Sum([(rest, factor)])
@@ -170,7 +171,7 @@ class Indices(ABC):
         return [] if any(_only_taken_off(counted) for _, counted in levels) else self._of_numbers(levels)
 
     def _of_numbers(self, levels: list[tuple[Sum, Sum]]) -> list[tuple[Sum, Sum]]:
-        """With one more axis where elements are several numbers each: 3 of `(y * W + x) * 3 + c`."""
+        """Return the levels with one more axis if each element is several numbers: 3 in `(y * W + x) * 3 + c`."""
         several = gcd(*(factor for _, counted in levels[:-1] for factor in counted.terms.values()))
         extent, inner = levels[-1]
         rest = Sum((product, factor % several) for product, factor in inner.terms.items()) if several > 1 else Sum()
@@ -183,8 +184,10 @@ class Indices(ABC):
         return [*apart, (Sum.of(several), rest)]
 
     def _numbered(self, several: int, inner: Sum, rest: Sum) -> bool:
-        """Whether what is left of a multiple counts the numbers of an element: a variable does, or literals do, each of
-        them, where nothing ends the row. Of `2 * y * W + 2 * x` alone, it may be every other place of every other row.
+        """Whether the rest of a multiple counts the numbers of an element.
+
+        It does if a variable counts them, or if all literals do and nothing ends the row. `2 * y * W + 2 * x` alone may
+        be every other place of every other row.
         """
         if rest.varying:
             most = self.upper(rest)

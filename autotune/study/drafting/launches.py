@@ -1,4 +1,4 @@
-"""What a launch counts, from what was read of a kernel's indices: work-items along each axis, in whole work-groups."""
+"""The work-items of a launch along each axis, in whole work-groups, from what was read of a kernel's indices."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from autotune.study.drafting.terms import Sum, plain, quotient
 
 AXIS_NAMES = {1: ("N",), 2: ("WIDTH", "HEIGHT"), 3: ("NX", "NY", "NZ")}
 IMAGE_NAMES = ("WIDTH", "HEIGHT", "DEPTH")
-"""What sizes are called that a kernel is not given: the extents of its launch."""
+"""Names of sizes that the kernel does not take: the extents of its launch, or of images."""
 
 COUNTED = re.compile(
     r"^[nmkwhNMKWH]$|^n[a-z0-9]?$|^(n|num)[A-Z_0-9]|(?i:size|width|height|depth|len|count|rows?$|cols?$|bytes|dim|total|elem|items|points|pixels)"
 )
-"""What numbers are called that say how much there is."""
+"""Names of numbers that say how much there is."""
 
 
 def plain_call(text: str) -> str:
-    """What is left of an expression beside one call around it."""
+    """Return an expression without its calls."""
     return re.sub(r"\w+\((?:[^()]|\([^()]*\))*\)", "", text)
 
 
 def extent_of(text: str) -> Sum:
-    """An extent of a work-group as a sum."""
+    """Return an extent of a work-group as a sum."""
     return Sum.of(int(text)) if text.isdigit() else Sum.of(text if text.isidentifier() else f"({text})")
 
 
@@ -43,9 +43,7 @@ def _in_groups(groups: str, local: str) -> str:
 
 
 def _apart_by_numbers(axis: int, place: Sum) -> int:
-    """How many items along an axis have places of their own between those that something else counts in larger steps:
-    64 of `64 * y + x`; 0 where nothing does.
-    """
+    """Return the number of items along an axis within a larger step of the place: 64 in `64 * y + x`; 0 if none."""
     each = place.factor_of(f"gid#{axis}").number or 0
     steps = [place.factor_of(name).number or 0 for name in place.names if "#" in name]
     larger = min((step for step in steps if step > each > 0), default=0)
@@ -53,11 +51,11 @@ def _apart_by_numbers(axis: int, place: Sum) -> int:
 
 
 class Launches(Indices):
-    """What one kernel's reading says of its launch; `sizes` are its whole numbers, and whether each is small.
+    """The launch of one kernel, from its reading; `sizes` are its whole numbers, and whether each is small.
 
     `local` are the extents of a work-group. `inferred` are the axes that no guard bounds as it should.
-    Sizes that had to be made up are added to `made`, under names that are not `taken`. `each`: how many places an item
-    writes along axes that nothing bounds, where that is known already.
+    Sizes that had to be made up are added to `made`, under names that are not `taken`. `each`: the number of places
+    that an item writes along axes that nothing bounds, if it is known already.
     """
 
     def __init__(
@@ -74,15 +72,15 @@ class Launches(Indices):
         self._places = [self._started(place) for place in reading.places]
         self.axes: dict[int, Sum] = {}
         self.rows: dict[int, Sum] = {}
-        """How many work-groups there are, along axes where each has a place of its own and nothing says how many."""
+        """The number of work-groups along axes where each has its own place and nothing says how many there are."""
         self.tiles: dict[int, Sum] = {}
-        """How many each work-group has along axes of which it has a tile."""
+        """The number of places in each work-group's tile, along axes with tiles."""
         self.wholes: dict[int, Sum] = {}
-        """How many places there are along axes that nothing bounds, of which each item may write several."""
+        """The number of places along axes that nothing bounds; each item may write several of them."""
         self._open = {axis for axis in range(3) if self._is_open(axis)}
         parted = {name for varying in reading.parted for name in self._started(varying).names}
         self.barred = {axis for axis in range(3) if f"gid#{axis}" in parted}
-        """Axes along which what turns items away keeps them from a barrier, which all of a group have to reach."""
+        """Axes along which a guard keeps items from a barrier that all items of a group have to reach."""
         self.inferred = self._open | self.barred
         for axis in range(3):
             if (extent := self._axis(axis)) is not None:
@@ -93,25 +91,26 @@ class Launches(Indices):
 
     @abstractmethod
     def _in_turns(self, index: Sum) -> Sum:
-        """With turns times steps in the place of what a loop steps beside what ends it."""
+        """Replace variables that a loop steps beside its bounded one by their start plus turns times steps."""
 
     def strides(self, name: str) -> set[str]:
-        """Return the names by which what counts a buffer's places is multiplied, or steps in loops."""
+        """Return the names in the factors of a buffer's places, and in the steps of loops that count them."""
         places = [place for mention in self.reading.of(name) for place in mention.places]
         steps = [self.reading.loops[each][1] for place in places for each in place.names & self.reading.loops.keys()]
         products = [product for place in places for product in self._started(place).varying]
         return {each for product in products for each in product} | {n for step in steps if step for n in step.names}
 
     def each_with_each(self) -> bool:
-        """Whether every work-item walks over what the launch counts."""
+        """Whether every work-item loops over as much as the launch counts."""
         alone = [limit for varying, limit in self.reading.guards if not self._ids(self._started(varying))]
         return any(extent in alone for extent in self.axes.values())
 
     # -- the launch -------------------------------------------------------------------------------
 
     def _guards(self, axis: int) -> list[tuple[Sum, Sum]]:
-        """The guards that bound what an axis of the launch counts, the plainest first; where these turn nobody away,
-        without the rim that they leave.
+        """Return the guards on an axis of the launch, the plainest first.
+
+        If items write places that no comparison keeps them from, the limits are without the rim.
         """
         found = [
             (varying, limit - min(limit.constant, 0) if axis in self._open else limit)
@@ -121,7 +120,7 @@ class Launches(Indices):
         return sorted(found, key=lambda pair: (not self._sized(pair[1]), len(pair[1].terms)))
 
     def _is_open(self, axis: int) -> bool:
-        """Whether items along an axis write places of their own from which no comparison of theirs keeps them."""
+        """Whether items along an axis write their own places without any comparison that could keep them from it."""
         told = zip(self.reading.compared, self.reading.held, strict=True)
         held = [mentions for (varying, *_), mentions in told if axis in self._ids(self._started(varying))]
         return any(
@@ -137,7 +136,7 @@ class Launches(Indices):
         return any(axis in self._ids(each) for each in sums)
 
     def _axis(self, axis: int) -> Sum | None:
-        """What an axis of the launch counts to; made up where the kernel does not bound it."""
+        """Return what an axis of the launch counts to; a made-up size if the kernel does not bound it."""
         for varying, limit in self._guards(axis):
             if self._sized(limit) and any(f"{kind}#{axis}" in self._started(varying).names for kind in ("gid", "wid")):
                 return self._named(limit)
@@ -147,7 +146,7 @@ class Launches(Indices):
         self.inferred.add(axis)
         written = (each.places for each in self.reading.mentions if each.kind != "read")
         stored = {self._started(place) for places in written for place in places}
-        indices.sort(key=lambda index: index not in stored)  # what is stored says more
+        indices.sort(key=lambda index: index not in stored)  # written places tell more
         turning = {
             self._started(place): self._in_turns(place)
             for place in sorted(self.reading.places, key=lambda each: len(each.names))
@@ -159,11 +158,11 @@ class Launches(Indices):
             for extent, counted in (self._levels(turning[each]) or self._levels(each))[1:]
             if f"gid#{axis}" in counted.names
         ]
-        if rows:  # as long as the shortest row of the kind is: others have a rim
+        if rows:  # the shortest row of the kind: others have a rim
             kind = [each for each in rows if {*words(str(each))} & {*words(str(rows[0]))}]
             return min(kind, key=lambda extent: self.elements([extent]))
         plain, own = [one.name for one in self.reading.mentions if len(one.places) == 1], set(indices)
-        for name in dict.fromkeys(plain):  # in an array whose places something else counts
+        for name in dict.fromkeys(plain):  # an array whose other indices are bounded by guards
             others = {each.places[0] for each in self.reading.of(name)}
             if others & own and (found := next((u for i in others if (u := self._counted(i))), None)):
                 return found
@@ -182,13 +181,13 @@ class Launches(Indices):
         return quotient(self.wholes[axis], self.each.get(axis, Sum.of(1)))
 
     def _over_launch(self, index: Sum, axis: int) -> Sum:
-        """How often a loop steps an index by the whole launch: WPT of `k * get_global_size(0) + item`; 0 of others."""
+        """How often a loop steps an index by the global size: WPT in `k * get_global_size(0) + item`; 0 for others."""
         steps = (name for name in index.names if index.factor_of(name) == Sum.of(f"gsz#{axis}"))
         turns = self.upper(Sum.of(next(steps, "#"))) if index.factor_of(f"gid#{axis}") == Sum.of(1) else None
         return turns if turns is not None and turns.known else Sum()
 
     def _note_each(self, axis: int, factors: set[Sum]) -> None:
-        """Note how many places each item writes, where that is what parameters say: `y[item * WPT + k]`."""
+        """Note the number of places that each item writes, if parameters give it: `y[item * WPT + k]`."""
         each = factors.pop() if len(factors) == 1 else Sum()
         if self._is_share(each):
             self.each.setdefault(axis, each)
@@ -197,7 +196,7 @@ class Launches(Indices):
         return each.known and bool(each.names) and not self._sized(each)
 
     def _along(self, extent: Sum, counted: Sum, axis: int, *, written: bool) -> Sum:
-        """How many items there are along a row: without its rim, and fewer where each writes several places."""
+        """The number of items along a row: without its rim, and fewer if each item writes several places."""
         each = counted.factor_of(f"gid#{axis}")
         several = max(each.number or 1, 1)
         rim = Sum.of(max(counted.constant, 0) // several * several)
@@ -208,7 +207,7 @@ class Launches(Indices):
         return quotient(extent, each) if written and (several > 1 or self._is_share(each)) else extent
 
     def _tiled(self, axis: int) -> Sum | None:
-        """What an axis counts to along which each work-group has a tile of its own, that nothing bounds."""
+        """Return what an axis counts to if each work-group has its own tile and no guard bounds it; None for others."""
         stored = {
             self._started(place) for each in self.reading.mentions if each.kind != "read" for place in each.places
         }
@@ -226,15 +225,15 @@ class Launches(Indices):
         return None
 
     def _is_grouped(self, axis: int) -> bool:
-        """Whether each work-group along an axis has places of its own, that nothing bounds."""
+        """Whether each work-group along an axis has its own places and no guard bounds them."""
         return any(each.factor_of(f"wid#{axis}") for each in self._places) and not self._guards(axis)
 
     def _left(self, axis: int, name: str) -> Sum:
-        """The size that counts along an axis: one that nothing else has a use for, else a new one of that name."""
+        """Return the size that counts along an axis: a size that nothing else uses, or else a new one of that name."""
         return Sum.of(self._unused(axis) or self._new(name))
 
     def _unused(self, axis: int) -> str:
-        """A size that nothing else than an axis has a use for; empty where there is none."""
+        """Return a size that nothing but an axis can use; an empty string if there is none."""
         indices = [each for each in self._places if axis in self._ids(each)]
         bounded = {word for _, limit in self.reading.guards for each in limit.names for word in words(each)}
         bounded |= {word for index in indices for each in index.names if "#" not in each for word in words(each)}
@@ -245,7 +244,7 @@ class Launches(Indices):
         return left[0] if left else ""
 
     def _counted(self, index: Sum) -> Sum | None:
-        """The limit of an index that stands in a guard as it is."""
+        """The limit of an index, if a guard has exactly this index."""
         found = [limit for varying, limit in self.reading.guards if varying == index and self._sized(limit)]
         return self._named(found[0]) if found else None
 
@@ -256,28 +255,21 @@ class Launches(Indices):
         return name
 
     def _grouped(self, value: Sum) -> Sum:
-        """With the extents of a work-group."""
+        """Replace local sizes by the extents of the work-group."""
         for axis, local in enumerate(self._local):
             value = value.with_value(f"lsz#{axis}", extent_of(local))
         return value
 
     def _named(self, value: Sum) -> Sum:
-        """With names for the extents of images, and the extents of a work-group."""
+        """Replace local sizes by the extents of the work-group, and extents of images by named sizes."""
         value = self._grouped(value)
         for axis in range(3):
             if f"{EXTENT}{axis}" in value.names:
                 value = value.with_value(f"{EXTENT}{axis}", Sum.of(self._new(IMAGE_NAMES[axis])))
         return value
 
-    def unread_image(self, dimensions: int) -> list[Sum]:
-        """Return what the extents are taken for of an image that is read at coordinates which are not understood."""
-        if len(self.axes) == dimensions:
-            return [self.axes[axis] for axis in sorted(self.axes, reverse=True)]
-        own = [self._named(Sum.of(f"{EXTENT}{axis}")) for axis in range(dimensions) if IMAGE_NAMES[0] in self.made]
-        return own[::-1] or [Sum.of(128)] * dimensions
-
     def items(self, axis: int) -> str | None:
-        """Return work-items along an axis as an expression; None where nothing says how many."""
+        """Return the work-items along an axis as an expression; None if nothing says how many."""
         local = self._local[axis]
         group, whole = extent_of(local), "1" if axis in self.inferred else local
         for varying, limit in self._guards(axis):
@@ -304,7 +296,7 @@ class Launches(Indices):
                 return _in_groups(str(extent) if groups == Sum.of(1) else f"ceil_div({extent}, {groups})", local)
         if axis in self.tiles and self.tiles[axis] != group:
             return _in_groups(f"ceil_div({self.axes[axis]}, {self.tiles[axis]})", local)
-        if axis in self.axes:  # what nothing bounds takes no more items than there are places
+        if axis in self.axes:  # if nothing bounds the axis, no more items than there are places
             return str(self.axes[axis]) if axis in self.inferred else _rounded(str(self.axes[axis]), local)
         if axis in self.rows:
             return str(self.rows[axis] if local == "1" else self.rows[axis] * group)
@@ -312,14 +304,14 @@ class Launches(Indices):
         return None if axis in self.reading.spread and not alone else plain(local)
 
     def _is_summed(self, axis: int) -> bool:
-        """Whether a group leaves one result along an axis, at a place that others would write as well: there is one."""
+        """Whether there can be only one group along an axis: its result is at a place that others would write too."""
         stored = [(each.kind, place) for each in self.reading.mentions if each.kind != "read" for place in each.places]
         met = [(kind, self._started(place).names) for kind, place in stored]
         by_item = any(names & {f"gid#{axis}", f"wid#{axis}"} for _, names in met)
         return not by_item and any(kind == "write" and f"lid#{axis}" not in names for kind, names in met)
 
     def _groups(self, axis: int, *, more: bool) -> Sum | None:
-        """How many work-groups there are along an axis, and one more."""
+        """The number of work-groups along an axis, plus one if `more`; None if unknown."""
         if axis in self.rows:
             return self.rows[axis] + more
         items = self.items(axis) if axis < len(self._local) else None

@@ -1,4 +1,4 @@
-"""Which buffers kernels take and leave alone: neither read nor written, whatever the parameters are."""
+"""Which buffers kernels take but do not use: neither read nor written, whatever the parameters are."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from autotune.study.drafting.syntax import NotRead
 
 
 def left_alone(of: Proposal) -> dict[str, set[str]]:
-    """Return the buffers that each kernel takes and does not name, by kernel; none where the text was not read."""
+    """Return the buffers that each kernel takes and does not name, by kernel; empty if the text was not read."""
     try:
         functions = of.code.functions()
     except NotRead:
         return {}
-    branches = asked_by_directives(of.text) & of.parameters.keys()  # others may name what this one does not
+    branches = asked_by_directives(of.text) & of.parameters.keys()  # other branches may name what this one does not
     found = dict[str, set[str]]()
     for entry in of.launched:
         called = of.sketch.called.get(entry, {})
@@ -30,10 +30,10 @@ def left_alone(of: Proposal) -> dict[str, set[str]]:
 
 
 def untouched(of: Proposal, left: Mapping[str, Collection[str]]) -> set[str]:
-    """Return the buffers that no kernel touches; none where that leaves nothing to be written."""
+    """Return the buffers that no kernel uses; none of them if then no output would be left."""
     buffers = {one.name: one.const for one in of.arguments.values() if one.address in ("global", "constant")}
     met = {
         one.name for entry in of.launched for one in of.sketch.signatures[entry] if one.name not in left.get(entry, ())
     }
     outputs = {name for name, const in buffers.items() if not const}
-    return buffers.keys() - met if outputs & met else set()  # else not all of the text is here
+    return buffers.keys() - met if outputs & met else set()  # without an output, the text is not complete

@@ -1,4 +1,4 @@
-"""What a kernel that does not compile by itself lacks: names and kernels that its host program would have defined."""
+"""What is missing in a kernel that does not compile by itself: names that its host program would have defined."""
 
 from __future__ import annotations
 
@@ -30,37 +30,37 @@ _FOREIGN = {
     "C++": {"template", "typename", "class", "namespace", "operator", "virtual", "constexpr", "nullptr"},
     "one vendor's assembly": {"asm", "__asm", "__asm__"},
 }
-"""Words of other languages that a compiler of OpenCL C takes for names."""
+"""Words of other languages that an OpenCL C compiler takes for names."""
 _OF_OPENCL = re.compile(
     r"((read|write)_image(f|i|ui|h)|(convert_|as_)?(half|double)\d*(_\w+)?"
     r"|(sub_group_|get_.*sub_group|atom_|atomic_|memory_(order|scope)_|work_group_|intel_|cl_|CLK_|dot_\w*4x8packed)\w*"
     r"|queue_t|clk_event_t|ndrange_t)"
 )
-"""Names that OpenCL or an extension of it has, which a device may lack."""
+"""Names of OpenCL or its extensions that a device may lack."""
 _EXTENSIONS = {
     "cl_khr_fp16": re.compile(r"half\d*\b|_imageh\b|cl_khr_fp16"),
     "cl_khr_fp64": re.compile(r"double\d*\b|cl_khr_fp64"),
     "cl_khr_subgroups": re.compile(r"sub_group|subgroup"),
     "cl_khr_integer_dot_product": re.compile(r"4x8packed"),
 }
-"""What a text, and a compiler's message, speaks of where it needs an extension."""
+"""What a text that needs an extension contains, and the compiler's message about it."""
 _OF_VECTOR = re.compile(r"[xyzw]+|[sS][0-9a-fA-F]+|lo|hi|even|odd")
 """Components of a vector, after a dot."""
 _SAYS_NOTHING = re.compile(r":\d+:\d+:(?: error:)?[ \t]*$", re.MULTILINE)
 """The end of a compiler's line on an `#error` without a text."""
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _TAKES = re.compile(r"^[ \t]*#[ \t]*define[ \t]+\w+\(([\w, \t]*)\)", re.MULTILINE)
-"""What a macro takes."""
+"""The parameters of a macro."""
 _MOST = 16
-"""Names of one condition, and conditions around a kernel, that are told."""
+"""The most names in one condition, and conditions around a kernel."""
 
 
 class Unknown(NamedTuple):
-    """What a build log says has no meaning.
+    """The names that a build log says are unknown.
 
-    `names`: each with what it might stand for, a type or a number; `structs`: types of which the text asks for members,
-    and `functions`: for these no name can stand; `foreign`: words for which nothing can, by the language that has them;
-    `samplers`: names by which images are read, no macros.
+    `names`: each with what it might stand for, a type or a number; `structs`: types whose members the text uses, and
+    `functions`: no macro can stand for these two; `foreign`: words of other languages, by language: nothing can stand
+    for them; `samplers`: names with which images are read, not macros.
     """
 
     names: dict[str, str]
@@ -71,9 +71,9 @@ class Unknown(NamedTuple):
 
 
 def unknown(log: str, source: str) -> Unknown:
-    """Return what has no meaning in a text, by its build log, but for what OpenCL or an extension of it has.
+    """Return the unknown names in a text by its build log, without those of OpenCL and its extensions.
 
-    A variable of an unknown type has none either, for the compiler: what the source declares is left out.
+    To the compiler, a variable of an unknown type is unknown too: names that the source declares are left out.
     """
     roles = _Roles(source)
     names, structs, functions = dict[str, str](), dict[str, None](), dict[str, None]()
@@ -89,18 +89,18 @@ def unknown(log: str, source: str) -> Unknown:
     for match in _UNKNOWN.finditer(log):
         name = next(filter(None, match.groups()))
         part = roles.pasted(name)
-        if name in roles.own and not part:  # a macro of what has no meaning
+        if name in roles.own and not part:  # a macro of an unknown name
             continue
-        if part:  # it may be a macro too: of `real4` that stands for `real ## 4`
+        if part:  # it may be a macro too: `real4` for `real ## 4`
             if ending := _ending(name, part):
                 names[part] = ending
                 continue
-            if name.removeprefix(part) in ("2", "3", "4", "8", "16"):  # of a vector's width the type is lacking
+            if name.removeprefix(part) in ("2", "3", "4", "8", "16"):  # the type before a vector's width is missing
                 names[part] = _type(part)
                 continue
             name = part
         if name in roles.types and name in roles.declared and not brought(source, name)[0]:
-            continue  # a typedef of the text's own, of what has no meaning
+            continue  # a typedef in the text, of an unknown name
         if name in roles.attributes:
             names[name] = ""
         elif name in roles.samplers:
@@ -109,7 +109,7 @@ def unknown(log: str, source: str) -> Unknown:
             structs[name] = None
         elif match["type"] or name in roles.types:
             names[name] = _type(name)
-        elif name in roles.called:  # newer compilers say no more of a function than of a variable
+        elif name in roles.called:  # newer compilers report functions as they report variables
             if converts := _converts(name):
                 names[name] = converts
             else:
@@ -118,7 +118,7 @@ def unknown(log: str, source: str) -> Unknown:
             names.setdefault(name, _number(name))
     met = [*names, *structs, *functions]
     foreign = {of: found for of, their in _FOREIGN.items() if (found := [name for name in met if name in their])}
-    called = sorted(_own(functions), key=source.find)  # compilers differ in which they name first
+    called = sorted(_own(functions), key=source.find)  # compilers report them in different orders
     return Unknown({name: names[name] for name in _own(names)}, _own(structs), called, foreign, [*samplers])
 
 
@@ -128,15 +128,15 @@ def _own(names: Iterable[str]) -> list[str]:
 
 
 def of_opencl(log: str) -> str:
-    """Return the first name in a build log that has no meaning there and that OpenCL, or an extension, has; or none."""
+    """Return the first unknown name in a build log that belongs to OpenCL or an extension; or an empty string."""
     found = (next(filter(None, match.groups())) for each in (_UNDECLARED, _UNKNOWN) for match in each.finditer(log))
     return next(filter(_OF_OPENCL.fullmatch, found), "")
 
 
 def lacking_extension(log: str, source: str, extensions: Collection[str]) -> str:
-    """Return the extension without which a device does not compile a text, as its build log tells; empty: none."""
+    """Return the extension that a device lacks to compile a text, by its build log, or an empty string."""
     for name, spoken_of in _EXTENSIONS.items():
-        told = spoken_of.search(log) or "ambiguous" in log  # a call with a type that the device has not
+        told = spoken_of.search(log) or "ambiguous" in log  # a call with a type that the device lacks
         if name not in extensions and told and spoken_of.search(without_comments(source)):
             return name
     return ""
@@ -148,7 +148,7 @@ _NO_TYPES = QUALIFIERS | {
 }  # fmt: skip
 
 _ENDS = frozenset(";{}()[],=")
-"""What ends the qualifiers of a declaration."""
+"""Tokens that end the qualifiers of a declaration."""
 
 
 _EXTENT = re.compile(
@@ -156,35 +156,31 @@ _EXTENT = re.compile(
     r"|THREADS_(?:PER|IN)_(?:WORK_?)?GROUP|(?:BLOCK|GROUP|LOCAL|TILE|THREADS?)(?:SIZE|DIM)\w*|DIM[XYZ]",
     re.IGNORECASE,
 )
-"""Names that end as, or hold, an extent of a work-group or of a tile."""
+"""Names that contain the name of an extent of a work-group or of a tile."""
 _OF_TYPES = re.compile(r"(?:.*_)?(?:D?TYPE|FLOAT|HALF)(?:_?I?(?:2|3|4|8|16))?")
 _CONVERTS = re.compile(r"CONVERT_(?:\w+_)?(U?(?:CHAR|SHORT|INT|LONG)|HALF|FLOAT|DOUBLE)(2|3|4|8|16)?")
 
 
 def _number(name: str) -> str:
-    """What a macro of that name might be that nothing in the text says more of: of work-items along an axis a few, a
-    type where it has this name, else 1.
-    """
+    """Return a value for an unknown macro by its name alone: a type, 16 for an extent of a work-group, else 1."""
     if _OF_TYPES.fullmatch(name):
         return _type(name)
     return "16" if EXTENT_NAME.fullmatch(name) or _EXTENT.fullmatch(name) else "1"
 
 
 def _converts(name: str) -> str:
-    """OpenCL's function that one of that name is: `convert_float4` of `CONVERT_FLOAT4`; empty: none."""
+    """Return OpenCL's function for a name: `convert_float4` for `CONVERT_FLOAT4`; empty for other names."""
     return f"convert_{match[1].lower()}{match[2] or ''}" if (match := _CONVERTS.fullmatch(name)) else ""
 
 
 def _ending(name: str, part: str) -> str:
-    """What the number behind `float` or `vload`, or the type behind `read_image`, might be, where a part of a name
-    stands for it; empty: it is none.
-    """
+    """Return a value for a `part` that ends a name: a width after `float`, a type after `read_image`; else empty."""
     before = name.removesuffix(part)
     return "4" if VECTOR.fullmatch(before) else "f" if before in ("read_image", "write_image") else ""
 
 
 def _type(name: str) -> str:
-    """What a type of that name might be: `uint8_t` says it, `real4` has four components."""
+    """Return a type for an unknown type's name: `uchar` for `uint8_t`, `float4` for `real4`."""
     if bits := re.fullmatch(r"(u?)int(8|16|32|64)_t", name):
         return bits[1] + _OF_BITS[bits[2]]
     width = re.search(r"[A-Za-z_](2|3|4|8|16)$", name)
@@ -192,11 +188,11 @@ def _type(name: str) -> str:
 
 
 class _Roles:
-    """What names stand for in a text, as far as declarations and calls tell.
+    """The roles of names in a text, as far as declarations and calls tell.
 
-    `types`: that stand as types in declarations; `declared`: names, with their types; `structs`: those types of which
-    members are asked for; `called`: names that are nothing but called; `own`: macros that the text defines; `samplers`:
-    by which images are read; `attributes`: that stand before a kernel's type.
+    `types`: used as types in declarations; `declared`: names with their types; `structs`: types whose members are used;
+    `called`: names that are only called; `own`: macros that the text defines; `samplers`: names with which images are
+    read; `attributes`: words before a kernel's type.
     """
 
     def __init__(self, source: str) -> None:
@@ -216,27 +212,27 @@ class _Roles:
             self.attributes |= {*tokens[before + 1 : at], *behind}
         self.samplers = {tokens[at + 4] for at in reads if tokens[at + 3 : at + 6 : 2] == [",", ","]}
         members = {member for _, dot, member in asked if dot in (".", "->") and not _OF_VECTOR.fullmatch(member)}
-        members -= {name for takes in _TAKES.findall(source) for name in _NAME.findall(takes)}  # `v.c` of a macro of c
+        members -= {name for takes in _TAKES.findall(source) for name in _NAME.findall(takes)}  # c in a macro's `v.c`
         holders = {name for name, dot, member in asked if dot in (".", "->") and member in members}
         self.structs = {self.declared[name] for name in holders & self.declared.keys()}
         self.called = {name for name, after in pairs if after == "(" and _NAME.fullmatch(name)}
         self.called -= {name for name, after in pairs if after != "("}
 
     def is_said(self, name: str) -> bool:
-        """Whether a name stands in the text: not so where `##` makes it, of what stands for another name perhaps."""
+        """Whether a name is written in the text, not made by `##`, perhaps from a macro's value."""
         return not self._words or name in self._words
 
     def pasted(self, name: str) -> str:
-        """Return what has no meaning in a name that macros put together: `KIND` of `read_imageKIND`; empty: nothing."""
+        """Return the unknown part of a name that `##` makes: `KIND` in `read_imageKIND`; or an empty string."""
         if self.is_said(name) or _OF_OPENCL.fullmatch(name):
             return ""
         ends = (word for word in self._words if len(word) > 1 and word != word.lower())
         return next((word for word in ends if name.startswith(word) or name.endswith(word)), "")
 
     def _read(self, tokens: Sequence[str]) -> None:
-        statement, depth = "", 0  # the type of the declaration that has begun, and the brackets open within it
+        statement, depth = "", 0  # the type of the current declaration, and the number of brackets open within it
         before = last = ""
-        qualified = False  # whether what is declared is a pointer, and no product
+        qualified = False  # whether `*` declares a pointer, instead of multiplying
         for token in tokens:
             if token in (";", "{", "}"):
                 statement, depth = "", 0
@@ -256,9 +252,7 @@ class _Roles:
 
 
 def asked_by_error(source: str, told: str) -> tuple[list[str], bool]:
-    """Return the macros that decide over the `#error` that a compiler met, and whether it asks for no more than that
-    one of them is defined.
-    """
+    """Return the macros that decide about a met `#error`, and whether it only requires one of them to be defined."""
     opened: list[_Branch] = []
     for match in DIRECTIVE.finditer(without_comments(source)):
         rest = match[2].strip()
@@ -270,9 +264,10 @@ def asked_by_error(source: str, told: str) -> tuple[list[str], bool]:
 
 
 def brought(source: str, name: str, known: Collection[str] = ()) -> tuple[str, str]:
-    """Return the macro, with its value, that has a text define a name in one of its #ifs: `FLOAT` where the text has
-    `#ifdef FLOAT`, `#define real float` or `typedef float real;`; empty where no macro alone does. The `known` ones
-    come first, then those that have it be `float`, which each device has.
+    """Return the macro, with its value, that makes a text define a name within an #if; empty if no single one does.
+
+    This is `FLOAT` if the text has `#ifdef FLOAT` with `#define real float` or `typedef float real;`. `known` macros
+    come first, then those that make the name `float`, which each device has.
     """
     opened, asked, text, read = list[_Branch](), dict[str, bool](), without_comments(source), 0
     typedef = re.compile(rf"\btypedef\b([^;{{}}]*)\b{name}\s*;")
@@ -297,16 +292,14 @@ def brought(source: str, name: str, known: Collection[str] = ()) -> tuple[str, s
 
 
 def _is_meant(source: str, macro: str, value: str, name: str) -> bool:
-    """Whether a name has a meaning in what the preprocessor leaves where a macro is given."""
+    """Whether a name is defined or gone in the preprocessed text if a macro is given."""
     left = _left(source, macro, value)
     return not re.search(rf"\b{name}\b", left) or bool(re.search(rf"\btypedef\b[^;{{}}]*\b{name} ;", left))
 
 
 @lru_cache(maxsize=64)
 def _left(source: str, macro: str, value: str) -> str:
-    """What the preprocessor leaves of a text where a macro is given, names that it knows apart; with no name for the
-    macro, where none is.
-    """
+    """Return the preprocessed text with a macro given (empty: none); the names in the text if it cannot be read."""
     try:
         return " ".join(preprocessed(source, {macro: value} if macro else {}, ()))
     except NotRead:
@@ -314,9 +307,7 @@ def _left(source: str, macro: str, value: str) -> str:
 
 
 def hiding(source: str) -> tuple[list[str], list[str]]:
-    """Return the kernels of a text of which the preprocessor leaves none, and the macros that decide that; nothing
-    where it leaves one.
-    """
+    """Return a text's kernels and the macros that hide them, if the preprocessor leaves none; else empty lists."""
     text = without_comments(source)
     try:
         left = {*preprocessed(source, {}, ())}
@@ -336,8 +327,10 @@ def hiding(source: str) -> tuple[list[str], list[str]]:
 
 @dataclass
 class _Branch:
-    """Of an #if that is open: the macros of its questions up to here; whether its branch is taken without one macro;
-    those of the `last` question.
+    """An open #if.
+
+    `names`: the macros in its conditions up to here; `asks_for_one`: whether the branch is taken if one macro is not
+    defined; `last`: the macros of the last condition.
     """
 
     names: list[str]
@@ -346,7 +339,7 @@ class _Branch:
 
 
 def _step(opened: list[_Branch], word: str, rest: str) -> None:
-    """Open, change or close what a directive opens, changes or closes."""
+    """Open, change or close a branch, as a directive does."""
     names = [name for name in dict.fromkeys(_NAME.findall(rest)) if name != "defined"]
     if word in ("if", "ifdef", "ifndef"):
         asked = re.findall(r"\w+|[^\w\s()]", rest) if len(names) == 1 else []

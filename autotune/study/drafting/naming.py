@@ -1,5 +1,6 @@
-"""Arguments under names that a study can hold: without one, words of Python or of shells, other alphabets, one for
-several.
+"""Rename arguments that a study cannot name.
+
+They have no name, a word of Python or of shells, a name in another alphabet, or the name of a different argument.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def nameable(sketch: Sketch) -> Sketch:
                 plain += "_"
             called[name] = plain
             known.add(plain)
-    for told in sketch.signatures.values():  # PoCL's headers put a prefix before what OpenCL has a function of
+    for told in sketch.signatures.values():  # PoCL's headers put a prefix before names of OpenCL's functions
         mangled = {one.name: one.name.removeprefix("_cl_") for one in told if one.name not in known}
         called |= {name: plain for name, plain in mangled.items() if plain in known}
     if not called:
@@ -45,8 +46,9 @@ def nameable(sketch: Sketch) -> Sketch:
 
 
 def told_apart(sketch: Sketch, launched: Sequence[str]) -> Sketch:
-    """Return a sketch with names of their own for arguments of which kernels have one name and different sorts: a
-    `float` and an `int`, or buffers of these. `called` holds what each kernel calls those.
+    """Return a sketch with distinct names for arguments that have one name but different sorts.
+
+    Such are a `float` and an `int`, or buffers of these. `called` maps the new names to each kernel's own.
     """
     sorts, taken = dict[str, tuple[str, str]](), names_in(sketch.source)
     signatures, called = dict(sketch.signatures), dict[str, dict[str, str]]()
@@ -64,7 +66,7 @@ def told_apart(sketch: Sketch, launched: Sequence[str]) -> Sketch:
 
 
 def _sort(one: KernelArgument) -> tuple[str, str]:
-    """What arguments that one of a study's may stand for have in common: memory and type, but for signs and vectors."""
+    """Return memory and type, without sign and width: arguments that are alike in these can be one in the study."""
     kind = one.type_name.removesuffix("*").removeprefix("struct ").strip()
     if one.address == "private":
         return "private", "int" if kind == "uint" else re.sub(r"\W", "_", kind)

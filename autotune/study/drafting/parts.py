@@ -1,6 +1,6 @@
-"""What a kernel leaves for the next, a part of each work-group, where that is told by a number how many there are.
+"""Partial results of work-groups that one kernel leaves for the next, which takes their number as an argument.
 
-The number is then no size, which a user sets: it follows from how the one before is launched.
+Then that number is not a size, which a user sets: it follows from the launch of the first kernel.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def counted(of: Proposal, uses: Uses) -> Iterator[tuple[str, str, list[Sum]]]:
-    """Yield each such buffer, the number that tells how long it is, and the extents that its writer gives it."""
+    """Yield each such buffer, the argument that is its length, and the extents that its writer gives it."""
     for name in [name for name, one in of.arguments.items() if uses.access(one) == "scratch"]:
         first, *later = [entry for entry in of.launched if uses.kinds(entry, name)]
         made = _shape(of, first, name)
@@ -36,8 +36,9 @@ def _shape(of: Proposal, entry: str, name: str) -> list[Sum]:
 
 
 def alike(readings: Mapping[str, Reading | None], entry: str) -> str:
-    """Return the kernel before one whose work-groups are as wide: it leaves a part of each group at its number, which
-    each group of this one takes. Empty: none.
+    """Return an earlier kernel with the same work-group width, or an empty string.
+
+    Both kernels use one place of the same buffer for each group.
     """
     own = readings[entry]
     mine = _by_group(own) if own is not None else set()
@@ -50,17 +51,17 @@ def alike(readings: Mapping[str, Reading | None], entry: str) -> str:
 
 
 def _by_group(reading: Reading) -> set[str]:
-    """The buffers of which each group has one place, along the first axis."""
+    """The buffers in which each group along the first axis has one place."""
     return {each.name for each in reading.mentions if [*each.places] == [Sum.of("wid#0")]}
 
 
 def _elsewhere(of: Proposal, uses: Uses, first: str, name: str) -> set[str]:
-    """The words in the extents of other buffers and of launches, and the arguments of the kernel that writes one."""
+    """The words in other buffers' extents and in launches, and the arguments of the kernel `first`."""
     extents = [str(extent) for other, shape in uses.shapes.items() if other != name for extent in shape]
     extents += [str(extent) for shapes in of.tuned.values() for extent in shapes.axes.values()]
     return {*words(" ".join(extents)), *(one.name for one in of.sketch.signatures[first])}
 
 
 def _plain(extent: str) -> str:
-    """Return how many groups there are in plainer words: what is rounded up and divided is divided."""
+    """Simplify a number of groups: `ceil_div(round_up(n, WG), WG)` is `ceil_div(n, WG)`."""
     return re.sub(r"ceil_div\(round_up\((.+), (\w+)\), \2\)", r"ceil_div(\1, \2)", extent)

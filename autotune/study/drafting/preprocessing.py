@@ -1,4 +1,4 @@
-"""What is left of a C text once it is preprocessed: macros put in, branches of #if taken."""
+"""Preprocess a C text: expand macros and take the branches of #if."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from autotune.study.includes import without_comments
 _DEFINE = re.compile(r"[ \t]*#[ \t]*define[ \t]+(\w+)(\([^()]*\))?(.*)", re.DOTALL)
 _MOST_TOKENS = 400_000
 _MOST_STEPS = 1_000_000
-"""Tokens that are looked at while macros are put in."""
+"""The most tokens to look at while macros are expanded."""
 _DEEPEST = 12
 _MOST_CONDITION = 2000
-"""Tokens of a condition that are read: calls within calls take longer than there are of them."""
+"""The longest condition that is read, in tokens: nested calls take more than linear time."""
 
 
 class Macro(NamedTuple):
-    """A #define: its parameters, None where it takes none, and its text in tokens."""
+    """A #define: its parameters, or None if it takes none, and its text in tokens."""
 
     takes: tuple[str, ...] | None
     body: tuple[str, ...]
 
 
 class Preprocessed:
-    """A source with macros that are given from outside, preprocessed once for each set of macros that stay names."""
+    """A source with macros given from outside, preprocessed once for each set of macros that remain names."""
 
     def __init__(self, source: str, stated: Mapping[str, str]) -> None:
         self._source, self._stated = source, stated
         self._tokens: dict[tuple[str, ...], list[str] | None] = {}
         self._functions: dict[tuple[str, ...], dict[str, Function]] = {}
         self.joined: dict[str, set[str]] = {}
-        """Of words that macros put together, the names in them that stay names elsewhere."""
+        """For each word that `##` makes, the names in it that remain names elsewhere."""
         self.asked = set[str]()
-        """The names in conditions, macros put in, but in those that stand behind a branch that is taken."""
+        """The words in conditions, with macros expanded, except in conditions after a branch that is taken."""
 
     def tokens(self, kept: Sequence[str] = ()) -> list[str]:
-        """Return the text's tokens, `kept` macros as names. Raises NotRead."""
+        """Return the text's tokens; `kept` macros remain names. Raises NotRead."""
         if (key := tuple(kept)) not in self._tokens:
             try:
                 self._tokens[key] = preprocessed(self._source, self._stated, kept, self.joined, self.asked)
@@ -51,7 +51,7 @@ class Preprocessed:
         return found
 
     def functions(self, kept: Sequence[str] = ()) -> dict[str, Function]:
-        """Return the functions of the same. Raises NotRead."""
+        """Return the functions in the same tokens. Raises NotRead."""
         tokens = self.tokens(kept)
         if (key := tuple(kept)) not in self._functions:
             self._functions[key] = functions_of(tokens)
@@ -65,11 +65,11 @@ def preprocessed(
     joined: dict[str, set[str]] | None = None,
     asked: set[str] | None = None,
 ) -> list[str]:
-    """Return the tokens of a source without its directives. `stated`: macros given from outside; `kept` stay names,
-    but in words that macros put together: `joined` gets these words, with the names; `asked` gets the words of the
-    conditions that decide, macros put in.
+    """Return the tokens of a source without its directives.
 
-    A branch is taken where its condition is true with what is known; where that cannot be told, all are.
+    `stated`: macros given from outside; `kept`: macros that remain names, except in words that `##` makes. `joined`
+    gets these words with the names in them; `asked` gets the words of the conditions that decide, with macros expanded.
+    A branch is taken if its condition is true with what is known; if that cannot be told, all branches are taken.
     """
     macros = dict(_stated(name, value) for name, value in stated.items())
     given = {*macros}
@@ -82,8 +82,8 @@ def preprocessed(
     def holds(word: str, rest: str, *, on: bool) -> bool | None:
         return _holds(word, rest, conditions, macros, kept, asked if on and asked is not None else set())
 
-    found, due = list[str](), list[str]()  # what a macro is given may go on over lines
-    # Of each #if around: whether its branch is taken, whether one before was, and whether the #if itself is.
+    found, due = list[str](), list[str]()  # a macro's arguments may continue on further lines
+    # For each enclosing #if: whether its branch is taken, whether an earlier one was, and whether the #if itself is.
     taken: list[tuple[bool | None, bool, bool]] = []
     for line in (*without_comments(source).replace("\\\n", " ").split("\n"), "#"):
         directive = re.match(r"[ \t]*#[ \t]*(\w*)(.*)", line)
@@ -113,13 +113,13 @@ def preprocessed(
 
 
 def _stated(name: str, text: str) -> tuple[str, Macro]:
-    """A macro that is given, `NAME` or `NAME(a,b)`."""
+    """Return the name and the Macro of a given macro, `NAME` or `NAME(a,b)`."""
     called, bracket, takes = name.partition("(")
     return called, _macro(bracket + takes or None, text)
 
 
 def _macro(takes: str | None, text: str) -> Macro:
-    """A macro of what stands behind its name: its parameters in parentheses, if it has any, and its text."""
+    """Return the Macro of what follows a macro's name: parameters in parentheses, if it has any, and the text."""
     names = None if takes is None else tuple(part.strip() for part in takes.strip("()").split(","))
     return Macro(names, tuple(tokens_of(text)))
 
@@ -127,7 +127,7 @@ def _macro(takes: str | None, text: str) -> Macro:
 def _holds(
     word: str, rest: str, conditions: _Expander, macros: Mapping[str, Macro], kept: Collection[str], asked: set[str]
 ) -> bool | None:
-    """Say whether a branch is taken; None where that is not known. `asked` gets the words of its condition."""
+    """Return whether a branch is taken; None if that is not known. `asked` gets the words of its condition."""
     name = rest.strip().split(" ")[0]
     if word == "else":
         return True
@@ -147,7 +147,7 @@ def _holds(
 
 
 class _Expander:
-    """Puts macros in, as far as so many steps go. `kept`: names that stay, but for those that are `joined`."""
+    """Expands macros in at most `_MOST_STEPS` steps. `kept`: names that remain, except in words that `##` makes."""
 
     def __init__(
         self, macros: Mapping[str, Macro], kept: Collection[str], joined: dict[str, set[str]] | None = None
@@ -156,21 +156,21 @@ class _Expander:
         self._joined = dict[str, set[str]]() if joined is None else joined
         self._left = _MOST_STEPS
         self._known: dict[tuple[str, int], tuple[list[str], int]] = {}
-        """What macros without parameters became at a depth, and in how many steps."""
+        """The expansions of macros without parameters, by name and depth, and the number of steps."""
         self._glued = 0
 
     def forget(self) -> None:
-        """Know of no macro any more what it became: another is defined, or one no longer."""
+        """Forget all known expansions, because a macro was defined or undefined."""
         self._known.clear()
 
     def expanded(self, tokens: Sequence[str], depth: int = 0) -> list[str]:
-        """Return the tokens with macros put in. Raises NotRead."""
+        """Return the tokens with macros expanded. Raises NotRead."""
         self._left -= len(tokens)
         if self._left < 0:
             raise NotRead
         found: list[str] = []
         ends = closings(tokens) if self._asks(tokens) else {}
-        at, became = 0, False  # what a macro became may be the name of another, called with what comes behind
+        at, became = 0, False  # an expansion may be the name of another macro, called with what follows
         while at < len(tokens):
             called = became and at in ends and self._takes(found[-1])
             at, became = at - called, False
@@ -191,8 +191,10 @@ class _Expander:
         return found
 
     def _put_in(self, name: str, macro: Macro, depth: int) -> list[str]:
-        """What a macro without parameters becomes. It is put in once, but where words are put together: what these
-        are told to be joined of depends on what was met before."""
+        """Return the expansion of a macro without parameters.
+
+        It is computed once, except if `##` makes words: the names recorded for these depend on what was met before.
+        """
         found, steps = self._known.get((name, depth), (None, 0))
         if found is None:
             left, glued = self._left, self._glued
@@ -212,7 +214,7 @@ class _Expander:
         return macro is not None and macro.takes is not None
 
     def _filled(self, macro: Macro, given: Mapping[str, Sequence[str]], depth: int) -> list[str]:
-        """A macro's text with what it is given, as C does it: as it is beside ##, else with macros put in."""
+        """Return a macro's text with its arguments, as in C: unchanged beside ##, else with macros expanded."""
         found, body, names = list[str](), macro.body, set[str]()
         if "##" not in body:
             whole = {name: self.expanded(part, depth + 1) for name, part in given.items() if self._asks(part)}
@@ -229,7 +231,7 @@ class _Expander:
                 self._kept.intersection(beside), *(self._joined.get(each, ()) for each in beside)
             )
             if glued or ahead:
-                part = [self._value(part[0]), *part[1:]] if part else [""]  # of nothing, nothing is put together
+                part = [self._value(part[0]), *part[1:]] if part else [""]  # an empty argument joins as an empty word
             elif word in given and self._asks(part):
                 part = self.expanded(part, depth + 1)
             if glued and found:
@@ -240,13 +242,13 @@ class _Expander:
         return [word for word in found if word]
 
     def _value(self, token: str) -> str:
-        """What a name that is kept stands for, if that is one word."""
+        """Return the value of a kept name if that is one word, else the token."""
         macro = self._macros.get(token) if token in self._kept else None
         return macro.body[0] if macro is not None and macro.takes is None and len(macro.body) == 1 else token
 
 
 def _given(takes: Sequence[str], parts: Sequence[Sequence[str]]) -> dict[str, Sequence[str]]:
-    """What a macro's parameters stand for; the last one for all that is left, where it is `...`."""
+    """Return the argument of each of a macro's parameters; `__VA_ARGS__` gets all the rest if the last is `...`."""
     given: dict[str, Sequence[str]] = {**dict.fromkeys(takes, ()), **dict(zip(takes, parts, strict=False))}
     if takes and takes[-1] == "...":
         rest = [word for part in parts[len(takes) - 1 :] for word in (",", *part)]

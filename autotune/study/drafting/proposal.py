@@ -1,4 +1,4 @@
-"""What is proposed of a kernel file: parameters with values, choices, work-groups, and its kernels' indices as read."""
+"""Proposals for a kernel file: parameters with values, choices, work-groups, and its kernels' indices as read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from autotune.study.drafting.nouns import COUNT_NAME, SMALL_NAME, TASK_NAME
 from autotune.study.drafting.preprocessing import Preprocessed
 from autotune.study.drafting.reading import Reading
 from autotune.study.drafting.repeats import lengths, operands, repeats, row_lengths
-from autotune.study.drafting.scanning import DEFINE, candidates, number_of
+from autotune.study.drafting.scanning import DEFINE, candidates, number_of, stated_as
 from autotune.study.drafting.shapes import Shapes
 from autotune.study.drafting.sketch import Sketch
 from autotune.study.drafting.statements import read
@@ -39,7 +39,7 @@ from autotune.study.types import SCALAR_TYPES, is_plain
 
 
 class Proposal:
-    """What is proposed of the kernels that are launched. `given`: macros that may be set, with their text."""
+    """The proposals for the launched kernels. `given`: macros that may be set from outside, with their text."""
 
     def __init__(self, sketch: Sketch, launched: Sequence[str], given: Mapping[str, str]) -> None:
         self.sketch, self.launched, self.given = sketch, launched, given
@@ -51,18 +51,18 @@ class Proposal:
         self.counts: dict[str, int] = {}
         """Numbers that say how much there is to compute, with their defaults: sizes that the kernel has as macros."""
         self.fixed: dict[str, str] = {}
-        """What was given on the command line and is none of these, as the study has to give it too."""
+        """Given macros that are none of these; the study has to give them too."""
         self.words: dict[str, list[str]] = {}
-        """The words that a parameter may be, in the place of numbers."""
+        """The words that are a parameter's values, instead of numbers."""
         self.made: dict[str, str] = {}
-        """Sizes that the kernel is not given, with what is said of them."""
+        """Sizes that the kernel does not take, each with a remark."""
         stated = OF_OPENCL | dict.fromkeys(sketch.extensions, "1")
-        stated |= {name: sketch.macros.get(name, text) for name, text in given.items()}
+        stated |= {name: stated_as(text, sketch.macros.get(name, text), given) for name, text in given.items()}
         self._readings: dict[tuple[object, ...], Reading | None] = {}
         self.code = Preprocessed(sketch.source, stated)
-        """The text as the defaults leave it."""
+        """The text as preprocessed with the defaults."""
         self.values = Branches(sketch.source, stated, launched, self.code.joined).values
-        """What is proposed of a parameter that is a number, and where that comes from."""
+        """Returns the values proposed for a parameter that is a number, and their origin."""
         self._read_macros()
         self._set_apart_forms()
         self.arguments = self._merged()
@@ -70,13 +70,13 @@ class Proposal:
         self._set_apart_counts()
         self._set_apart_repeats()
         self.extra: dict[str, int] = {}
-        """Parameters for the work-group that the kernel does not know."""
+        """New parameters for work-groups, which are no macros of the kernel, with their defaults."""
         self.alone: set[str] = set()
-        """Kernels of which one work-item does all."""
+        """Kernels in which one work-item does all the work."""
         self.doubts: dict[str, str] = {}
         """Why a kernel's work-group is a guess."""
         self.locals: dict[str, list[str]] = {}
-        for entry in launched:  # one may be as one before
+        for entry in launched:  # a work-group may be copied from an earlier kernel
             self.locals[entry] = self._local(entry)
         self._leave_out_idle()
         self.tuned = {entry: self._shapes(entry, tuned=True) for entry in launched}
@@ -91,7 +91,7 @@ class Proposal:
 
     @property
     def members(self) -> Mapping[str, str]:
-        """Whole numbers in structs and vectors by value (`world.count`, `dim.x`), with what a size is called."""
+        """Whole numbers in structs and vectors by value (`world.count`, `dim.x`), with their names as sizes."""
         return self.by_value.sizes
 
     @cached_property
@@ -102,7 +102,7 @@ class Proposal:
         return ByValue(kinds, self.structs, self.meant, taken)
 
     def is_small(self, name: str) -> bool:
-        """Whether a whole number is one of those that hardly are a size, by its name."""
+        """Whether a whole number is, by its name, probably not a large size."""
         return SMALL_NAME.match(name) is not None
 
     def is_known(self, kind: str) -> bool:
@@ -117,7 +117,7 @@ class Proposal:
         }
 
     def kind(self, type_name: str) -> str:
-        """Return a type as the study names it: a choice, or what a typedef stands for."""
+        """Return a type as the study names it: a choice, what a typedef stands for, or the name itself."""
         name = type_name.strip().removeprefix("struct ")
         if name not in SCALAR_TYPES and name not in self.structs:
             meant = self._typedefs.get(name, name)
@@ -128,7 +128,7 @@ class Proposal:
     _typedefs = cached_property(typedefs_of)
 
     def kind_of(self, one: KernelArgument) -> str:
-        """Return the type of an argument's elements as the study names it: of several choices the one of its text."""
+        """Return the type of an argument's elements as the study names it; of several choices, the one in the text."""
         told = one.type_name.removesuffix("*")
         stated = self.stated.get(one.name, "")
         usable = stated in self.choices or is_plain(stated)
@@ -136,7 +136,7 @@ class Proposal:
 
     @cached_property
     def stated(self) -> dict[str, str]:
-        """The types of arguments as the text has them, by name."""
+        """The types of arguments as written in the text, by name."""
         told = {entry: self.sketch.signatures[entry] for entry in self.launched}
         return as_written(told, self.sketch.source, {*self.choices})
 
@@ -144,12 +144,12 @@ class Proposal:
 
     @cached_property
     def own(self) -> dict[str, str]:
-        """The macros that the kernel defines as numbers whatever is given: nothing of a study reaches them."""
+        """The macros that the kernel always defines as numbers: a study cannot set them."""
         anyway, stated = defined_anyway(self.sketch.source), DEFINE.findall(self.text)
         return {name: value.strip() for name, value in stated if name in anyway and number_of(value) is not None}
 
     def kinds(self, name: str) -> list[set[str]]:
-        """How each kernel that takes an argument uses it: read, write, both."""
+        """Return how each kernel that takes an argument uses it: `read`, `write`, `both`."""
         taking = [entry for entry in self.launched if name in {one.name for one in self.sketch.signatures[entry]}]
         return [self.shapes[entry].reading.kinds(name) for entry in taking]
 
@@ -177,13 +177,13 @@ class Proposal:
                 self.fixed[name] = text
 
     def _set_apart_forms(self) -> None:
-        """Take the macros that decide which kernels there are for given: with another number these are not there."""
+        """Remove parameters with one usable value: with other values the launched kernels would not exist."""
         for name in [each for each, default in self.parameters.items() if len(self.values(each, default)[0]) < 2]:
             if name not in self.words:
                 self._set_apart(name)
 
     def _set_apart_repeats(self) -> None:
-        """Take the macros that decide what is computed for tasks: nothing of them is to be tuned."""
+        """Turn the macros that decide what is computed into tasks: these must not be tuned."""
         pointers = [one.name for one in self.arguments.values() if one.address != "private"]
         names = self.parameters.keys() - self.words.keys()
         try:
@@ -194,7 +194,7 @@ class Proposal:
         self._take_for(self.tasks, found | in_structs(self.text, names, self.arguments.values()))
 
     def _set_apart_lengths(self) -> None:
-        """Take the macros that alone say how long inputs are for tasks: these are as long for every configuration."""
+        """Turn macros that alone give the length of inputs into tasks: inputs are the same for all configurations."""
         if found := lengths(self, self.parameters.keys() - self.words.keys() - self._extents()):
             self._take_for(self.tasks, found)
             self.tuned = {entry: self._shapes(entry, tuned=True) for entry in self.launched}
@@ -207,9 +207,7 @@ class Proposal:
         return {word for extents in self.locals.values() for extent in extents for word in re.findall(r"\w+", extent)}
 
     def _set_apart_counts(self) -> None:
-        """Take the macros that are sizes for such: by their names, as the global ids of a kernel end at them, or as
-        long as rows are that these count through.
-        """
+        """Turn macros that are sizes into counts: by their names, or as the end or row length of global ids."""
         found = {name for name in self.parameters if COUNT_NAME.match(name)}
         for reading in filter(None, (self._reading(entry, tuned=True) for entry in self.launched)):
             for limit in reading.ends():
@@ -222,7 +220,7 @@ class Proposal:
     # -- arguments --------------------------------------------------------------------------------
 
     def _merged(self) -> dict[str, KernelArgument]:
-        """The arguments of all kernels by name; const where each kernel takes it so."""
+        """Return the arguments of all kernels by name; const if each kernel takes it as const."""
         found: dict[str, KernelArgument] = {}
         for entry in self.launched:
             for one in self.sketch.signatures[entry]:
@@ -232,11 +230,11 @@ class Proposal:
         return {name: replace(one, type_name=of_components(self, one)) for name, one in found.items()}
 
     def meant(self, type_name: str) -> str:
-        """Return the type that a name for one stands for by default."""
+        """Return the type that the name of a type stands for by default."""
         return self.choices.get(kind := self.kind(type_name.removesuffix("*")), kind)
 
     def _type_untyped(self) -> None:
-        """Take what is only said to be `void *` for what it is cast to where it is read and written, if that is one."""
+        """Give each `void *` argument the type to which it is cast when it is read and written, if that is one type."""
         self.cast = cast_to(self, (self._reading(entry, tuned=False) for entry in self.launched))
         signatures = {
             entry: [replace(one, type_name=f"{self.cast[one.name]}*") if one.name in self.cast else one for one in told]
@@ -252,7 +250,7 @@ class Proposal:
     # -- work-groups ------------------------------------------------------------------------------
 
     def _local(self, entry: str) -> list[str]:
-        """Return the extents of a kernel's work-group; adds parameters where none of the kernel's stands for them."""
+        """Return the extents of a kernel's work-group; adds parameters for extents that nothing in the kernel tells."""
         reading, dimensions = self._reading(entry, tuned=True), self._dimensions(entry)
         if is_alone(self, entry):
             self.alone.add(entry)
@@ -268,7 +266,7 @@ class Proposal:
         return [self.own.get(name, name) for name in group.extents]
 
     def is_idle(self, name: str) -> bool:
-        """Whether a macro has a default, and nothing in the text asks for its value: the host program does."""
+        """Whether nothing in the text uses a macro's value: then only the host program does."""
         return name not in self._asked
 
     @cached_property
@@ -280,15 +278,15 @@ class Proposal:
         return names_asked("\n".join([self.text, *self.given.values()]))
 
     def is_flag(self, name: str) -> bool:
-        """Whether the text asks of a macro without a default only whether it is defined."""
+        """Whether the text only tests whether a macro is defined, and gives it no default."""
         return name not in self._defaults and self.is_idle(name) and bool(lines_with(self.text, name))
 
     def _leave_out_idle(self) -> None:
-        """Forget the macros that only their own default names, or other kernels, but for extents of work-groups."""
+        """Remove parameters that only their default or other kernels name, except extents of work-groups."""
         asked = {name for name in self.parameters if not self.is_idle(name)}
-        try:  # words are put in as numbers, and so not met there
+        try:  # words become numbers in preprocessing, and so are not met there
             words = reached(self.code.tokens(self.kept(tuned=True)), self.launched) | self.words.keys()
-            put_in = re.findall(r"#[ \t]*define[ \t]+(\w+)", self.text)  # of macros, as words and put together
+            put_in = re.findall(r"#[ \t]*define[ \t]+(\w+)", self.text)  # macros may be joined into words by ##
             words = words.union(*(self.code.joined.get(word, ()) for word in (*words, *put_in)))
             asked &= words | asked_by_directives(self.text) | asked_by_pragmas(self.text)
         except NotRead:
@@ -297,7 +295,7 @@ class Proposal:
             self._set_apart(name)
 
     def _set_apart(self, name: str) -> None:
-        """Forget a parameter; where it has no such default in the text, it remains given."""
+        """Remove a parameter; if its default in the text is not the given text, it becomes fixed."""
         del self.parameters[name]
         self.words.pop(name, None)
         if self._defaults.get(name) != self.given[name]:
@@ -320,7 +318,7 @@ class Proposal:
             each = {a: Sum.of(int(by_default(str(n), numbers))) for a, n in self.tuned[entry].each.items()}
         given = [*self.parameters, *self.choices, *self.tasks, *self.counts, *self.extra]
         members, taken = set(self.members.values()), [one.name for one in self.sketch.signatures[entry]]
-        whole = sorted(self.whole, key=lambda name: name not in taken)  # its own before those of other kernels
+        whole = sorted(self.whole, key=lambda name: name not in taken)  # this kernel's before those of others
         return Shapes(
             self._reading(entry, tuned=tuned) or Reading(spread={0, 1, 2}),
             {name: name in members or self.is_small(name) for name in whole} | dict.fromkeys(self.counts, False),
@@ -331,11 +329,11 @@ class Proposal:
         )
 
     def read_by_own_names(self, entry: str) -> Reading | None:
-        """Walk through a kernel with the names of its own numbers."""
+        """Walk through a kernel; its own numbers remain names."""
         return self._reading(entry, tuned=True, own=[*self.own])
 
     def _reading(self, entry: str, *, tuned: bool, own: Sequence[str] = ()) -> Reading | None:
-        """Walk through a kernel: its parameters stay names where it is `tuned`, else stand for their defaults."""
+        """Walk through a kernel: its parameters remain names if it is `tuned`, else they have their defaults."""
         kept, widths = [*self.kept(tuned=tuned), *own], widths_of(self, tuned=tuned)
         known = {name: name for name in (*self.whole, *kept)}
         called = self.sketch.called.get(entry, {})
@@ -356,5 +354,5 @@ class Proposal:
         return self._readings[key]
 
     def kept(self, *, tuned: bool) -> list[str]:
-        """Return the macros that stay names as a kernel is read: its parameters only where it is `tuned`."""
+        """Return the macros that remain names while a kernel is read: its parameters only if it is `tuned`."""
         return [*self.tasks, *self.counts, *(name for name in self.parameters if tuned and name not in self.words)]

@@ -1,4 +1,4 @@
-"""What was found in one kernel: where each argument is read and written, and what bounds the variables."""
+"""The findings in one kernel: where each argument is read and written, and what bounds the variables."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from autotune.study.drafting.syntax import Tree
 from autotune.study.drafting.terms import Sum, apart, in_elements, quotient, undivided
 
 _MOST_GUARDS = 200
-"""So many guards are read: each place is held against all of them."""
+"""The most guards to read: each place is compared with all of them."""
 _TO_THE_END = 1 << 62
 _MOST_ITEMS = 1024
-"""More items in a work-group hardly any device takes."""
+"""The most items in a work-group that devices usually allow."""
 
 EXTENT = "image extent "
-"""How the extent of an image along an axis is called until it has a name."""
+"""The temporary name of an image's extent, followed by the axis."""
 
 
 class Pointer(NamedTuple):
-    """A place in an argument of elements of a type, seen as one of elements of which each is `width` of those, or of
-    which `parts` are one of those.
+    """A place in an argument, seen as elements of another size.
+
+    Each is `width` of the argument's elements, or `parts` of them are one of the argument's.
     """
 
     name: str
@@ -31,12 +32,12 @@ class Pointer(NamedTuple):
     width: Sum = Sum.of(1)
     parts: int = 1
     seen: str = ""
-    """The type that it is seen as, where it is cast."""
+    """The type that the pointer is cast to, if any."""
     rows: tuple[Sum, ...] = ()
-    """The extents of what it points to, where that is an array: N of `float (*a)[N]`."""
+    """The extents of the array that it points to, if it does: N in `float (*a)[N]`."""
 
     def moved(self, by: Sum) -> Pointer:
-        """So many of its elements, or arrays of these, farther."""
+        """Return the pointer moved by so many of its elements, or of its arrays."""
         for extent in self.rows:
             by = by * extent
         by = undivided(by * self.width) if self.parts == 1 else in_elements(by, self.parts)
@@ -53,31 +54,30 @@ class Mention(NamedTuple):
 
 @dataclass
 class Reading:
-    """All that was found in one kernel.
+    """All findings in one kernel.
 
-    `guards`: pairs of a sum with a variable in it and the known sum below which it stays. `compared`: those that a
-    comparison tells, with whether it is taken for one that turns away what is no less; `held`: for which mentions each
-    of these holds, from one to before another. `starts`: sums that conditions
-    tell to be where what is let pass begins. `loops`: where a variable begins and by how much it grows. `contents`:
-    the argument and place that a name was read from. `between`: variables that run from one content of an argument to
-    the next, with its name.
-    `spans`: below what variables of loops stay as counted from where they begin; `together`: of variables that one loop
-    steps, which loop's; `falling`: those that a loop makes smaller, with by how much.
-    `quotients`: what names of whole quotients divide, and by what.
-    `either`: what a name stands for that is one of two, as a condition decides.
+    `guards`: pairs of a sum with a variable in it and the known sum below which it stays. `compared`: the guards from
+    comparisons, each with whether it is read as turning away what is not less; `held`: the range of mentions for which
+    each of `compared` holds. `starts`: sums that, by a condition, are where the variables that pass begin.
+    `loops`: the start of a variable and its step. `contents`: the argument and place that a name was read from.
+    `between`: variables that run from one content of an argument to the next, with the argument's name.
+    `spans`: bounds of loop variables, counted from their start; `together`: the loop of variables that one loop
+    steps; `falling`: variables that a loop decreases, with the step.
+    `quotients`: dividend and divisor of names that are whole quotients.
+    `either`: the two values of a name that a condition decides between.
     `moved`: variables that something steps.
-    `arrays`: the extents of local arrays; `cells`: where one is indexed, in which dimension, at which place;
-    `private`, `inner`: the same of private arrays, and of members of structs, whose extents are not here.
-    `axes`: whose ids are asked for; `items`: along which items differ; `within`: along which a kernel asks where in its
-    group an item is; `spread`: along which groups differ; `lone`: along which a kernel asks whether an item or group is
-    the one of a certain number; `through`: which are counted through with the first; `apart`: whose ids are used for
-    more than that. `lost`: whether ids are used in a way that was not understood. `begun`: whether a kernel asks where
-    global ids begin.
-    `shifts`: numbers that are bytes by which a place is shifted. `exponents`: numbers of bits by which others are
-    shifted. `seen`: the types that each argument is read and written as.
-    `rimmed`: arguments of which the same places are written within a rim and beyond.
-    `barriers`: how many were met; `turning`: what turned items away for good, `parted`: what keeps some from a barrier.
-    `unread`: arguments that are also used in a way that was not understood.
+    `arrays`: the extents of local arrays; `cells`: each index into one: its array, dimension and place;
+    `private`, `inner`: the same for private arrays; `inner` also has members of structs, without extents here.
+    `axes`: the axes whose ids a kernel asks for; `items`: those along which items differ; `within`: those whose local
+    ids it asks for; `spread`: those along which groups differ; `lone`: those along which it compares the id of an item
+    or group with a certain number; `through`: those counted through together with the first; `apart`: those whose ids
+    are used for more than that. `lost`: whether ids are used in a way that was not understood. `begun`: whether a
+    kernel asks for the offset of global ids.
+    `shifts`: numbers of bytes by which a place is shifted. `exponents`: numbers of bits by which others are
+    shifted. `seen`: the types as which each argument is read and written.
+    `rimmed`: arguments whose same places are written both within a rim and outside it.
+    `barriers`: how many were met; `turning`: sums whose comparisons make items return; `parted`: sums whose comparisons
+    keep some items from a barrier. `unread`: arguments that are also used in a way that was not understood.
     """
 
     mentions: list[Mention] = field(default_factory=list)
@@ -117,7 +117,7 @@ class Reading:
     seen: dict[str, set[str]] = field(default_factory=dict)
 
     def note_id(self, function: str, axis: int) -> None:
-        """Note that a kernel asks for an id, or how many there are, along an axis: `get_local_id(0)`."""
+        """Note that a kernel asks for an id or a number of ids along an axis: `get_local_id(0)`."""
         self.axes.add(axis)
         if function in ("get_global_id", "get_local_id"):
             self.items.add(axis)
@@ -127,14 +127,12 @@ class Reading:
             self.within.add(axis)
 
     def lose_ids(self) -> None:
-        """Note that nobody knows what ids are used for: groups may differ along each axis."""
+        """Note that it is unknown how ids are used: groups may differ along each axis."""
         self.lost = True
         self.spread |= {0, 1, 2}
 
     def leave_out_through(self) -> bool:
-        """Forget that items and groups differ along axes that are counted through with the first, as one is enough
-        along these; return whether anything else asks for such an axis.
-        """
+        """Forget differences along the axes `through`, where one item is enough; return whether other uses remain."""
         sums = [*self.places, *(start for start, _ in self.loops.values()), *(varying for varying, _ in self.guards)]
         asked = " ".join(name for each in sums for name in each.names)
         for axes in (self.items, self.within, self.spread):
@@ -143,7 +141,7 @@ class Reading:
         return self.lost or bool(self.apart & self.through) or re.search(rf"{apart}|gsz#|ngr#", asked) is not None
 
     def note_guard(self, varying: Sum, limit: Sum, turned_away: bool) -> None:
-        """Note what a comparison with a limit tells where it lets variables pass, or where it turns them away."""
+        """Note the guard that a comparison with a limit gives, where variables pass it or where it turns them away."""
         if len(self.guards) >= _MOST_GUARDS:
             return
         self.guards.append((varying, limit))
@@ -151,16 +149,15 @@ class Reading:
         self.held.append((len(self.mentions), _TO_THE_END))
 
     def hold(self, told: slice, otherwise: int | None = None) -> None:
-        """Note that what was compared holds for what is mentioned up to here alone. `otherwise`: how many mentions
-        there were as the branch began that is taken where it does not hold.
-        """
+        """Note that the comparisons `told` hold only up to here; `otherwise`: the number of mentions before `else`."""
         for number in range(*told.indices(len(self.held))):
             end = len(self.mentions) if otherwise is None or self.compared[number][2] else otherwise
             self.held[number] = (self.held[number][0], end)
 
     def settle(self, before: int, *, both: bool) -> None:
-        """Forget guards of which a condition tells that they are where variables begin: of `a <= x && x < b` that x
-        stays below a, of `x < a || x >= b` too. `before`: how many were compared then; `both`: of an `and`.
+        """Turn guards that a condition shows to be starts into `starts`: a is no bound of x in `a <= x && x < b`.
+
+        Nor in `x < a || x >= b`. `before`: the number of comparisons before the condition; `both`: it is an `and`.
         """
         found = self.compared[before:]
         for varying, limit, turned_away in found:
@@ -170,8 +167,9 @@ class Reading:
                 self.starts.append(limit)
 
     def note_rim(self, branches: Sequence[int]) -> None:
-        """Note of a condition's branches which arguments they write at the same places: beyond a rim, 0 within it.
-        `branches`: how many mentions were there as each began.
+        """Note the arguments that a condition's branches write at the same places: say, 0 on a rim and results inside.
+
+        `branches`: the number of mentions at the beginning of each branch.
         """
         ends = [*branches[1:], len(self.mentions)]
         written = [
@@ -181,14 +179,14 @@ class Reading:
         self.rimmed |= {name for name, _ in written[0] & set[Any]().union(*written[1:])}
 
     def note_span(self, form: Sum) -> None:
-        """Note of a sum that is less than 0 how far variables get from where they begin."""
+        """Note how far variables get from their starts, from a sum that is less than 0."""
         for name in form.names & self.loops.keys():
             left = form - Sum.of(name) + self.loops[name][0]
             if left.known:
                 self.spans.setdefault(name, -left)
 
     def turns(self, name: str) -> Sum | None:
-        """Return how often the loop of a variable turns, as another or it itself tells; None where none does."""
+        """Return the number of turns of a variable's loop, from any variable that the loop steps; None if unknown."""
         loop = self.together.get(name)
         for other in [each for each in self.loops if each == name or (loop and self.together.get(each) == loop)]:
             span, step = self.spans.get(other), self.loops[other][1]
@@ -197,7 +195,7 @@ class Reading:
         return None
 
     def note_lone(self, difference: Sum, *, equal: bool) -> None:
-        """Note that a kernel asks whether an id is a certain number, or whether it is another."""
+        """Note that a kernel tests whether an id is (`equal`) or is not a certain number."""
         counted = difference - difference.constant
         for axis in range(3):
             if {counted, -counted} & {Sum.of(f"gid#{axis}"), Sum.of(f"wid#{axis}")}:
@@ -206,7 +204,7 @@ class Reading:
                 self.held.append((len(self.mentions), _TO_THE_END))
 
     def note_cell(self, of: Tree, index: object) -> None:
-        """Note where a local array is indexed, if one is: `of` is the array, or a row of it."""
+        """Note an index into a local array, a private array or a member; `of` is the array, or a row of it."""
         level = 0
         while of[0] == "index":
             of, level = of[1], level + 1
@@ -216,8 +214,9 @@ class Reading:
             self.inner.append((of[-1], level, index))
 
     def filled(self, name: str) -> list[Mention]:
-        """Return where local memory is read and written, but for reads at places that loops double or halve, if what is
-        written was understood: `tid + d` of a sum in halves is no farther than that, as no guard tells.
+        """Return the mentions of local memory; if its writes are understood, without reads that loops double or halve.
+
+        Such reads stay within the writes: `tid + d` of a sum in halves, though no guard tells so.
         """
         found = self.of(name)
         written = [mention for mention in found if mention.kind != "read"]
@@ -228,11 +227,11 @@ class Reading:
 
     @property
     def places(self) -> list[Sum]:
-        """Where anything is read or written: indices and coordinates."""
+        """All indices and coordinates at which anything is read or written."""
         return [place for mention in self.mentions for place in mention.places]
 
     def started(self, value: Sum, *, shared: bool = True) -> Sum:
-        """With the variables of loops where they begin; but for those of loops that items may have `shared` out."""
+        """Replace loop variables by their starts; if not `shared`, leave those of loops that start at an item's id."""
         for _ in range(4):
             for name in value.names & self.loops.keys():
                 start = self.loops[name][0]
@@ -241,9 +240,9 @@ class Reading:
         return value
 
     def groups(self) -> dict[int, Sum]:
-        """Return the extents of a work-group where places are counted group by group: `group * TILE + item`."""
+        """Return a work-group's extents by axis, from sums such as `group * TILE + item`."""
         found: dict[int, Sum] = {}
-        sums = [start for start, step in self.loops.values() if not (step and "lsz#" in str(step))]  # as many as it has
+        sums = [start for start, step in self.loops.values() if not (step and "lsz#" in str(step))]  # it fits any width
         sums += [varying for varying, _ in self.guards]
         for each in (self.started(value, shared=False) for value in (*sums, *self.places)):
             for axis in (0, 1, 2):
@@ -255,7 +254,7 @@ class Reading:
         return {axis: self._items_of(axis, extent) for axis, extent in found.items()}
 
     def _items_of(self, axis: int, extent: Sum) -> Sum:
-        """How many items a group has that takes so many places along an axis: fewer where each takes several."""
+        """The items of a group that uses `extent` places along an axis: fewer if each item uses several places."""
         counted = Sum.of(f"wid#{axis}") * extent + Sum.of(f"lid#{axis}")
         for name in dict.fromkeys(mention.name for mention in self.mentions):
             rests = {place - counted for mention in self.of(name) for place in mention.places}
@@ -265,7 +264,7 @@ class Reading:
         return extent
 
     def _by_turns(self, value: Sum) -> set[Sum]:
-        """What a multiple of a loop's variable is in each turn, 0, 64, 128 of `k * 64`; none where more is in a sum."""
+        """The values of a loop variable's multiple in each turn, 0, 64, 128 for `k * 64`; empty for any other sum."""
         names = value.names & self.loops.keys() if len(value.terms) == 1 else set[str]()
         each, turns = (value.factor_of(*names), self.turns(*names)) if len(names) == 1 else (Sum(), None)
         begun, step = self.loops[min(names)] if names else (Sum(), None)
@@ -274,7 +273,7 @@ class Reading:
         return {each * Sum.of(turn) for turn in range(min(turns.number, _MOST_ITEMS))}
 
     def ends(self) -> list[Sum]:
-        """Return what global ids, or variables that begin at one, stay below, and where conditions let them begin."""
+        """Return the bounds of global ids and of variables that begin at one, and the starts that conditions tell."""
         found = [*self.starts]
         ids = [{f"gid#{axis}"} for axis in range(3)] + [{f"wid#{axis}", f"lid#{axis}"} for axis in self.groups()]
         for varying, limit in self.guards:
@@ -285,18 +284,18 @@ class Reading:
         return found
 
     def of(self, name: str) -> list[Mention]:
-        """Return where a buffer is read and written."""
+        """Return the mentions of a buffer."""
         return [mention for mention in self.mentions if mention.name == name and len(mention.places) == 1]
 
     @property
     def offsets(self) -> set[str]:
-        """Arrays that say where the rows of others begin."""
+        """The arrays whose contents say where the rows of others begin."""
         return set(self.between.values())
 
     def places_in(self, name: str, elements: Mapping[str, Sum], upper: Callable[[Sum], Sum | None]) -> Sum | None:
-        """Return the number of places that an array's contents index; None where they are no indices.
+        """Return the number of places that an array's contents index; None if they are no indices.
 
-        `elements`: how many each argument has; `upper`: below what a sum stays, where that is known.
+        `elements`: the number of elements of each argument; `upper`: returns the bound of a sum, or None.
         """
         least: Sum | None = None
         for mention in self.mentions:
@@ -314,30 +313,30 @@ class Reading:
         return least
 
     def _row(self, index: Sum, variable: str) -> Sum | None:
-        """How long a row is along which a variable counts, next to what counts rows: 256 of `256 * item + variable`."""
+        """The length of the row along which a variable counts: 256 in `256 * item + variable`; None if none is told."""
         each = index.factor_of(variable).number
         others = (index.factor_of(name).number for name in index.names if "#" in name and name != variable)
         longer = [number for number in others if number is not None and each is not None and number > each > 0]
         return Sum.of(min(longer)) if longer else None
 
     def scatters(self, name: str) -> bool:
-        """Whether an array's contents are places that are stored to, each by whoever reads it: none may be twice."""
+        """Whether an array's contents are themselves places to write to, so that none may occur twice."""
         written = {index for mention in self.mentions if mention.kind == "write" for index in mention.places}
         return any(array == name and Sum.of(variable) in written for variable, (array, _) in self.contents.items())
 
     def leads(self, name: str) -> bool:
-        """Whether an argument's contents decide which places are used: as an index, or where a loop begins."""
+        """Whether an argument's contents decide which places are used: in an index, or as the start of a loop."""
         sums = [*(start for start, _ in self.loops.values()), *self.places]
         return any(self.contents[each][0] == name for value in sums for each in value.names & self.contents.keys())
 
     def indexed(self, name: str) -> set[Sum]:
-        """Return how long the rows of an argument are of which contents of another say which; none where none do."""
+        """Return the lengths of an argument's rows that contents of another choose; empty if there are none."""
         places = [index for mention in self.of(name) for index in mention.places]
         found = (index.factor_of(each) for index in places for each in index.names & self.contents.keys())
         return {length for length in found if length.known}
 
     def added(self) -> set[str]:
-        """Return the names that are added to places as they are, or divided, and neither bound nor step anything."""
+        """Return the names that are added to places, as such or divided, and neither bound nor step anything."""
         terms = {(product, factor) for place in self.places for product, factor in place.fixed.terms.items()}
         alone = {product[0] for product, factor in terms if len(product) == factor == 1}
         told = {name: re.match(r"\(?(\w+)(?: // \d+\))?$", name) for name in alone}
@@ -347,7 +346,7 @@ class Reading:
         return found - within - {*re.findall(r"\w+", bounds)}
 
     def stencils_of(self, written: str) -> list[str]:
-        """Return the buffers whose neighbours decide what is written where: a program may let them change places."""
+        """Return the buffers that are read as stencils when `written` is written: a program may swap the two."""
         found = []
         for name in dict.fromkeys(mention.name for mention in self.mentions) if "write" in self.kinds(written) else ():
             numbers = {index.constant for mention in self.of(name) for index in mention.places}
@@ -356,5 +355,5 @@ class Reading:
         return found
 
     def kinds(self, name: str) -> set[str]:
-        """How an argument is used: read, write, both."""
+        """Return how an argument is used: `read`, `write`, `both`."""
         return {mention.kind for mention in self.mentions if mention.name == name}

@@ -1,6 +1,7 @@
-"""Macros that decide what is computed: how often a value is taken on from itself (rounds of a hash, steps of an
-iteration), what a stored value is multiplied with, divided by or added to, how long an input is, or which of several
-kinds something is of.
+"""Macros that decide what is computed.
+
+Such a macro is the number of steps that compute a value from itself (rounds of a hash, steps of an iteration), an
+operand of a stored value, the length of an input, or a code that tells cases apart.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ if TYPE_CHECKING:
 
 
 def repeats(tokens: Sequence[str], names: Collection[str], pointers: Collection[str]) -> set[str]:
-    """Return those of the names that do nothing but bound loops that repeat: with another number the result is another.
+    """Return the names that only bound repeating loops: with another number the result differs.
 
-    Such a loop's body asks neither for the turn nor for memory, so that its turns cannot share work out among them. A
-    name that stands anywhere else, as in the step of a loop around, may be shared work unrolled, and is not told.
+    The body of such a loop uses neither its counter nor memory, so its turns cannot be shares of the work. A name that
+    is used anywhere else, as in the step of an outer loop, may be an unrolling factor, and is left out.
     """
     bounds = Counter(name for name in _bounds(tokens, pointers) if name in names)
     return {name for name, count in bounds.items() if tokens.count(name) == count}
 
 
 def operands(tokens: Sequence[str], names: Collection[str], pointers: Collection[str]) -> set[str]:
-    """Return those of the names that are computed with in what is stored: `y[i] = SCALE * x[i]`, indices apart."""
+    """Return the names that are operands in stored values, as in `y[i] = SCALE * x[i]`, not counting indices."""
     found = set[str]()
     for at in [place for place, token in enumerate(tokens[:-1]) if token in pointers and tokens[place + 1] == "["]:
         start = closing(tokens, at + 1) + 1
@@ -44,8 +45,9 @@ def operands(tokens: Sequence[str], names: Collection[str], pointers: Collection
 
 
 def lengths(of: Proposal, names: Collection[str]) -> set[str]:
-    """Return those of the names that alone are in the extents of an input, `QUERY` of `query[QUERY]`, or times numbers
-    that the kernel is given: `DIM` of `points[n * DIM]`.
+    """Return the names that alone make the extents of an input, `QUERY` in `query[QUERY]`.
+
+    Also those that are multiplied with numbers that the kernel takes: `DIM` in `points[n * DIM]`.
     """
     found = set[str]()
     inputs = [one.name for one in of.arguments.values() if one.const and one.address != "local"]
@@ -63,12 +65,12 @@ def lengths(of: Proposal, names: Collection[str]) -> set[str]:
 
 
 def row_lengths(reading: Reading, names: Collection[str]) -> set[str]:
-    """Return those of the names that say how many work-items there are, as each row has a place for each of them."""
+    """Return the names that are the length of rows with one place for each work-item: they count the work-items."""
     return {name for name in rows_of_ids(reading) & {*names} if not EXTENT_NAME.fullmatch(name)}
 
 
 def codes(tokens: Sequence[str], names: Collection[str]) -> set[str]:
-    """Return those of the names that only tell one thing from another: compared as equal, a `case`, true or not."""
+    """Return the names that only tell cases apart: compared for equality, a `case`, or tested for truth."""
     around = list(zip(["", "", *tokens], ["", *tokens], tokens, [*tokens[1:], ""], strict=False))
     told, other = set[str](), set[str]()
     for ahead, before, name, after in around:
@@ -95,14 +97,14 @@ def _without_indices(tokens: Sequence[str]) -> list[str]:
 
 
 def _bounds(tokens: Sequence[str], pointers: Collection[str]) -> Iterator[str]:
-    """Yield the bound of each loop that repeats, `NAME` of `for (int i = 0; i < NAME; ++i)`."""
+    """Yield the bound of each repeating loop, `NAME` in `for (int i = 0; i < NAME; ++i)`."""
     own = _own_arrays(tokens)
     for at in [place for place, token in enumerate(tokens[:-1]) if token == "for" and tokens[place + 1] == "("]:
         end = closing(tokens, at + 1)
         match split(tokens[at + 2 : end], ";"):
             case [_, [counter, "<" | "<=", name], (["++", turned] | [turned, "++"] | [turned, "+=", _]) as step]:
                 body = _body(tokens, end + 1)
-                plain = len(step) == 2 or step[2].isdigit()  # by a name it may be shared work unrolled
+                plain = len(step) == 2 or step[2].isdigit()  # a step by a name may be unrolled work
                 if plain and turned == counter and counter not in body and not _touches_memory(body, pointers, own):
                     yield name
 
@@ -110,7 +112,7 @@ def _bounds(tokens: Sequence[str], pointers: Collection[str]) -> Iterator[str]:
 def _own_arrays(tokens: Sequence[str]) -> set[str]:
     """Return the arrays that each work-item has for itself, `float t[4]`, as far as their declarations are plain."""
     own, shared = set[str](), {"if", "while", "for", "switch", "sizeof"}
-    words, plain = list[str](), True  # since the statement began, and whether it holds nothing else
+    words, plain = list[str](), True  # the words since the statement began, and whether it has only words so far
     for token in tokens:
         if token in (";", "{", "}", "(", ")"):
             words, plain = [], True
@@ -124,9 +126,9 @@ def _own_arrays(tokens: Sequence[str]) -> set[str]:
 
 
 def _touches_memory(body: Sequence[str], pointers: Collection[str], own: Collection[str]) -> bool:
-    """Whether a body may read or write what others see: by an index, through a pointer, by a function of OpenCL's.
+    """Whether a body may read or write memory that other items see: by an index, a pointer or an OpenCL function.
 
-    `own`: arrays that nobody else sees.
+    `own`: arrays that no other item sees.
     """
     followed = any(
         token == "*" and not re.match(r"[\w)\]]", before) for before, token in zip(["", *body], body, strict=False)
@@ -136,7 +138,7 @@ def _touches_memory(body: Sequence[str], pointers: Collection[str], own: Collect
 
 
 def _body(tokens: Sequence[str], at: int) -> Sequence[str]:
-    """Return the tokens of the statement that begins at a place, heads of loops and branches before it included."""
+    """Return the tokens of the statement that begins at a place, including heads of loops and branches before it."""
     end = at
     while end < len(tokens) and tokens[end] not in (";", "{"):
         end = closing(tokens, end) + 1 if tokens[end] in "([" else end + 1

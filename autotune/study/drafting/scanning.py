@@ -1,10 +1,10 @@
-"""What a kernel's text says where no compiler is asked: kernels and their arguments, macros with defaults, structs."""
+"""What a kernel's text says if no compiler is asked: kernels and their arguments, macros with defaults, structs."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 
 from autotune.devices import KernelArgument
@@ -22,7 +22,7 @@ _DEFINED = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
 DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+([^\n]+)", re.MULTILINE)
 """The name and the text of a macro without arguments."""
 KERNEL = re.compile(r"\b(?:__)?kernel\b([^;{}]{0,300}?)\bvoid\s+(\w+)\s*\(([^()]*(?:\([^()]*\)[^()]*)*)\)")
-"""What stands before `void`, the name, and the arguments."""
+"""The text before `void`, the name, and the arguments."""
 
 _ATTRIBUTES = r"((?:__attribute__\s*\(\([^;{}]*?\)\)\s*)*)"
 _STRUCT = re.compile(
@@ -31,7 +31,7 @@ _STRUCT = re.compile(
 
 
 _OF_C = {"unsigned", "char", "short", "int", "long"}
-"""Words of which C makes a type of whole numbers."""
+"""Words that make up C's types of whole numbers."""
 _MEMBER = re.compile(rf"(?:struct\s+)?((?:(?:signed|{'|'.join(sorted(_OF_C))})\s+)++|\w+\s+)(\S.*)", re.DOTALL)
 """The type of a struct's member, and the rest of its declaration."""
 _UNION = re.compile(r"\bunion\s*\{([^{}]*)\}\s*(\w*)\s*;")
@@ -39,8 +39,9 @@ _UNION = re.compile(r"\bunion\s*\{([^{}]*)\}\s*(\w*)\s*;")
 
 @lru_cache(maxsize=1)
 def candidates(source: str) -> Mapping[str, str]:
-    """Return the macros that a text lets be defined from outside, with the text of their defaults: not so where others
-    that the text asks for are defined with the default alone.
+    """Return the macros that can be defined from outside, with their defaults as text.
+
+    A macro is left out if others that the text uses are defined only together with its default.
     """
     plain, own = without_comments(source), defined_anyway(source)
     found = {}
@@ -54,7 +55,7 @@ def candidates(source: str) -> Mapping[str, str]:
 
 
 def _branch_end(text: str, at: int) -> int:
-    """Where the branch of an #if ends that is open at a place."""
+    """Return the place where the branch of the #if that is open at a place ends."""
     depth = 0
     for match in re.compile(r"^[ \t]*#[ \t]*(if|else|elif|endif)", re.MULTILINE).finditer(text, at):
         if depth == 0 and match[1] != "if":
@@ -67,14 +68,20 @@ def _is_defined_more(text: str, name: str) -> bool:
     return _DEFINED.findall(text).count(name) > 1
 
 
+def stated_as(text: str, told: str, given: Collection[str]) -> str:
+    """Return a macro's value as the compiler has `told` it, or its text if that uses `given` macros: `TILE * 4`."""
+    computed = number_of(told) is None and not is_plain(told)
+    return text if computed and not {*given}.isdisjoint(re.findall(r"\w+", text)) else told
+
+
 def number_of(text: str) -> int | None:
-    """Return the whole number that a macro's text is; None where it is none, or a long one."""
+    """Return the whole number that is a macro's text; None if it is not one, or has more than nine digits."""
     text = text.strip().strip("()").strip()
     return int(text) if re.fullmatch(r"-?\d{1,9}", text) else None
 
 
 def scanned(source: str) -> dict[str, tuple[KernelArgument, ...]]:
-    """Return what a text's kernels seem to take, where no compiler tells; what has no name is called nothing."""
+    """Return the arguments that a text's kernels seem to take, without a compiler; a name may be an empty string."""
     found = {}
     for _, entry, arguments in KERNEL.findall(re.sub(r"(?m)^[ \t]*#.*$", "", without_comments(source))):
         parts = [part for part in re.split(r",(?![^()]*\))", arguments) if part.strip() not in ("", "void")]
@@ -91,12 +98,12 @@ def _scanned_argument(text: str) -> KernelArgument:
     left = [word for word in words if word not in skipped]
     named = len(left) > 1 and not is_type(left[-1])
     name, kind = (left[-1], " ".join(left[:-1])) if named else ("", " ".join(left))
-    const = "const" in (words[: words.index("*")] if "*" in words else words)  # what it points to
+    const = "const" in (words[: words.index("*")] if "*" in words else words)  # whether the pointed-to type is const
     return KernelArgument(name, opencl_name(kind) + "*" * ("*" in words), address, access, const)
 
 
 def opencl_name(kind: str) -> str:
-    """Return a type of whole numbers as OpenCL calls it: C has `unsigned int` for `uint`, `short int` for `short`."""
+    """Return OpenCL's name of a type: `uint` for C's `unsigned int`, `short` for `short int`; others unchanged."""
     words = [{"bool": "uchar"}.get(word, word) for word in kind.split() if word != "signed"]
     if not {*words} <= _OF_C:
         return " ".join(words) or "int"
@@ -105,8 +112,9 @@ def opencl_name(kind: str) -> str:
 
 
 def struct_bodies(text: str) -> dict[str, list[str]]:
-    """Return the members of each struct of a text, as C writes them, by tag and by typedef, but of those that hold more
-    than members.
+    """Return the members of each struct of a text, as C writes them, by tag and by typedef.
+
+    Structs with anything but members are left out.
     """
     found, text = dict[str, list[str]](), without_unions(without_comments(text))
     for _, tag, body, _, alias, _ in _STRUCT.findall(text):
@@ -128,18 +136,19 @@ def struct_bodies(text: str) -> dict[str, list[str]]:
 
 
 def without_unions(text: str) -> str:
-    """Return a text with the member that takes the most room in the place of each union, which then lies alike."""
+    """Return a text with each union replaced by its largest member, which keeps the layout."""
     return _UNION.sub(lambda union: widest(union[1], union[2]) or union[0], text)
 
 
 def of_unions(text: str) -> set[str]:
-    """Return the members that stand in the place of unions."""
+    """Return the members that replace unions."""
     return {" ".join(widest(*union).rstrip(";").split()) for union in _UNION.findall(without_comments(text))}
 
 
 def widest(body: str, name: str) -> str:
-    """Return the declaration of a union's member that takes the most room, under the `name` of the union if it has one;
-    empty where its members are not all plain numbers.
+    """Return the declaration of a union's largest member, under the `name` of the union if it has one.
+
+    Return an empty string if its members are not all plain numbers.
     """
     rooms = list[tuple[int, int, str]]()
     for kind, member, extents in re.findall(r"(\w[\w\s]*?)\s+(\w+)\s*((?:\[\s*\d+\s*\])*)\s*;", body):
@@ -152,7 +161,7 @@ def widest(body: str, name: str) -> str:
 
 
 def struct_attributes(text: str) -> dict[str, list[str]]:
-    """Return what a text says of how structs lie, `packed`, `aligned(32)`, by tag and by typedef."""
+    """Return the layout attributes of a text's structs, `packed`, `aligned(32)`, by tag and by typedef."""
     found = {}
     for before, tag, _, behind, alias, last in _STRUCT.findall(without_unions(without_comments(text))):
         told = re.findall(r"\b(?:__)?(packed|aligned)(?:__)?\s*(\(\s*\w+\s*\))?", f"{before} {behind} {last}")

@@ -1,4 +1,4 @@
-"""The variables of a kernel as it is walked through: what they stand for, block by block."""
+"""The variables of a kernel during the walk through it: their values, block by block."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from autotune.study.drafting.terms import Sum
 
 
 class Scopes:
-    """Scopes within one another, and what is found on the way."""
+    """Nested scopes, and the findings of the walk."""
 
     def __init__(self, known: Mapping[str, str]) -> None:
         self.found = Reading()
         self._known = known
         self._scopes: list[dict[str, Any]] = [{}]
-        self._branches = 0  # conditions and loops around what is walked through
-        self._opened: list[int] = [0]  # how many there were around each scope
-        self._plain: list[set[str]] = [set()]  # what `_is_plain` of each scope
-        self._in_head = False  # of a loop: where it begins and how it steps
-        self._rest: Sequence[str] = ()  # of the block, from the statement on
+        self._branches = 0  # the number of conditions and loops around the current statement
+        self._opened: list[int] = [0]  # that number for each scope when it was opened
+        self._plain: list[set[str]] = [set()]  # the variables of each scope that are `_is_plain`
+        self._in_head = False  # whether in the start or the step of a loop's head
+        self._rest: Sequence[str] = ()  # the tokens of the block from the current statement on
         self._once: set[str] = set()  # variables that change once after their declaration
         self._count = 0
 
     def _fresh(self, name: str) -> Sum:
         self._count += 1
-        return Sum.of(f"{name}.#{self._count}")  # no axis of an id, whatever the kernel calls its variables
+        return Sum.of(f"{name}.#{self._count}")  # never equal to an id, whatever the kernel's variables are named
 
     def _begun(self, name: str, value: Sum) -> Sum:
-        """A variable that begins with a value and changes."""
+        """Return a new variable that begins with a value and changes."""
         atom = self._fresh(name)
         self.found.loops[next(iter(atom.names))] = (value, None)
         return atom
@@ -46,10 +46,10 @@ class Scopes:
             if name in scope:
                 once = self._is_plain(name) or (opened == self._branches and changes(name, self._rest) == 1)
                 before = scope[name]
-                if once and isinstance(before, Sum) and str(before) in self._once:  # up to here it is what it began as
+                if once and isinstance(before, Sum) and str(before) in self._once:  # up to here it has its first value
                     begun = self.found.loops[str(before)][0]
                     self.found.either[str(before)] = (begun, begun)
-                if isinstance(before, Pointer) and isinstance(value, Pointer):  # of the type that the variable has
+                if isinstance(before, Pointer) and isinstance(value, Pointer):  # the variable keeps its own type
                     scope[name] = before._replace(offset=value.offset, name=value.name, type_name=value.type_name)
                 elif type(before) is tuple:
                     scope[name] = value if opened == self._branches else (None,) * len(before)
@@ -59,22 +59,22 @@ class Scopes:
                     scope[name] = scope[name].moved(self._fresh(name))
                 elif isinstance(value, Sum):  # from here on it is another variable
                     scope[name] = changed = self._begun(name, value)
-                    if opened < self._branches and not self._in_head:  # or what it was, where the branch is not taken
+                    if opened < self._branches and not self._in_head:  # if not taken, it keeps its old value
                         self.found.either[str(changed)] = (before, value)
                 return
 
     def _is_plain(self, name: str) -> bool:
-        """Whether a variable is set in its own block alone, by one statement after another."""
+        """Whether a variable is changed only in its own block, by one statement after another."""
         within = (plain for scope, plain in zip(self._scopes[::-1], self._plain[::-1], strict=True) if name in scope)
         return name in next(within, ())
 
     def _is_within(self, name: str) -> bool:
-        """Whether a variable was declared in the branch or loop that is walked through."""
+        """Whether a variable was declared in the current branch or loop."""
         scopes = zip(reversed(self._scopes), reversed(self._opened), strict=True)
         return next((opened == self._branches for scope, opened in scopes if name in scope), False)
 
     def _put(self, name: str, value: Any) -> None:
-        """Have a name stand for something from here on."""
+        """Give a known name a value from here on."""
         for scope in reversed(self._scopes):
             if name in scope:
                 scope[name] = value

@@ -1,4 +1,4 @@
-"""Proposals of the extents of buffers and images from what was read of a kernel's indices."""
+"""Proposals for the extents of buffers, from what was read of a kernel's indices."""
 
 from __future__ import annotations
 
@@ -9,16 +9,14 @@ from functools import cached_property
 from math import gcd
 from typing import Any
 
+from autotune.study.drafting.images import BEYOND, Images
 from autotune.study.drafting.indices import rows_of_ids, tile_of, words
-from autotune.study.drafting.launches import Launches, extent_of
+from autotune.study.drafting.launches import extent_of
 from autotune.study.drafting.terms import Sum, factors_of, is_multiple, taken_off, undivided
-
-BEYOND = "by the indices that were understood; others may reach farther"
-"""Why the extents of a buffer are a guess."""
 
 
 def product(shape: Sequence[Sum]) -> Sum:
-    """Return how many elements a shape has."""
+    """Return the number of elements of a shape."""
     total = Sum.of(1)
     for extent in shape:
         total = total * extent
@@ -26,30 +24,29 @@ def product(shape: Sequence[Sum]) -> Sum:
 
 
 def _ahead(varying: Sum, limit: Sum, rest: Sum) -> Sum:
-    """Return what lies ahead of something that stays below a limit stays below: of what counts fours, three ahead is
-    the last of a four.
+    """Return the bound of `varying + rest` if `varying` stays below a limit.
+
+    In a sum that counts in fours, three more is the last of a four.
     """
     step, ahead = gcd(*varying.terms.values()), rest.number or 0
-    if not 0 < ahead < step or limit.constant:  # of `i + 4 <= n` the last is n - 1
+    if not 0 < ahead < step or limit.constant:  # with `i + 4 <= n` the last is n - 1
         return limit + rest
     whole = all(factor % step == 0 for factor in limit.terms.values())
     return (limit if whole else Sum.of(f"round_up({limit}, {step})")) - step + ahead + 1
 
 
-class Shapes(Launches):
-    """What one kernel's reading says of extents; what it is given, `Launches` says."""
+class Shapes(Images):
+    """The extents that one kernel's reading tells; for the arguments see `Launches`."""
 
     def __init__(self, *given: Any) -> None:
         self._turns: dict[str, Sum] = {}
-        """How often loops turn whose variables are counted so."""
+        """The bounds of variables that stand for the turns of loops, or for other counted sums."""
         super().__init__(*given)
-        self.doubts: dict[str, str] = {}
-        """Why the extents of a buffer are a guess."""
 
     # -- limits -----------------------------------------------------------------------------------
 
     def upper(self, value: Sum, depth: int = 0) -> Sum | None:
-        """Return what a sum stays below; None where nothing says so."""
+        """Return the bound that a sum stays below; None if nothing tells one."""
         if value.known:
             return self._named(value) + 1
         if depth > 5:
@@ -85,7 +82,7 @@ class Shapes(Launches):
         return undivided(self._named(total))
 
     def _of_multiples(self, value: Sum) -> Sum | None:
-        """Return the largest that multiples of a variable are, `WPT * item`, where a guard ends just these."""
+        """Return the largest value of a variable's multiples, `WPT * item`, if a guard bounds just these; or None."""
         step = gcd(*value.terms.values())
         limit = next((limit for varying, limit in self.reading.guards if varying == value), None)
         if limit is None or not self._sized(limit):
@@ -93,7 +90,7 @@ class Shapes(Launches):
         return limit - 1 if step == 1 else _ahead(value, limit, Sum.of(step - 1)) - step
 
     def _least(self, name: str) -> Sum | None:
-        """Where a variable begins that is never less, `-R` of `for (j = -R; j <= R; j++)`: ids at 0; None of others."""
+        """Return a variable's smallest value, `-R` in `for (j = -R; j <= R; j++)`; 0 for ids; None if it is unknown."""
         if name.partition("#")[0] in ("gid", "lid", "wid", "masked.") or "%" in name:
             return Sum()
         begun, step = self.reading.loops.get(name, (Sum.of("#"), None))
@@ -130,12 +127,12 @@ class Shapes(Launches):
         return most.over(by) or Sum.of(f"ceil_div({most}, {by})")
 
     def _unmoved(self, value: Sum) -> Sum:
-        """What a variable begins with, where nothing steps it; others as they are."""
+        """Replace a variable that nothing steps by its start; return other sums unchanged."""
         loop = self.reading.loops.get(str(value), (value, None))
         return loop[0] if loop[1] is None and str(value) not in self.reading.moved and loop[0].known else value
 
     def _of_several(self, index: Sum, rows: tuple[Sum, list[Sum]]) -> tuple[Sum, list[Sum]]:
-        """An index taken apart, of elements that are several numbers each: `2 * (y * W + x)` counts pairs."""
+        """Return an index's rows, split further if elements are several numbers: `2 * (y * W + x)` counts pairs."""
         several = gcd(*(factor for product, factor in index.terms.items() if product))
         counted, extent = self._levels(index)[-1][1], rows[1][-1]
         limit = self.upper(counted) if several > 1 else None
@@ -147,7 +144,7 @@ class Shapes(Launches):
         return rows if outer is None else (outer[0], [*outer[1], Sum.of(several)])
 
     def _begun(self, value: Sum) -> Sum:
-        """With what they are in the place of variables that change only later."""
+        """Replace variables that change only later by their first values."""
         either = value.names & self.reading.either.keys()
         if not either:
             return value
@@ -157,8 +154,9 @@ class Shapes(Launches):
         return value
 
     def _from_starts(self, index: Sum, argument: str) -> Sum:
-        """With where loops begin that nothing is known to end, and how far they get from there: that may be far, but
-        where something else that the loop steps tells how often it turns.
+        """Add their unknown starts to the variables of loops without a known end, and note the doubt.
+
+        They may get far, unless something else that the loop steps tells the number of turns.
         """
         index = self._in_turns(index)
         for name in sorted(index.names & self.reading.loops.keys()):
@@ -170,7 +168,7 @@ class Shapes(Launches):
         return index
 
     def _in_turns(self, index: Sum) -> Sum:
-        """With turns times steps in the place of what a loop steps beside what ends it."""
+        """Replace variables that a loop steps beside its bounded one by their start plus turns times steps."""
         for name in sorted(index.names & self.reading.loops.keys()):
             start, step = self.reading.loops[name]
             turns = self.reading.turns(name) if step is not None and step.known else None
@@ -181,15 +179,16 @@ class Shapes(Launches):
         return index
 
     def _spread(self, index: Sum, axis: int) -> Sum:
-        """With one variable for all places in the place of what a loop steps by the whole launch."""
+        """Replace an id that a loop steps by the global size by one variable that counts all places."""
         if axis not in self.each or axis not in self.wholes or self._over_launch(index, axis) != self.each[axis]:
             return index
         self._turns[f"spread.#{axis}"] = self.wholes[axis]
         return index.with_value(f"gsz#{axis}", Sum()).with_value(f"gid#{axis}", Sum.of(f"spread.#{axis}"))
 
     def _as_guarded(self, index: Sum) -> Sum:
-        """With one variable in the place of each sum of which a guard says below what it stays, with what is taken off
-        on both sides: of `(y + k - b) * W` behind `y + k < H + b` that of one below H.
+        """Replace each sum that a guard bounds by one variable, and subtract the same on both sides if the index does.
+
+        In `(y + k - b) * W` after `y + k < H + b`, the variable is below H.
         """
         guards = sorted(self.reading.guards, key=lambda guard: -len(guard[0].terms))
         for count, (varying, limit) in enumerate(guards):
@@ -217,21 +216,21 @@ class Shapes(Launches):
         return max(one, other, key=lambda limit: self.elements([limit]))
 
     def along_rows(self) -> set[str]:
-        """Return the sizes that say how far a kernel goes along rows of a length that another says."""
+        """Return the sizes that bound how far a kernel goes along rows whose length is another size."""
         rows = [limits for extent, limits in self._bounded_rows if not {*words(str(extent))} & self._small]
         return set[str]().union(*rows) - self._small
 
     def divisors(self) -> set[str]:
-        """Return the sizes by which items are taken apart, whether or not an extent is left that depends on them."""
+        """Return the sizes in divisors of whole-number quotients, whether or not an extent depends on them."""
         told = (by.names for _, by in self.reading.quotients.values())
         return set[str]().union(*told) - self._small
 
     def padded(self) -> set[str]:
-        """Return the lengths of rows along which another size says how far to go: a `stride` is no small one then."""
+        """Return the lengths of rows along which another size bounds how far to go: then a `stride` is not small."""
         return {str(extent) for extent, limits in self._bounded_rows if limits - {str(extent)} - self._small}
 
     def row_lengths(self) -> Iterator[tuple[str, int, Sum]]:
-        """Yield sizes that say how long rows are, how many of each are a place (4, of bytes), and how far rows go."""
+        """Yield sizes that are row lengths, how many of their units make a place (4 if bytes), and the rows' bounds."""
         for extent, counted in self._along_rows:
             told = re.fullmatch(r"([A-Za-z_]\w*)(?: // (\d+))?", str(extent))
             most = self.upper(counted) if told and told[1] in self._sizes else None
@@ -240,7 +239,7 @@ class Shapes(Launches):
 
     @cached_property
     def _bounded_rows(self) -> list[tuple[Sum, set[str]]]:
-        """The lengths of rows, with the sizes that bound what counts along them."""
+        """The lengths of rows, each with the sizes that bound the sums that count along them."""
         found = []
         for extent, counted in self._along_rows:
             limits = (
@@ -251,7 +250,7 @@ class Shapes(Launches):
 
     @cached_property
     def _along_rows(self) -> list[tuple[Sum, Sum]]:
-        """The lengths of rows, with what counts along them."""
+        """The lengths of rows, each with the sum that counts along them."""
         places = (mention.places[0] for mention in self.reading.mentions if len(mention.places) == 1)
         levels = (level for place in dict.fromkeys(places) for level in self._levels(self._begun(place))[1:])
         return [level for level in levels if self._sized(level[0])]
@@ -259,10 +258,11 @@ class Shapes(Launches):
     # -- shapes -----------------------------------------------------------------------------------
 
     def shape(self, name: str, *, written: bool, farthest: bool = False, local: bool = False) -> list[Sum] | None:
-        """Return the extents of a buffer, row by row; None where its indices do not tell.
+        """Return the extents of a buffer, row by row; None if its indices do not tell them.
 
-        What most indices say counts, since rims may be left out in ways that are not read; or the `farthest`. Of
-        `local` memory, which holds what was written there, reads at places that a loop halves tell nothing.
+        The extents that most indices tell are used, since rims may be left out in ways that are not read; or those of
+        the `farthest` index. In `local` memory, which holds what was written, reads at places that a loop halves do not
+        count.
         """
         found: list[tuple[list[Sum], Sum, int]] = []
         stored = list[Sum]()
@@ -309,44 +309,21 @@ class Shapes(Launches):
         kind = max([kind, *(each for each in guarded if not inner and is_multiple(each, kind))], key=factors_of)
         alike = [each for each in found if tuple(each[0]) == inner and each[1] - each[1].constant == kind]
         beyond = max(limit.constant for _, limit, _ in alike)
-        # Neighbours on both sides of what is bounded: the rim is left out in a way that was not read.
+        # Neighbours on both sides of bounded places: the rim is left out in a way that was not read.
         plainly = any(not number and not limit.constant for _, limit, number in alike)
         if plainly and ((written and stored) or min(number for *_, number in alike) < 0):
             beyond = max((limit.constant for limit in stored if limit - limit.constant == kind), default=0)
         if name in self.reading.rimmed or (inner and 0 < -beyond < gcd(*factors_of(kind))):
-            beyond = max(beyond, 0)  # whole ones: of `3 * y * W + x` the rows behind the last are there too
+            beyond = max(beyond, 0)  # whole elements: with `3 * y * W + x`, the rows after the last exist too
         shape = [kind + beyond, *map(self._named, inner)]
         if any(self.elements([limit, *inner]) > self.elements(shape) for inner, limit, _ in found if not plainly):
             self.doubts[name] = BEYOND
         return shape
 
     def _ended(self, index: Sum) -> Sum | None:
-        """Return what ends an index of rows as a whole, `n` of `y * W + x < n`, or of `y * W + x - r < n`; None where
-        nothing does.
-        """
+        """Return the limit of a whole index of rows, `n` in `y * W + x < n` or `y * W + x - r < n`; None if none."""
         strided = any("#" not in name for product in index.varying for name in product)
         alike = (each for each in self.reading.guards if each[0].varying == index.varying and self._sized(each[1]))
         beyond = ((index - varying, limit) for varying, limit in alike)
         ends = (limit + rest for rest, limit in beyond if not rest or rest.number is None)
         return next(ends, None) if strided else None
-
-    def image(self, name: str, dimensions: int) -> list[Sum] | None:
-        """Return the extents of an image, as NumPy counts them."""
-        found: list[Sum | None] = [None] * dimensions
-        for mention in self.reading.mentions:
-            if mention.name != name:
-                continue
-            for place, coordinate in enumerate(mention.places[:dimensions]):
-                started = self._started(coordinate)
-                ids = self._ids(started)
-                extent = self.axes.get(min(ids)) if len(ids) == 1 else self.upper(coordinate)
-                several = started.factor_of(f"gid#{min(ids, default=0)}")
-                if len(ids) == 1 and not several:  # of a quotient, say
-                    extent = self.upper(coordinate)
-                elif extent is not None and len(ids) == 1 and several.known and (several.number or 2) > 1:
-                    extent = extent * several
-                found[place] = found[place] or extent
-                if any(re.match(r"\([^.]*(?:gid|wid)#\d.*\)\.#", each) for each in started.names):
-                    self.doubts[name] = BEYOND  # of a product or sum no more is known than whose work it is
-        whole = [each for each in found if each is not None]
-        return whole[::-1] if len(whole) == dimensions else None

@@ -1,4 +1,4 @@
-"""Which of a kernel's whole numbers are sizes, and what they are at first."""
+"""Which of a kernel's whole numbers are sizes, and their first values."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ from autotune.study.drafting.terms import Sum
 from autotune.study.drafting.uses import Uses
 
 _LONGEST_OF_IMAGES = 13
-"""The exponent, of 2, of as many pixels as every device's images have along an axis."""
+"""The exponent of 2 for the number of pixels along an axis that every device's images allow."""
 _MOST_ELEMENTS = 2**24
-"""Elements of the largest buffer of a study at its first sizes, as far as their extents tell."""
+"""The most elements of a study's largest buffer at its first sizes, as far as its extents tell."""
 _COUNTED = 1024
-"""What a macro that is a size is at most at first, where nobody has given more than 1."""
+"""The largest first value of a macro that is a size and was given as 1."""
 _WIDEST = 256
-"""What a launch counts may be raised to where it would not fill a work-group."""
+"""A size that a launch counts may be raised to this, to fill a work-group."""
 _ENTRIES_EACH = 16
-"""Entries that a row of other arrays is proposed to have."""
+"""The proposed number of entries per row of arrays that other arrays index."""
 
 
 def _degree(extent: Sum, names: Collection[str]) -> int:
-    """How many of the names are multiplied in an extent."""
+    """Return the largest number of the names that are multiplied in an extent."""
     return max((sum(bool(names_in(name) & {*names}) for name in product) for product in extent.terms), default=0)
 
 
 def _least(name: str) -> int:
-    """What a small size is at first."""
+    """Return the first value of a small size."""
     return 3 if WINDOW_NAME.match(name) else 1
 
 
 class Sizes:
-    """The sizes of a study. `items`: what each kernel's launch counts along its axes, None where nothing says so.
+    """The sizes of a study. `items`: the work-items of each kernel's launch along its axes, None if unknown.
 
-    `names` are those of the kernel's numbers that are sizes, `idle` those of its numbers that no extent depends on.
+    `names` are the kernel's numbers that are sizes, `idle` its numbers that no extent depends on.
     """
 
     def __init__(self, of: Proposal, uses: Uses, items: Mapping[str, Sequence[str | None]]) -> None:
@@ -65,23 +65,29 @@ class Sizes:
         self._big = [name for name in (*self.names, *of.made) if not (self.is_small(name) or name[:7] == "ENTRIES")]
 
     def is_small(self, name: str) -> bool:
-        """Whether a size is small by its name, less than another, as a launch has to have something left, or how many
-        of something each item takes.
+        """Whether a size is small.
+
+        It is by its name, because a launch subtracts it, because it is the number of things that each item processes,
+        or because it is the number of a group's items that share something.
         """
         counted = [str(extent) for shapes in self._of.tuned.values() for extent in shapes.axes.values()]
         padded = any(name in shapes.padded() for shapes in self._of.shapes.values())
         if padded or any(re.fullmatch(rf"{name}( // \d+)?", extent) for extent in counted):
             return False
         items = [extent or "" for items in self._items.values() for extent in items]
+        told = (pair for shapes in self._of.shapes.values() for pair in shapes.reading.quotients.values())
+        if any(by == Sum.of(name) and {each[:4] for each in of.names} <= {"lid#", "lsz#"} for of, by in told):
+            return True
         if self._of.is_small(name) or any(re.search(rf"- (?:\d+ \* )?{name}\b", extent) for extent in items):
             return True
-        shared = any(re.search(rf"(?:, |// ){name}\b", extent) for extent in items)  # out to items, so many to each
+        shared = any(re.search(rf"(?:, |// ){name}\b", extent) for extent in items)  # so many for each item
         return shared and not any(name in names_in(str(extent)) for shape in self._shapes.values() for extent in shape)
 
     @property
     def each(self) -> int:
-        """What a size is at first: less where there are several, or a buffer is as long along several axes, and no more
-        than has such a buffer hold about a million elements.
+        """The first value of a size: smaller if there are several, or if it is several extents of one buffer.
+
+        Such a buffer then holds at most about a million elements.
         """
         of, big = self._of, {*self._big}
         ranks = (sum(bool(big & names_in(str(extent))) for extent in shape) for shape in self._shapes.values())
@@ -99,7 +105,7 @@ class Sizes:
         return min([first, *(self._fitting(shape, big) for shape in self._shapes.values())])
 
     def _fitting(self, shape: Sequence[Sum], names: Collection[str]) -> int:
-        """The largest power of two that the names in a buffer's extents may be: more would be too many elements."""
+        """Return the largest power of two for names in a buffer's extents that stays within `_MOST_ELEMENTS`."""
         degree, several = 0, 1
         for extent in shape:
             terms = ((sum(name in names for name in product), factor) for product, factor in extent.terms.items())
@@ -109,20 +115,22 @@ class Sizes:
         return 1 << exponent // degree if degree else _MOST_ELEMENTS
 
     def count(self, name: str, given: int) -> int:
-        """What a macro that is a size is at first: of 1, as names without a meaning are told to be given, nothing would
-        be left to share out, where a launch counts to it.
+        """Return the first value of a macro that is a size.
+
+        If a launch counts to it, 1 is replaced (users are told to give unknown names as 1): there would be nothing to
+        divide among items.
         """
         counted = any(name in (extents or ()) for extents in self._items.values())
         return min(self.each, _COUNTED) if counted and given == 1 else given
 
     def first(self, name: str) -> int:
-        """What one of them is at first: as much as the rows take of which it is the length, and its type holds."""
+        """Return the first value of a size: at least the longest row of that length, at most what its type holds."""
         number = max(self._begun(name), self._longest.get(name, 0))
         most = min((each[name] for each in (self._most, self._held) if name in each), default=None)
         return number if most is None or number <= most else 2 ** (most.bit_length() - 1)
 
     def _begun(self, name: str) -> int:
-        """As much as takes whole work-groups, and more by a rim, where nothing guards either."""
+        """Return a multiple of the work-group, plus a rim, if no guard handles these."""
         if name.startswith("ENTRIES"):
             return self.each * _ENTRIES_EACH
         if self.is_small(name) and name not in self._of.made:
@@ -141,9 +149,7 @@ class Sizes:
         return -(-self.each // whole) * whole + max(rims)
 
     def _rim(self, name: str, extent: str) -> int | None:
-        """By how much less than a size a launch counts, `radius - 1` of `width - radius + 1`; None where it counts
-        something else.
-        """
+        """Return how much less than a size a launch counts: `radius - 1` in `width - radius + 1`; None for others."""
         term = r" ([-+]) (?:(\d+) \* )?(\w+)"
         if re.fullmatch(rf"{name}(?:{term})*", extent) is None:
             return None
@@ -160,7 +166,7 @@ class Sizes:
 
     @cached_property
     def _held(self) -> dict[str, int]:
-        """The most that sizes may be that say how far arrays of a fixed length are used."""
+        """The largest values of sizes that bound the indices of arrays of a fixed length."""
         members = dict[str, list[int | None]]()
         for kind, bracket, extents in (m.partition("[") for listed in self._of.structs.values() for m in listed):
             told = re.findall(r"\[([^\[\]]*)\]", bracket + extents)
@@ -178,7 +184,7 @@ class Sizes:
 
     @cached_property
     def _longest(self) -> dict[str, int]:
-        """How long the longest row is of which a size is the length, in as much as that counts."""
+        """The longest row of which a size is the length, in the size's units."""
         known = {name: int(name not in self._shifts) for name in self._of.whole} | self._of.tasks | self._of.counts
         known |= {name: self._begun(name) for name in (*self.names, *self._of.made)}
         found = dict[str, int]()

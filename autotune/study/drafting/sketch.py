@@ -1,4 +1,4 @@
-"""What is known of a kernel file before anything is proposed of it."""
+"""What is known of a kernel file before anything is proposed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from autotune.study.drafting.syntax import names_in
 
 @dataclass
 class Sketch:
-    """What is known of a kernel file. `guessed`: no compiler was asked, the text was read."""
+    """What is known of a kernel file. `guessed`: whether only the text was read, without a compiler."""
 
     name: str
     kernel: str
@@ -23,11 +23,11 @@ class Sketch:
     macros: Mapping[str, str]
     guessed: bool = False
     flags: list[str] = field(default_factory=list)
-    """Build options that it takes, as the study gives them."""
+    """The build options that the study gives."""
     typed: str = ""
-    """The kernel file as its author calls it, where the study names it otherwise."""
+    """The kernel file as its author named it, if the study names it differently."""
     called: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """What kernels call arguments that have another name here, by kernel."""
+    """The kernels' own names of arguments that have another name here, by kernel and name here."""
     extensions: Sequence[str] = ()
     """The device's extensions, each of which its compiler defines as a macro."""
     gaps: list[str] = field(default_factory=list)
@@ -37,7 +37,7 @@ class Sketch:
 
 
 def launched_of(sketch: Sketch, wanted: str | None) -> list[str]:
-    """Return the kernels to launch: the one that is wanted, or all. Raises StudyError."""
+    """Return the kernels to launch: the wanted one, or all. Raises StudyError if there is none."""
     known = list(sketch.signatures)
     hidden = [name for name in scanned(sketch.source) if name not in known and is_builtin(name)]
     if hidden and wanted in (None, *hidden) and not names_in(sketch.source) >= {*known}:

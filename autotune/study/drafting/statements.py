@@ -1,7 +1,7 @@
-"""A walk through a kernel's statements, once, in order, as if every branch were taken.
+"""Walk through a kernel's statements once, in order, as if every branch were taken.
 
-A function that is called is walked through with what it is given. Nothing here is proof: shapes.py makes proposals of
-it, which say that they are.
+A called function is walked through with its arguments. Nothing here is proof: shapes.py makes proposals from it, which
+are marked as such.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from autotune.study.drafting.values import MOST_STEPS, Values
 
 _LEAVING = {"return", "continue", "break", "goto"}
 _FARTHEST = 4000
-"""Tokens of a block that are looked through for changes of a variable."""
+"""The number of a block's tokens that are searched for changes of a variable."""
 
 
 def read(
@@ -39,8 +39,10 @@ def read(
     known: Mapping[str, str],
     widths: Mapping[str, str],
 ) -> Reading:
-    """Return what is found in a kernel. `given`: its buffers and images, and what byvalue.py knows of its vectors and
-    structs; `known`: what names stand for; `widths`: see vectors.py.
+    """Return the findings in a kernel.
+
+    `given`: its buffers and images, and byvalue.py's values of its vectors and structs; `known`: what names stand for;
+    `widths`: see vectors.py.
     """
     found = _walked(_Walk(functions, known, widths, through=True), functions[entry], given)
     if found.through and found.leave_out_through():
@@ -59,17 +61,17 @@ def _walked(walk: _Walk, function: Function, known: Mapping[str, Any]) -> Readin
 
 
 class _Walk(Values):
-    """Statements."""
+    """The walk through statements."""
 
     def function(self, function: Function, given: Mapping[str, Any]) -> Any:
-        """Walk through a body; return what it returns, if that is one value."""
+        """Walk through a body; return its value if it has one return statement, else None."""
         before = self._scopes, self._opened, self._plain, self._rest, self._returned
         turning = len(self.found.turning)
         self._scopes, self._opened, self._plain, self._returned = [dict(given)], [self._branches], [set()], []
         for name, extents in function.rows.items():
             if isinstance(value := given.get(name), Pointer):
                 self._scopes[0][name] = value._replace(rows=self._extents(map(self._value, extents)))
-        for name in function.takes:  # a number that the kernel is given and changes: from there on it is another
+        for name in function.takes:  # a number that the kernel takes and changes has other values from there on
             mine = name in self._known and name not in given
             if mine and changes(name, function.body) and changes_plainly(name, function.body):
                 self._scopes[0][name] = Sum.of(self._known[name])
@@ -86,7 +88,7 @@ class _Walk(Values):
             at = self._statement(tokens, at)
 
     def _statement(self, tokens: Sequence[str], at: int) -> int:
-        """Walk through one statement and return the place behind it."""
+        """Walk through one statement and return the place after it."""
         self._steps += 1
         if at >= len(tokens):
             return at
@@ -161,8 +163,9 @@ class _Walk(Values):
         return at
 
     def _part(self, told: slice, barriers: int, *, leaves: bool) -> None:
-        """Note of what was compared that some items never come to a barrier: one in what was walked through since there
-        were so many, or any behind it that leaves the kernel.
+        """Note that the comparisons `told` keep some items from a barrier.
+
+        It is one met since the count was `barriers` or, if the branch `leaves` the kernel, any later one.
         """
         sums = [varying for varying, *_ in self.found.compared[told]]
         self.found.parted |= {*sums} if self.found.barriers > barriers else set()
@@ -179,15 +182,17 @@ class _Walk(Values):
         self._plain.pop()
 
     def _perhaps(self, tokens: Sequence[str], at: int) -> int:
-        """Walk through one statement that is carried out never, once or often."""
+        """Walk through one statement that is executed never, once or often."""
         self._branches += 1
         at = self._statement(tokens, at)
         self._branches -= 1
         return at
 
     def _leave_behind(self, tokens: Sequence[str], body: int) -> list[str]:
-        """Pointers and plain variables that a loop moves: from here on they are somewhere, or as far as its turns step
-        them; return what counts these steps. `body`: where in the tokens its body begins.
+        """Give new values to pointers and plain variables that a loop moves; return the variables for their steps.
+
+        The values are unknown, or the starts plus the steps of the loop's turns. `body`: the place in the tokens where
+        its body begins.
         """
         loop, stepped = tokens[: ended(tokens, body)], list[str]()
         names = {name for scope in self._scopes for name in scope}
@@ -247,19 +252,19 @@ class _Walk(Values):
             value = value._replace(rows=self._extents(map(self._value, rows)))
         stated, changed = rest[:1] == ["="], changes(name, self._rest)
         if not stated and changed == 1:
-            self._scopes[-1][name] = None  # its one assignment is to come
+            self._scopes[-1][name] = None  # its only assignment comes later
             return
         if plain := isinstance(value, Sum) and not self._in_head and changes_plainly(name, self._rest):
             self._plain[-1].add(name)
         if changed and not plain and (value is None or isinstance(value, Sum)):
             begun = self._begun(name, Sum() if value is None else value)
-            self.found.moved |= {str(begun)} if stated and value is None else set()  # nobody knows where it begins
+            self.found.moved |= {str(begun)} if stated and value is None else set()  # its start is unknown
             self._once |= {str(begun)} if changed == 1 and value is not None else set()
             value = begun
         self._scopes[-1][name] = value
 
     def _initial(self, tokens: Sequence[str], *, vector: bool) -> Any:
-        """What a variable begins with; of what stands in braces the components of a vector alone are known."""
+        """Return a variable's initial value; values in braces are only known as the components of a vector."""
         if tokens[:1] != ["{"]:
             return self._value(tokens)
         parts = tuple(self._initial(part, vector=False) for part in split(tokens[1 : closing(tokens, 0)]))

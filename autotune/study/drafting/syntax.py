@@ -1,6 +1,6 @@
-"""C as far as index arithmetic goes: tokens, brackets, expressions as trees.
+"""The part of C that index arithmetic needs: tokens, brackets, expressions as trees.
 
-A modest reader: what it does not understand it skips, and it raises nothing but NotRead, which ends a statement.
+This is a modest reader: it skips what it does not understand, and raises only NotRead, which ends a statement.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 Tree = tuple[Any, ...]
-"""An operator, or `name`, `number`, `text` in quotes, `call`, `index`, `member`, `cast` to a pointer, with what belongs
-to it.
+"""An operator, or `name`, `number`, `text` in quotes, `call`, `index`, `member`, `cast` to a pointer, followed by its
+operands.
 """
 
 _TOKEN = re.compile(
@@ -24,7 +24,7 @@ _LEVELS: tuple[tuple[str, ...], ...] = (
 )  # fmt: skip
 _LEVEL = {operator: level for level, operators in enumerate(_LEVELS) for operator in operators}
 _LOOSER = {"||", "&&", "|", "^", "&", "==", "!=", "<", ">", "<=", ">=", "<<", ">>", "?", ","}
-"""What binds less than a sum."""
+"""Operators that bind less tightly than a sum."""
 _ASSIGN = ("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>=")
 _PLAIN = re.compile(r"(?:u?(?:char|short|int|long)|half|float|double|size_t|bool|ptrdiff_t)(?:2|3|4|8|16)?")
 QUALIFIERS = frozenset({
@@ -34,7 +34,7 @@ QUALIFIERS = frozenset({
 
 
 class NotRead(Exception):
-    """Beyond what is understood here."""
+    """The text cannot be read here."""
 
 
 def tokens_of(text: str) -> list[str]:
@@ -53,7 +53,7 @@ def names_in(text: str) -> set[str]:
 
 
 def closing(tokens: Sequence[str], at: int) -> int:
-    """Return the place of what closes the bracket at a place; the end where nothing does."""
+    """Return the place of the bracket that closes the one at a place; the end if there is none."""
     pairs, depth = {"(": ")", "[": "]", "{": "}"}, 0
     for place in range(at, len(tokens)):
         depth += (tokens[place] in pairs) - (tokens[place] in pairs.values())
@@ -63,7 +63,7 @@ def closing(tokens: Sequence[str], at: int) -> int:
 
 
 def closings(tokens: Sequence[str]) -> dict[int, int]:
-    """Return the place of what closes each bracket that is closed."""
+    """Return the place of the closing bracket, by the place of each opening bracket that is closed."""
     found, opened = dict[int, int](), list[int]()
     for place, token in enumerate(tokens):
         if token in ("(", "[", "{"):
@@ -74,7 +74,7 @@ def closings(tokens: Sequence[str]) -> dict[int, int]:
 
 
 def split(tokens: Sequence[str], between: str = ",") -> list[list[str]]:
-    """Return the parts between commas that stand in no bracket."""
+    """Return the parts between separators that are outside brackets."""
     parts: list[list[str]] = [[]]
     depth = 0
     for token in tokens:
@@ -87,8 +87,9 @@ def split(tokens: Sequence[str], between: str = ",") -> list[list[str]]:
 
 
 def declarator(words: Sequence[str]) -> tuple[str, list[list[str]], int]:
-    """Return the name that words declare behind a type, the extents of the arrays that it points to, N of `(*a)[N]`,
-    and how many of the words that is; no name where they declare nothing of the kind.
+    """Return the pointer to arrays that words declare after a type: name, extents of the arrays, number of words used.
+
+    `(*a)[N]` gives `a` and N; the name is empty if they declare no such pointer.
     """
     if words[:2] != ["(", "*"] or (end := closing(words, 0)) >= len(words):
         return "", [], 0
@@ -102,7 +103,7 @@ def declarator(words: Sequence[str]) -> tuple[str, list[list[str]], int]:
 
 
 def changes(name: str, tokens: Sequence[str]) -> int:
-    """Return how often a name is assigned or changed after its declaration: two for what others may change."""
+    """Return how often a name is assigned or changed after its declaration; `&name` as an argument counts as two."""
     found = 0
     for place, token in enumerate(tokens):
         if token != name:
@@ -119,8 +120,9 @@ def changes(name: str, tokens: Sequence[str]) -> int:
 
 
 def changes_plainly(name: str, tokens: Sequence[str]) -> bool:
-    """Whether a name is changed by statements of its own alone, in no branch, and in a loop by one that steps it, also
-    behind an `if`, up to the end of the block.
+    """Whether a name is changed, up to the end of the block, only by plain assignments and by stepping loops.
+
+    Assignments must be outside branches; loops, which may be within an `if`, step it in one statement.
     """
     found = depth = guards = end = 0
     for end, token in enumerate(tokens):
@@ -138,7 +140,7 @@ def changes_plainly(name: str, tokens: Sequence[str]) -> bool:
 
 
 def _is_guard(tokens: Sequence[str], at: int) -> bool:
-    """Whether a block begins at a place of which an `if` decides, and no `else` before it."""
+    """Whether the block of an `if` begins at a place, and not that of an `else if`."""
     if tokens[at] != "{" or tokens[at - 1 : at] != [")"]:
         return False
     depth = 0
@@ -150,7 +152,7 @@ def _is_guard(tokens: Sequence[str], at: int) -> bool:
 
 
 def ended(tokens: Sequence[str], at: int) -> int:
-    """Return the place behind the statement or block that begins at a place."""
+    """Return the place after the statement or block that begins at a place."""
     while at < len(tokens) and tokens[at] not in (";", "}"):
         at, block = (closing(tokens, at), tokens[at] == "{") if tokens[at] in ("(", "[", "{") else (at, False)
         if block:
@@ -160,8 +162,9 @@ def ended(tokens: Sequence[str], at: int) -> int:
 
 
 def step_of(name: str, loop: Sequence[str], body: int) -> list[str] | None:
-    """Return by what each turn of a loop steps a name, `+ 1` of `name++`, where one statement of its body does so and
-    nothing else changes it; None of others. `body`: where in the loop's tokens its body begins.
+    """Return the step of a name in each turn of a loop, `+ 1` for `name++`; None if there is no such step.
+
+    One statement of the body must step it, and nothing else change it. `body`: where in the tokens the body begins.
     """
     if name not in loop[body:] or changes(name, loop) != 1:
         return None
@@ -196,7 +199,7 @@ def expression(tokens: Sequence[str], types: Collection[str] = ()) -> Tree:
 
 
 def folded(tree: Tree) -> int | None:
-    """Return the number that a tree of numbers gives; a name that is no macro is 0, as for #if."""
+    """Return the value of a tree of numbers, or None; a name is 0, as an undefined one in #if."""
     match tree:
         case ("number", str(text)):
             return whole(text)
@@ -220,7 +223,7 @@ _FOLD: dict[str, Callable[[int, int], int | None]] = {
 
 
 def whole(text: str) -> int | None:
-    """Return the whole number of a token; None for others."""
+    """Return the whole number that a token is; None for other tokens."""
     if re.fullmatch(r"0[xX][0-9a-fA-F]{1,15}", text):
         return int(text, 16)
     return int(text) if re.fullmatch(r"\d{1,15}", text) else None
@@ -235,7 +238,7 @@ class _Reader:
         self._tokens, self._types = tokens, types
 
     def _next(self, *wanted: str) -> str:
-        """Take the next token if it is one of those; "" where it is not."""
+        """Take the next token if it is one of `wanted`; return "" if it is not."""
         if self.at < len(self._tokens) and self._tokens[self.at] in wanted:
             self.at += 1
             return self._tokens[self.at - 1]
@@ -261,7 +264,7 @@ class _Reader:
         return ("cond", condition, first, self.assignment())
 
     def _binary(self, least: int) -> Tree:
-        """Operands with what joins them at a level or above, by precedence climbing."""
+        """Read operands joined by operators of a level or above, by precedence climbing."""
         left = self._unary()
         while self.at < len(self._tokens) and (level := _LEVEL.get(self._tokens[self.at], -1)) >= least:
             operator = self._word()
@@ -287,7 +290,7 @@ class _Reader:
         return tree
 
     def _cast(self) -> Tree | None:
-        """A cast, or a vector: `(int2)(x, y)`, `(int2){x, y}`."""
+        """Read a cast, or a vector: `(int2)(x, y)`, `(int2){x, y}`; None if there is none."""
         if self._tokens[self.at : self.at + 1] != ["("]:
             return None
         end = closing(self._tokens, self.at)
@@ -315,7 +318,7 @@ class _Reader:
         return self._unary()
 
     def _postfix(self, tree: Tree) -> Tree:
-        """What a tree is followed by: an index, arguments, members."""
+        """Read what follows a tree: an index, arguments, members."""
         while operator := self._next("[", "(", ".", "->", "++", "--"):
             if operator in (".", "->"):
                 tree = ("member", tree, self._word())

@@ -1,7 +1,7 @@
-"""Sums of products of names: what indices and their limits are made of.
+"""Sums of products of names: the form of indices and their limits.
 
-A name with `#` in it is a variable (`k#3`, `gid#0`), others are known before a launch: sizes, parameters. What is no
-sum of products is a name itself, with its text in parentheses: `(WG // LANES)`.
+A name with `#` in it is a variable (`k#3`, `gid#0`); other names are known before a launch: sizes, parameters. Any
+other expression is a name itself, with its text in parentheses: `(WG // LANES)`.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable
 
 Product = tuple[str, ...]
 _MOST = 40
-"""Products of a sum: more is not read."""
+"""The most products in a sum: longer sums are not read."""
 _LONGEST = 1000
-"""Characters of the names in a sum."""
+"""The most characters of the names in a sum."""
 
 
 class Sum:
-    """Whole multiples of products of names; immutable."""
+    """A sum of whole multiples of products of names; immutable."""
 
     __slots__ = ("_varying", "terms")
 
@@ -53,7 +53,7 @@ class Sum:
         return self + (-other)
 
     def __mul__(self, other: Sum) -> Sum:
-        """The product; a known sum remains one factor, so that `(y * (W + 2)) + x` tells its rows."""
+        """Return the product; a known sum remains one factor, so that `(y * (W + 2)) + x` tells its rows."""
         for one, many in ((self, other), (other, self)):
             if one.number is not None:
                 return Sum((product, factor * one.number) for product, factor in many.terms.items())
@@ -63,12 +63,12 @@ class Sum:
         return mine.expanded(theirs)
 
     def expanded(self, other: Sum) -> Sum:
-        """The product, term by term."""
+        """Return the product, multiplied out term by term."""
         pairs = ((mine, theirs) for mine in self.terms.items() for theirs in other.terms.items())
         return Sum((tuple(sorted((*a, *b))), m * n) for (a, m), (b, n) in pairs)
 
     def as_factor(self) -> Sum:
-        """As one factor, times what all its products are multiples of: `16 * (n + 1)` of `16 * n + 16`."""
+        """Return a known sum as one factor times the greatest common divisor: `16 * (n + 1)` for `16 * n + 16`."""
         if len(self.terms) < 2 or not self.known:
             return self
         each = math.gcd(*self.terms.values())
@@ -80,7 +80,7 @@ class Sum:
 
     @property
     def varying(self) -> dict[Product, int]:
-        """The products that have a variable: who differs by what is known has the same."""
+        """The products that have a variable; sums that differ only by known products have the same."""
         if self._varying is None:
             found = {product: factor for product, factor in self.terms.items() if any("#" in name for name in product)}
             self._varying = found
@@ -88,7 +88,7 @@ class Sum:
 
     @property
     def is_long(self) -> bool:
-        """Whether it holds more than is read: of what is multiplied again and again it would soon fill the memory."""
+        """Whether it is too long to be read: repeated multiplication could soon fill the memory."""
         return len(self.terms) > _MOST or sum(len(name) for product in self.terms for name in product) > _LONGEST
 
     @property
@@ -97,25 +97,25 @@ class Sum:
 
     @property
     def number(self) -> int | None:
-        """Its value, where it is a number."""
+        """Its value if it is a number, else None."""
         return self.constant if not self.terms.keys() - {()} else None
 
     @property
     def constant(self) -> int:
-        """The number that is added in it."""
+        """The number that is added in the sum, 0 if none."""
         return self.terms.get((), 0)
 
     def part(self, wanted: Callable[[Product], bool]) -> Sum:
-        """The products that are wanted."""
+        """Return the sum of the products for which `wanted` is true."""
         return Sum((product, factor) for product, factor in self.terms.items() if wanted(product))
 
     @property
     def fixed(self) -> Sum:
-        """What is known in it."""
+        """The sum of its known products."""
         return self.part(lambda product: not any("#" in name for name in product))
 
     def factor_of(self, name: str) -> Sum:
-        """What a name is multiplied by."""
+        """Return the sum by which a name is multiplied."""
         found = []
         for product, factor in self.terms.items():
             if name in product:
@@ -125,7 +125,7 @@ class Sum:
         return Sum(found)
 
     def over(self, other: Sum) -> Sum | None:
-        """The exact quotient; None where there is none."""
+        """Return the exact quotient; None if there is none."""
         if self == other:
             return Sum.of(1)
         if len(other.terms) != 1:
@@ -143,12 +143,12 @@ class Sum:
         return Sum(found)
 
     def with_value(self, name: str, value: Sum) -> Sum:
-        """With something in the place of a name."""
+        """Return the sum with a name replaced by a value."""
         rest = self.part(lambda product: name not in product)
         return rest + self.factor_of(name) * value if name in self.names else self
 
     def __str__(self) -> str:
-        """The text of an expression."""
+        """Return the sum as the text of an expression."""
         parts = []
         for product, factor in sorted(self.terms.items(), key=lambda item: (not item[0], item[1] < 0, item[0])):
             names = [plain(product[0])] if len(product) == 1 and abs(factor) == 1 else list(product)
@@ -161,7 +161,7 @@ class Sum:
 
 
 def spread_out(factor: str) -> Sum | None:
-    """Return a sum that is one factor, `(2 * n + 1)`, by its terms; None where it is none, or has more within."""
+    """Return the terms of a factor that is a sum, `(2 * n + 1)`; None for others, also with nested parentheses."""
     if re.fullmatch(r"\(-?\w+(?: [-+*] \w+)*\)", factor) is None:
         return None
     total = Sum()
@@ -174,19 +174,17 @@ def spread_out(factor: str) -> Sum | None:
 
 
 def plain(text: str) -> str:
-    """Without the parentheses around all of it."""
+    """Return a text without parentheses around all of it."""
     return text[1:-1] if text.startswith("(") and re.fullmatch(r"\((?:[^()]|\([^()]*\))*\)", text) else text
 
 
 def taken_off(index: Sum, part: Sum) -> bool:
-    """Whether a part is taken off in a sum: with names in it, as numbers say no more than where things begin."""
+    """Whether an index subtracts a part; only parts with names count, because a number may only shift the start."""
     return all(product and index.terms.get(product) == -factor for product, factor in part.terms.items())
 
 
 def with_ids(value: Sum) -> Sum:
-    """With the global id in the place of what is one, `group * size + item`, along each axis, and the global size in
-    that of `groups * size`.
-    """
+    """Replace `group * size + item` by the global id along each axis, and `groups * size` by the global size."""
     for axis in range(3):
         groups, size = f"ngr#{axis}", f"lsz#{axis}"
         for product in [product for product in value.terms if {groups, size} <= {*product}]:
@@ -199,7 +197,7 @@ def with_ids(value: Sum) -> Sum:
 
 
 def counted_through(value: Sum) -> Sum:
-    """With the first axis' id in the place of what counts items through along all, `row * length + item`."""
+    """Replace sums that count the items of all axes, `row * length + item`, by the first axis' id."""
     for others in _THROUGH if "gid#0" in value.names else ():
         value = _joined(value, "gid#0", others, "gid#0")
     return value
@@ -209,7 +207,7 @@ _THROUGH = (("gid#1", "gsz#0"), ("gsz#0", "wid#1"), ("gid#2", "gsz#0", "gsz#1"))
 
 
 def _joined(value: Sum, one: str, other: Product, joined: str) -> Sum:
-    """With one name in the place of another and a product, wherever both are as often."""
+    """Replace the sum of a name and a product by `joined`, wherever both have the same factor."""
     for product in [product for product in value.terms if one in product]:
         rest = list(product)
         rest.remove(one)
@@ -221,18 +219,18 @@ def _joined(value: Sum, one: str, other: Product, joined: str) -> Sum:
 
 
 def factors_of(value: Sum) -> tuple[int, ...]:
-    """Return how often a sum has each of its products."""
+    """Return the factors of a sum's products."""
     return tuple(value.terms.values())
 
 
 def is_multiple(value: Sum, least: Sum) -> bool:
-    """Whether a sum has the same products as another, none less often: of `x[i]` and `x[i + n]` that goes farther."""
+    """Whether a sum has the same products as another, none with a smaller factor: then its index reaches as far."""
     same = value.terms.keys() == least.terms.keys()
     return same and all(more >= less for more, less in zip(factors_of(value), factors_of(least), strict=True))
 
 
 def quotient(value: Sum, by: Sum) -> Sum:
-    """Whole-number division, rounded down."""
+    """Return the whole-number quotient, rounded down."""
     if by.number is not None and value.number is not None and by.number:
         return Sum.of(math.floor(value.number / by.number))
     exact = value.over(by)
@@ -240,8 +238,9 @@ def quotient(value: Sum, by: Sum) -> Sum:
 
 
 def apart(extent: Sum, places: set[Sum]) -> Sum:
-    """Return how many items share an extent of which each takes these places, as far apart as there are items: `n // 2`
-    where they are 0 and `n // 2`; the extent where it takes one, or they lie otherwise.
+    """Return the number of items that share an extent if each uses these places, at distances of that number.
+
+    This is `n // 2` for 0 and `n // 2`; the extent itself if each uses one place, or for other places.
     """
     for step in places:
         whole = extent == step * Sum.of(len(places)) or quotient(extent, Sum.of(len(places))) == step
@@ -251,7 +250,7 @@ def apart(extent: Sum, places: set[Sum]) -> Sum:
 
 
 def undivided(value: Sum) -> Sum:
-    """A sum that is no less, with `n` in the place of `n // TILE * TILE`."""
+    """Return a sum that is not less, with `n // TILE * TILE` replaced by `n`."""
     found = Sum()
     for product, factor in value.terms.items():
         rest, each = list(product), factor
@@ -271,14 +270,14 @@ def undivided(value: Sum) -> Sum:
 
 
 def remainder(value: Sum, by: Sum) -> Sum:
-    """What is left of a division."""
+    """Return the remainder of a division."""
     if by.number is not None and value.number is not None and by.number:
         return Sum.of(value.number % by.number)
     return Sum.of(0) if by == Sum.of(1) else Sum.of(f"({_operand(value)} % {_operand(by)})")
 
 
 def put_together(value: Sum, name: str, whole: Sum, by: Sum) -> Sum:
-    """With what was divided in the place of its quotient, of that name, and remainder: `n // W * W + n % W` is n."""
+    """Replace a quotient (`name`) times divisor plus remainder by the dividend: `n // W * W + n % W` is n."""
     left = remainder(whole, by)
     each = value.factor_of(min(left.names, default=""))
     if not each or value.factor_of(name) != each * by:
@@ -287,7 +286,7 @@ def put_together(value: Sum, name: str, whole: Sum, by: Sum) -> Sum:
 
 
 def in_elements(value: Sum, parts: int) -> Sum:
-    """A sum of parts of elements in elements: strides in bytes divided, term by term."""
+    """Convert a sum that counts parts of elements, such as bytes, into elements: divide it term by term."""
     total = Sum()
     for product, factor in value.terms.items():
         if factor % parts == 0:

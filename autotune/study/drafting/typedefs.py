@@ -1,4 +1,4 @@
-"""What the types that a kernel file names itself stand for."""
+"""The meaning of types that a kernel file names itself."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from autotune.devices import KernelArgument
-from autotune.study.drafting.scanning import DEFINE, opencl_name, scanned, struct_bodies
+from autotune.study.drafting.scanning import DEFINE, opencl_name, scanned, struct_bodies, without_unions
 from autotune.study.drafting.syntax import NotRead, expression, folded, tokens_of
 from autotune.study.includes import without_comments
 from autotune.study.types import is_plain
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from autotune.study.drafting.reading import Reading
 
 _LONGEST = 8
-"""So many typedefs and macros that stand for each other are followed."""
+"""The most typedefs and macros to follow from one to the next."""
 
 
 def spelt_out(
     signatures: Mapping[str, Sequence[KernelArgument]], source: str, choices: Collection[str]
 ) -> dict[str, list[KernelArgument]]:
-    """Return signatures with OpenCL's types, or `choices`, in the place of the names that stand for one of these.
+    """Return signatures with names of types replaced by the OpenCL types, or `choices`, that they stand for.
 
-    A name that may stand for several, as branches of the preprocessor decide, is left.
+    A name that may stand for several types, depending on branches of the preprocessor, is left unchanged.
     """
-    text = without_comments(source)
+    text = without_unions(without_comments(source))
     names = {one.type_name.removesuffix("*") for told in signatures.values() for one in told}
     called = {name: meant.pop() for name in names if len(meant := _meanings(text, name, choices)) == 1}
 
@@ -43,18 +43,19 @@ def spelt_out(
 def as_written(
     signatures: Mapping[str, Sequence[KernelArgument]], source: str, choices: Collection[str]
 ) -> dict[str, str]:
-    """Return the types of arguments as a text has them, by name: `choices` for macros, what its own names stand for."""
+    """Return the types of arguments as written in a text, by name, with `choices` kept and its own names resolved."""
     written = spelt_out(scanned(source), source, choices)
     pairs = [(told, written[entry]) for entry, told in signatures.items() if len(told) == len(written.get(entry, ()))]
     return {one.name: text.type_name.removesuffix("*") for pair in pairs for one, text in zip(*pair, strict=True)}
 
 
 def typedefs_of(of: Proposal) -> dict[str, str]:
-    """Return what names of types stand for in the branches that the preprocessor takes, through names for names."""
+    """Return what typedefs finally stand for in the branches that the preprocessor takes."""
     try:
         text = " ".join(of.code.tokens([*of.choices]))
     except NotRead:
         text = of.text
+    text = without_unions(text)
     found = {name: opencl_name(meant) for meant, name in re.findall(r"\btypedef\s+([\w ]+?)\s+(\w+)\s*;", text)}
     found |= dict.fromkeys((f"enum {name}" for name in re.findall(r"\benum\s+(\w+)", text)), "int")
     for _ in range(_LONGEST):
@@ -63,7 +64,7 @@ def typedefs_of(of: Proposal) -> dict[str, str]:
 
 
 def cast_to(of: Proposal, readings: Iterable[Reading | None]) -> dict[str, str]:
-    """Return what arguments that are only said to be `void *` are cast to, where that is one type."""
+    """Return the type to which each `void *` argument is cast, if that is one type."""
     untyped = [name for name, one in of.arguments.items() if one.type_name == "void*"]
     read, found = list(filter(None, readings)) if untyped else [], dict[str, str]()
     for name in untyped:
@@ -74,7 +75,7 @@ def cast_to(of: Proposal, readings: Iterable[Reading | None]) -> dict[str, str]:
 
 
 def structs_of(of: Proposal) -> dict[str, list[str]]:
-    """Return the members of the structs in a text; of one with directives or functions in it those that are left."""
+    """Return the members of the structs in a text; if a struct has directives in it, the preprocessor's result."""
     try:
         left = struct_bodies(" ".join(of.code.tokens([*of.choices])))
     except NotRead:
@@ -84,8 +85,9 @@ def structs_of(of: Proposal) -> dict[str, list[str]]:
 
 
 def in_structs(text: str, names: Collection[str], arguments: Iterable[KernelArgument]) -> set[str]:
-    """Return those of the names that say how long members are of the structs that arguments are of: these lie alike
-    whatever is tuned.
+    """Return the names that are used in the structs of arguments, such as array lengths.
+
+    The layout of structs must not depend on parameters.
     """
     bodies, left, reached = struct_bodies(text), [one.type_name for one in arguments], set[str]()
     while left:
@@ -102,9 +104,10 @@ def members_spelt_out(
     given: Mapping[str, str] = MappingProxyType({}),
     typedefs: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, list[str]]:
-    """Return the members of structs with OpenCL's types, or `choices`, and numbers in the place of names for these;
-    `given`: of macros that have them from outside; `typedefs`: of the branches that are taken, where others have the
-    same names.
+    """Return the members of structs with names replaced by OpenCL's types, or `choices`, and by numbers.
+
+    `given`: the numbers of macros from outside; `typedefs`: those of the branches that are taken, for names with
+    several meanings.
     """
     text, meanings = without_comments(source), dict[str, set[str]]()
     for name, value in DEFINE.findall(text):
@@ -131,7 +134,7 @@ def members_spelt_out(
 
 
 def _meanings(text: str, name: str, choices: Collection[str]) -> set[str]:
-    """What a name may stand for; empty where some of it is not followed."""
+    """Return all types that a name may stand for; empty if one of its meanings cannot be followed."""
     due, found = {name}, set[str]()
     for _ in range(_LONGEST):
         found |= {one for one in due if is_plain(one) or one in choices}
@@ -145,6 +148,8 @@ def _meanings(text: str, name: str, choices: Collection[str]) -> set[str]:
 
 
 def _next(text: str, name: str) -> list[str]:
+    if is_plain(atomic := name.removeprefix("atomic_")):
+        return [atomic]
     typedefs = re.findall(rf"\btypedef\s+([\w\s]+?)\s+{re.escape(name)}\s*;", text)
     macros = re.findall(rf"^[ \t]*#[ \t]*define[ \t]+{re.escape(name)}[ \t]+([\w ]+)$", text, re.MULTILINE)
     enums = re.findall(rf"\btypedef\s+enum\b[^;{{}}]*\{{[^{{}}]*\}}\s*{re.escape(name)}\s*;", text)

@@ -1,4 +1,4 @@
-"""What is proposed of each argument: its extents, how the kernels use it, its data or value, the structs it is of."""
+"""Proposals for each argument: its extents, how the kernels use it, its data or value, and its structs."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from autotune.devices import KernelArgument
 from autotune.errors import StudyError
 from autotune.study.drafting.byvalue import letters
 from autotune.study.drafting.groups import is_of_group
+from autotune.study.drafting.images import BEYOND, extents_of
 from autotune.study.drafting.leaving import left_alone, untouched
 from autotune.study.drafting.parts import counted
 from autotune.study.drafting.proposal import Proposal
 from autotune.study.drafting.repeats import codes
 from autotune.study.drafting.scanning import of_unions, struct_attributes
-from autotune.study.drafting.shapes import BEYOND, product
+from autotune.study.drafting.shapes import product
 from autotune.study.drafting.syntax import NotRead, names_in
 from autotune.study.drafting.terms import Sum, spread_out
 from autotune.study.drafting.touching import components
@@ -23,31 +24,31 @@ from autotune.study.types import is_plain, scalar_type
 _REAL = ("half", "float", "double")
 
 _REALS = (0.5, 0.75, 0.625, 0.875, 0.5625, 0.6875, 0.8125, 0.9375)
-"""Values of what is no whole number, the same in each of these types: two that change places show."""
+"""Values for floating-point numbers, exact in each of these types, and different so that swapped ones show."""
 
 
 def in_memory(one: KernelArgument) -> bool:
-    """Whether an argument is a buffer or an image, which compilers may call private."""
+    """Whether an argument is a buffer or an image (compilers may report images as private)."""
     return one.address == "global" or bool(one.access)
 
 
 class Uses:
-    """The uses of all arguments; `shapes` are the extents of those whose indices tell, by name."""
+    """The uses of all arguments; `shapes`: the extents of arguments whose indices tell them, by name."""
 
     def __init__(self, proposal: Proposal) -> None:
         self._of = proposal
         self.shapes: dict[str, list[Sum]] = {}
-        self._reals: dict[str, int] = {}  # which of the values an argument or member has
+        self._reals: dict[str, int] = {}  # the index into _REALS for an argument or member
         self.doubts: dict[str, str] = {}
         """Why the extents of an argument are a guess."""
         self.by_default: dict[str, str] = {}
-        """The extents of outputs that depend on a parameter, which they may not: as its default has them."""
+        """Remarks on outputs whose extents depend on a parameter, which is not allowed: the extents by its default."""
         read = [each.reading for each in proposal.shapes.values()]
         self.shifts = {name: "places" for each in read for name in each.added() & {*proposal.whole}}
         self.shifts |= {name: "bytes" for each in read for name in each.shifts}
-        """Numbers that only shift places, with what they count."""
+        """Numbers that only shift places, with their unit."""
         self.unread: set[str] = set()
-        """Images whose extents are no more than taken for what others are."""
+        """Images whose extents are only assumed."""
         self._left_alone = left_alone(proposal)
         self.untouched = untouched(proposal, self._left_alone)
         for one in proposal.arguments.values():
@@ -56,37 +57,37 @@ class Uses:
             elif (shape := self._shape_read(one)) is not None:
                 self.shapes[one.name] = shape
         self.indexed: set[str] = set()
-        """Buffers whose places are contents of another, so that nothing says how many there are."""
+        """Buffers whose places are contents of another buffer, so that nothing says how many there are."""
         for name, one in proposal.arguments.items():
-            if name in self.shapes or one.address == "local":  # what a group shares is never as long as a launch
+            if name in self.shapes or one.address == "local":  # local memory is never as long as a launch
                 continue
             if shape := self._indexed(name):
                 self.shapes[name] = shape
                 self.indexed.add(name)
         self.rimmed = self._widened()
-        """Grids whose rim the kernels leave alone."""
+        """Grids whose rim the kernels do not touch."""
         self.counts: dict[str, str] = {}
-        """Whole numbers that say how many parts the kernels before have left, with how many these are."""
+        """Whole numbers that are the count of partial results of earlier kernels, with that count as an expression."""
         for name, count, extents in counted(proposal, self):
             self.shapes[name], self.counts[count] = extents, str(product(extents))
 
     def _shape_read(self, one: KernelArgument) -> list[Sum] | None:
-        """What indices say of an argument's extents: of scratch and local memory in terms of parameters."""
-        image = re.fullmatch(r"image([123])d_t", one.type_name)
+        """Return an argument's extents as its indices tell them; scratch and local memory's in terms of parameters."""
+        image = extents_of(one.type_name)
         if one.address == "private" and image is None:
             return None
         own = self.access(one) == "scratch" or one.address == "local"
         written = self.access(one) in ("out", "inout")
         if image is not None:
-            found = [shapes.image(one.name, int(image[1])) for shapes in self._of.shapes.values()]
+            found = [shapes.image(one.name, image) for shapes in self._of.shapes.values()]
             if any(one.name in shapes.doubts for shapes in self._of.shapes.values()):
                 self.doubts[one.name] = BEYOND
             shape = max((shape for shape in found if shape is not None), key=len, default=None)
             for entry, shapes in self._of.shapes.items() if shape is None and self.access(one) == "in" else ():
                 if any(each.name == one.name for each in self._of.sketch.signatures[entry]):
-                    self.doubts[one.name] = "its coordinates were not read"  # samplers give something anywhere
+                    self.doubts[one.name] = "its coordinates were not read"  # samplers can read at any coordinates
                     self.unread.add(one.name)
-                    return shapes.unread_image(int(image[1]))
+                    return shapes.unread_image(image)
             return shape
         told = self._told(one.name, written=written, tuned=own)
         shape = told[0] if told else None
@@ -94,23 +95,23 @@ class Uses:
             if whole := self._in_whole_vectors(one.name, written=written):
                 return whole
             by_default = f"as {depends} {'have' if ' and ' in depends else 'has'} it by default"
-            if written:  # of every configuration the same is compared
+            if written:  # the same elements are compared for every configuration
                 self.by_default[one.name] = f'"{", ".join(map(str, shape))}" {by_default}'
-                if self.access(one) == "out" and any(map(is_of_group, names_in(depends))):  # one of each group
+                if self.access(one) == "out" and any(map(is_of_group, names_in(depends))):  # one result per group
                     self.by_default[one.name] += "; with a [check] that adds the parts, sum(...), it may"
                 return None
             self.doubts.setdefault(one.name, f"{by_default}: it may not depend on a parameter")
         return shape
 
     def _told(self, name: str, *, written: bool, tuned: bool) -> list[list[Sum]]:
-        """What the kernels say of a buffer's extents, the most telling first; notes where they leave doubts."""
+        """Return a buffer's extents by kernel, those with the most axes and elements first; notes doubts."""
         told = list[list[Sum]]()
         sizes = dict[int, float]()
         all_shapes = (self._of.tuned if tuned else self._of.shapes).values()
         for shapes in all_shapes:
             local = self._of.arguments[name].address == "local"
             shape = shapes.shape(name, written=written, farthest=tuned, local=local)
-            if shape is not None:  # what one kernel says is small is so in all
+            if shape is not None:  # a size that one kernel shows to be small is small for all
                 sizes[id(shape)] = min(each.elements(shape) for each in all_shapes)
                 told.append(shape)
             elif shapes.reading.of(name):
@@ -123,20 +124,21 @@ class Uses:
         return told
 
     def _defaults_in(self, name: str, *, written: bool) -> str:
-        """The parameters that a buffer's extents depend on, if any do: their defaults stand in its shape."""
+        """Return the parameters that a buffer's extents depend on, joined by "and"; empty if there are none."""
         told = [shapes.shape(name, written=written) for shapes in self._of.tuned.values()]
         mentioned = {word for shape in told for extent in shape or () for word in names_in(str(extent))}
         return " and ".join(sorted(mentioned & {*self._of.parameters, *self._of.extra}))
 
     def _in_whole_vectors(self, name: str, *, written: bool) -> list[Sum]:
-        """The extents of an array where a parameter only says how far its last vector reaches: as far as the widest
-        does. Empty where more depends on parameters.
+        """Return the extents of an array if a parameter only decides how far its last vector reaches.
+
+        They are as far as the widest vector reaches; empty if more depends on parameters.
         """
         of = self._of
         shape = next(iter(self._told(name, written=written, tuned=True)), [])
         strides = set[str]().union(*(shapes.strides(name) for shapes in of.tuned.values()))
         for width, default in of.parameters.items():
-            if width not in strides:  # a window, which slides
+            if width not in strides:  # a sliding window
                 continue
             for axis, extent in enumerate(shape):
                 length = extent.with_value(width, Sum.of(1))
@@ -146,7 +148,7 @@ class Uses:
         return [] if names_in(" ".join(map(str, shape))) & {*of.parameters, *of.extra} else shape
 
     def codes(self) -> set[str]:
-        """Return the whole numbers that kernels take and only tell one thing from another by: they are no sizes."""
+        """Return the whole numbers that kernels only use to tell cases apart: they are no sizes."""
         try:
             functions = self._of.code.functions()
         except NotRead:
@@ -155,7 +157,7 @@ class Uses:
         return codes([token for body in bodies for token in body], self._of.whole)
 
     def access(self, one: KernelArgument) -> str:
-        """How the kernels use an argument; `scratch` where one writes what a later one reads."""
+        """Return how the kernels use an argument; `scratch` if one kernel writes it and a later one reads it."""
         if one.name in self.untouched:
             return "in"
         if one.access:
@@ -170,9 +172,10 @@ class Uses:
         return {frozenset({"write"}): "out", frozenset({"read"}): "in"}.get(frozenset().union(*kinds), "inout")
 
     def overwritten(self, entry: str) -> tuple[str, str] | None:
-        """Return a buffer that a kernel writes without reading, and the one before it that wrote it, or may have.
+        """Return a buffer that a kernel writes without reading, and the earlier kernel that wrote it; or None.
 
-        Nothing has read it between: one of the two is an alternative, or a step that some configurations leave out.
+        The earlier kernel may only seem to write it. As nothing reads the buffer between the two, one kernel is an
+        alternative or an optional step.
         """
         for name, one in self._of.arguments.items():
             if in_memory(one) and self.kinds(entry, name) == {"write"}:
@@ -182,7 +185,7 @@ class Uses:
         return None
 
     def may_swap(self, one: str, other: str) -> bool:
-        """Whether two buffers are alike, as those that change places have to be."""
+        """Whether two buffers have the same type and extents, as buffers that are swapped must have."""
         kinds = {self._of.kind_of(self._of.arguments[name]) for name in (one, other)}
         return len(kinds) == 1 and self.shapes.get(one) == self.shapes.get(other)
 
@@ -191,7 +194,7 @@ class Uses:
         return launched[: launched.index(entry)]
 
     def kinds(self, entry: str, name: str) -> set[str]:
-        """How one kernel uses an argument; both ways where its text was not understood and nothing forbids it."""
+        """Return how one kernel uses an argument; `both` if its text was not understood and nothing forbids that."""
         left = self._left_alone.get(entry, ())
         taken = [one for one in self._of.sketch.signatures[entry] if one.name == name and name not in left]
         known = self._of.shapes[entry].reading.kinds(name)
@@ -199,11 +202,11 @@ class Uses:
         return known or {"read" if one.const else said.get(one.access, "both") for one in taken}
 
     def in_text(self, name: str) -> str:
-        """Return what the text calls an argument."""
+        """Return the name of an argument in the text."""
         return next((called[name] for called in self._of.sketch.called.values() if name in called), name)
 
     def taken_as(self, name: str) -> str:
-        """Say where kernels take a buffer as of different types, which one of the study's cannot all be."""
+        """Return a remark if kernels take a buffer as different types, of which the study can have only one; or ""."""
         told = {
             entry: one.type_name
             for entry in self._of.launched
@@ -217,15 +220,16 @@ class Uses:
         return "" if other is None else f"{other} takes it as {told[other].removesuffix('*')}"
 
     def _written(self, name: str) -> str:
-        """`out` where every mention in a body stores to an element, else `inout`."""
+        """Return `out` if every mention in the bodies stores to an element, else `inout`."""
         name, bodies = self.in_text(name), self._of.text[self._of.text.find("{") :]
         mentions = re.findall(rf"\b{name}\b(?!\s*[,)])", bodies)
         stores = re.findall(rf"\b{name}\s*\[[^;=]*\]\s*=(?!=)", bodies)
         return "out" if stores and len(stores) == len(mentions) else "inout"
 
     def _indexed(self, name: str) -> list[Sum]:
-        """The extents of a buffer of which contents of another say which elements, or rows, are used: as many as others
-        have rows, or there are work-items; empty where none say so.
+        """Return the extents of a buffer whose elements or rows are chosen by contents of another; empty for others.
+
+        It has as many as other buffers have rows, or as there are work-items.
         """
         for shapes in self._of.shapes.values():
             if (lengths := shapes.reading.indexed(name)) and 0 in shapes.axes:
@@ -241,17 +245,18 @@ class Uses:
         for name, shape in self.shapes.items():
             for other in self.shapes.values():
                 more = (other[0] - shape[0]).number
-                counted = len(shape) > 1 and shape[0].names  # so many components are no grid
+                counted = len(shape) > 1 and shape[0].names  # a fixed number of components is not a grid
                 if counted and other[1:] == shape[1:] and more is not None and more > 0:
                     self.shapes[name] = shape = other
                     grown.add(name)
         return grown
 
     def data(self, one: KernelArgument, kind: str, sizes: Collection[str]) -> tuple[str, str]:
-        """Return the key for an input's data, in terms of `sizes`, and what is said of it; empty: drawn as all are."""
+        """Return the key for an input's data, in terms of `sizes`, and a remark; empty strings for the default data."""
         if not is_whole(kind):
             leads = kind in self._of.structs and any(each.reading.leads(one.name) for each in self._of.shapes.values())
-            return "", "its data: members of it are indices into other arguments" if leads else ""
+            said = "its data: members of it are indices into other arguments"
+            return (self._of.by_value.first_places(kind), said) if leads else ("", "")
         others = {*self._of.whole} - {*sizes}
         for each in (*self._of.tuned.values(), *self._of.shapes.values()):
             if one.name in each.reading.offsets and one.name in self.shapes:
@@ -269,7 +274,7 @@ class Uses:
                 largest = {"uchar": 255, "char": 127}.get(kind)
                 high = f"{(spread_out(f'({places})') or places) - 1}"
                 taken_off = any(factor < 0 < len(names) for names, factor in places.terms.items())
-                if taken_off or "//" in high:  # nothing says that any are left
+                if taken_off or "//" in high:  # the number of places might be 0
                     high = f"max({high}, 0)"
                 high = high if largest is None else f"min({high}, {largest})"
                 real = "random indices"
@@ -281,8 +286,9 @@ class Uses:
         return ", data = { low = 0, high = 100 }", "its data"
 
     def value(self, kind: str, path: str, sizes: Collection[str]) -> str:
-        """Return a value of a type: of a struct by member, of what has a size among its parts by part. `path`: where it
-        is in an argument: `world.origin`; `sizes`: those that the study has.
+        """Return a value of a type: by member for a struct, by part if the parts differ.
+
+        `path`: its place in an argument, such as `world.origin`; `sizes`: those that the study has.
         """
         if kind in self._of.structs:
             members = self._of.by_value.members(kind)
@@ -299,8 +305,9 @@ class Uses:
         return f"[{', '.join(numbers)}]" if len({*numbers}) > 1 else self.value(kind, path, sizes)
 
     def _number(self, path: str, kind: str, sizes: Collection[str], of: str = "") -> str:
-        """Return a number in an argument, or a component `of` one: the size that it is, 0 where it only shifts places.
-        What is no whole number does not leave what it multiplies as it was, and is told from the others.
+        """Return a number in an argument, or a component `of` a vector: its size, 0 if it only shifts places, else 1.
+
+        A floating-point number is not 1, so that a product with it shows, and differs from the others.
         """
         if path in self.counts:
             return f'"{self.counts[path]}"'
@@ -314,9 +321,7 @@ class Uses:
         return f'"{_REALS[place % len(_REALS)]}"'
 
     def structs(self) -> list[tuple[str, str, str]]:
-        """Return the rows of the structs that arguments are of, the inner ones first, each with what is missing and
-        what is said of it.
-        """
+        """Return the lines for the structs of arguments, inner ones first, each with what is missing and a remark."""
         attributes, unions = struct_attributes(self._of.text), of_unions(self._of.text)
         bodies, lines = self._of.structs, dict[str, tuple[str, str, str]]()
 
@@ -346,7 +351,7 @@ def is_whole(kind: str) -> bool:
 
 
 def is_real(one: KernelArgument) -> bool:
-    """Whether an argument is of floating-point numbers; so is what is no type of OpenCL's."""
+    """Whether an argument has floating-point numbers, or a type that is not OpenCL's."""
     try:
         return scalar_type(one.type_name.removesuffix("*"))[1] in _REAL
     except StudyError:

@@ -1,4 +1,4 @@
-"""What C's expressions are worth as sums, and what of a kernel's arguments they read, write and compare on the way."""
+"""The values of C's expressions as sums, and what they read, write and compare of a kernel's arguments."""
 
 from __future__ import annotations
 
@@ -8,37 +8,36 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from autotune.study.drafting.byvalue import spread, swizzled, with_component
+from autotune.study.drafting.dividing import Divided
 from autotune.study.drafting.functions import Function
-from autotune.study.drafting.guarding import Guards
 from autotune.study.drafting.reading import EXTENT, Mention, Pointer
 from autotune.study.drafting.syntax import NotRead, Tree, expression, folded, whole
-from autotune.study.drafting.terms import Sum, counted_through, put_together, quotient, remainder, with_ids
-from autotune.study.drafting.touching import bytes_of, is_understood, touched
+from autotune.study.drafting.terms import Sum
+from autotune.study.drafting.touching import addressed, atomic_kind, beside_fraction, bytes_of, is_understood, touched
 from autotune.study.drafting.vectors import elements
 
 IDS = {
     "get_global_id": "gid", "get_group_id": "wid", "get_local_id": "lid", "get_global_size": "gsz",
     "get_local_size": "lsz", "get_num_groups": "ngr",
 }  # fmt: skip
-_EXTENTS = {"get_image_width": 0, "get_image_height": 1, "get_image_depth": 2}
+_EXTENTS = {"get_image_width": 0, "get_image_height": 1, "get_image_depth": 2, "get_image_array_size": 2}
 _ARITHMETIC = ("+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>")
-_CONVERTED = re.compile(r"(?:convert|as)_u?(?:char|short|int|long)(?:2|3|4|8|16)?(?:_sat)?(?:_rt[ezpn])?")
+_CONVERTED = re.compile(r"(convert_(half|float|double)|(convert|as)_u?(char|short|int|long))\d*(_sat)?(_rt[ezpn])?")
 _METHODS = ("vector", "unary", "cond", "member", "index", "assign", "call", "cast", "sizeof")
 _BELOW = Sum.of(-(2**31))
-"""A place before all others, at which images are read that have a border."""
+"""A place before all others, at which images with a border are read."""
 MOST_STEPS = 20_000
 _DEEPEST = 5
 
 
-class Values(Guards, ABC):
-    """Expressions within the scopes of a walk through statements."""
+class Values(Divided, ABC):
+    """The walk through expressions, within the scopes of the walk through statements."""
 
     def __init__(
         self, functions: Mapping[str, Function], known: Mapping[str, str], widths: Mapping[str, str], *, through: bool
     ) -> None:
-        super().__init__(known)
+        super().__init__(known, through=through)
         self._functions, self._widths = functions, widths
-        self._through = through  # whether items are counted through along all axes
         self.takes: frozenset[str] = frozenset()
         """The names of the kernel's arguments."""
         self._returned: list[Any] = []
@@ -46,16 +45,16 @@ class Values(Guards, ABC):
 
     @abstractmethod
     def function(self, function: Function, given: Mapping[str, Any]) -> Any:
-        """Walk through a body; return what it returns, if that is one value."""
+        """Walk through a body; return its value if it has one return statement, else None."""
 
     def _value(self, tokens: Sequence[str], *, bound: bool = False) -> Any:
-        """Walk through an expression; return its value, None where that is no sum. `bound`: of a loop."""
+        """Walk through an expression; return its value, None if unknown. `bound`: whether it is a loop's condition."""
         if not tokens:
             return None
         try:
             return self._of(expression(tokens), bound)
         except (NotRead, RecursionError):
-            if {"get_global_id", "get_group_id"} & {*tokens}:  # what it is used for is not known
+            if {"get_global_id", "get_group_id"} & {*tokens}:  # how the id is used is not known
                 self.found.lose_ids()
             pointers = [value for token in {*tokens} if isinstance(value := self._lookup(token), Pointer)]
             self.found.unread |= {pointer.name for pointer in pointers}
@@ -63,7 +62,7 @@ class Values(Guards, ABC):
 
     @property
     def spent(self) -> bool:
-        """Whether there was more to read than is read."""
+        """Whether the limit of steps is reached, so that the rest is not read."""
         return self._steps >= MOST_STEPS
 
     def _of(self, tree: Tree, bound: bool = False) -> Any:
@@ -90,7 +89,7 @@ class Values(Guards, ABC):
         if sign in ("++", "--"):
             if inner[0] == "name":
                 self._stepped(inner, Sum.of(1) if sign == "++" else None, falls=sign == "--")
-            else:  # an element that is counted up
+            else:  # an element is incremented
                 self._of_assign("assign", ("+=", inner, ("number", "1")), bound)
             return self._of(inner)
         value = self._of(inner, bound)
@@ -110,7 +109,7 @@ class Values(Guards, ABC):
         return self._one_of(first, second) if known is None else second if known == 0 else first
 
     def _one_of(self, first: Any, second: Any) -> Any:
-        """One of two values, as a condition decides."""
+        """Return a variable for one of two values, as a condition decides; the value if both are equal."""
         if first == second:
             return first
         if not isinstance(first, Sum) or not isinstance(second, Sum):
@@ -126,14 +125,14 @@ class Values(Guards, ABC):
         return self._seen_as(value, str(parts[0]))._replace(rows=self._extents(map(self._of, parts[2:])))
 
     def _extents(self, told: Iterable[Any]) -> tuple[Sum, ...]:
-        """The extents of an array that a pointer points to."""
+        """Return the extents of an array that a pointer points to."""
         return tuple(each if isinstance(each, Sum) else self._fresh("any") for each in told)
 
     def _of_sizeof(self, _: str, parts: Any, bound: bool) -> Any:
         return Sum.of(size) if (size := bytes_of(str(parts[0]))) else None
 
     def _seen_as(self, value: Pointer, kind: str) -> Pointer:
-        """A pointer as one to another type: so many elements of the argument's are one of it, or the other way."""
+        """Return a pointer cast to another type, whose elements are several of the argument's, or parts of them."""
         mine, other = bytes_of(value.type_name), bytes_of(kind)
         if kind == value.type_name or (mine and other and max(mine, other) % min(mine, other) == 0):
             width = elements(kind, value.type_name, self._widths)
@@ -147,7 +146,7 @@ class Values(Guards, ABC):
         if isinstance(value, Mapping):
             return value.get(str(parts[1]))
         if isinstance(value, Sum) and value.names and value.names <= self.found.contents.keys():
-            return value  # what is read of a struct is content as the struct is
+            return value  # a member read from a buffer's struct counts as the buffer's content
         return swizzled(value, str(parts[1])) if type(value) is tuple else None
 
     def _of_index(self, _: str, parts: Any, bound: bool) -> Any:
@@ -164,7 +163,7 @@ class Values(Guards, ABC):
         index = index if isinstance(index, Sum) else self._fresh("any")
         if base.rows:
             return base.moved(index)._replace(rows=base.rows[1:])
-        place = self._with_ids(base.moved(index).offset + base.width - 1)  # the last that is touched
+        place = self._with_ids(base.moved(index).offset + base.width - 1)  # the last place that is used
         self.found.seen.setdefault(base.name, set()).add(base.seen)
         self.found.mentions.append(Mention(base.name, (place,), kind))
         content = self._fresh(f"{base.name}@")
@@ -189,7 +188,7 @@ class Values(Guards, ABC):
             elif left[0] == "member" and type(of := self._of(left[1])) is tuple and left[1][0] == "name":
                 value = value if sign == "=" else self._combined(sign[:-1], self._of(left), value, bound)
                 self._put(str(root[1]), with_component(of, str(left[2]), self._lasting(str(root[1]), value)))
-            elif root[0] == "name" and sign == "=":  # a local array of numbers that are all alike
+            elif root[0] == "name" and sign == "=":  # a local array: taken as if all its numbers were this one
                 self._set(str(root[1]), value)
             return value
         if left[0] == "name":
@@ -206,7 +205,7 @@ class Values(Guards, ABC):
         return value
 
     def _place(self, tree: Tree) -> Any:
-        """What the address of something points to."""
+        """Return the pointer for the address of an element, `&x[i]`; None for others."""
         if tree[0] == "index" and isinstance(base := self._of(tree[1]), Pointer):
             index = self._of(tree[2])
             return base.moved(index if isinstance(index, Sum) else self._fresh("any"))
@@ -214,13 +213,15 @@ class Values(Guards, ABC):
 
     def _of_binary(self, operator: str, parts: Any, bound: bool) -> Any:
         before = len(self.found.compared)
+        if operator in ("+", "-") and (pixel := beside_fraction(*parts)) is not None:
+            return self._of(pixel, bound)
         left, right = self._of(parts[0], bound), self._of(parts[1], bound)
         if operator in ("&&", "||"):
             self.found.settle(before, both=operator == "&&")
         return self._combined(operator, left, right, bound)
 
     def _combined(self, operator: str, left: Any, right: Any, bound: bool) -> Any:
-        """What an operator makes of two values."""
+        """Return the result of an operator on two values."""
         if isinstance(left, Pointer) and operator in ("+", "-") and not isinstance(right, Pointer):
             by = right if isinstance(right, Sum) else self._fresh("any")
             if operator == "+" and left.parts > 1 and str(by) in self.takes:
@@ -243,6 +244,8 @@ class Values(Guards, ABC):
         if operator in ("/", "%", ">>", "<<", "&") and right.known and right:
             self._ask_apart(left)
             power = Sum.of(2**right.number) if right.number is not None and 0 <= right.number < 31 else None
+            if right.names and right.names.isdisjoint(self.takes):  # only macros, which are not large
+                power = Sum.of(f"(2 ** {right})") if len(right.terms) == 1 else Sum.of(f"(2 ** ({right}))")
             if operator in ("/", "%"):
                 return self._quotient(left, right) if operator == "/" else self._remainder(left, right)
             if operator == "&":
@@ -257,39 +260,11 @@ class Values(Guards, ABC):
         return self._unread(left, right) if made is None else self._with_ids(made(right))
 
     def _lasting(self, name: str, value: Any) -> Any:
-        """What a variable is worth from an assignment on: within a branch or loop of its own nobody knows."""
+        """Return a variable's value from an assignment on: unknown if it is in a branch or loop inside its block."""
         return value if self._is_within(name) or not isinstance(value, Sum) else self._unread(value)
 
-    def _with_ids(self, value: Sum) -> Sum:
-        value = with_ids(value)
-        for name in value.names & self.found.quotients.keys():
-            value = put_together(value, name, *self.found.quotients[name])
-        through = counted_through(value) if self._through else value
-        self.found.through |= {axis for axis in (1, 2) if {f"gid#{axis}", f"wid#{axis}"} & value.names - through.names}
-        return through
-
-    def _quotient(self, value: Sum, by: Sum) -> Sum:
-        found = quotient(value, by)
-        if len(found.names) == 1 and not found.known:
-            self.found.quotients[min(found.names)] = (value, by)
-        return found
-
-    def _remainder(self, value: Sum, by: Sum) -> Sum:
-        found = remainder(value, by)
-        if not found.known:
-            self.found.guards.append((found, by))
-        return found
-
-    def _divided_by(self, value: Sum, taken: Sum) -> Sum | None:
-        """By what a value was divided whose quotient is taken off so often: W of `n - n / W * W`; None of others."""
-        for name in taken.names & self.found.quotients.keys():
-            whole, by = self.found.quotients[name]
-            if whole == value and taken == Sum.of(name) * by:
-                return by
-        return None
-
     def _ask_apart(self, *values: Any) -> None:
-        """Note that ids along axes are used for more than to count items through."""
+        """Note that ids along axes are used for more than counting the items of all axes."""
         for value in values:
             if type(value) is tuple:
                 self._ask_apart(*value)
@@ -297,7 +272,7 @@ class Values(Guards, ABC):
                 self.found.apart |= {int(axis) for axis in re.findall(r"[gw]id#([12])", " ".join(value.names))}
 
     def _unread(self, *parts: Sum) -> Sum:
-        """A variable of which no more is known than whose work it is."""
+        """Return a variable of which only the ids in it are known."""
         self._ask_apart(*parts)
         ids = sorted({name for part in parts for name in re.findall(r"(?:gid|wid)#[012]", str(part))})
         return self._fresh(f"({' '.join(ids)})")
@@ -317,7 +292,9 @@ class Values(Guards, ABC):
         if name in _EXTENTS and len(parts) == 2:
             return Sum.of(f"{EXTENT}{_EXTENTS[name]}")
         if name == "get_image_dim":
-            return tuple(Sum.of(f"{EXTENT}{axis}") for axis in _EXTENTS.values())  # a third is asked of a volume alone
+            return tuple(Sum.of(f"{EXTENT}{axis}") for axis in range(3))  # only volumes use the third
+        if (kind := atomic_kind(name)) and (place := addressed(*parts[1:2])) is not None:
+            return self._atomic(kind, place, parts[2:])
         given = [self._of(part) for part in parts[1:]]
         if name == "min" and len(given) == 2:
             return self._minimum([each for each in given if isinstance(each, Sum)])
@@ -348,6 +325,17 @@ class Values(Guards, ABC):
         found = self.function(function, dict(zip(function.takes, given, strict=False)))
         self._depth -= 1
         return found
+
+    def _atomic(self, kind: str, tree: Tree, given: Sequence[Tree]) -> None:
+        """Walk through the element or member whose address an atomic function takes: it is read or assigned."""
+        for part in given[1:]:
+            self._of(part)
+        if kind == "read":
+            self._of(tree)
+        else:
+            self._of_assign(
+                "assign", ("=" if kind == "write" else "+=", tree, *(given[:1] or [("number", "1")])), False
+            )
 
     def _touched(self, name: str, given: Sequence[Any]) -> None:
         """Note what OpenCL's own functions read and write."""

@@ -1,6 +1,6 @@
 """Vectors whose width a macro or a branch decides.
 
-`widths`: the macro whose number a word ends with that macros put together, by word: VEC of `float4` and of `vload4`.
+`widths`: for each word that `##` makes, the macro whose number it ends with: VEC for `float4` and for `vload4`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def widths_of(of: Proposal, *, tuned: bool) -> dict[str, str]:
-    """Return the widths as a kernel is read: `tuned` or as the defaults leave it."""
+    """Return the widths for reading a kernel, `tuned` or with the defaults."""
     kept, numbers = of.kept(tuned=tuned), {**of.tasks, **of.counts, **of.parameters}
     try:
         of.code.tokens(kept)
@@ -33,13 +33,13 @@ def widths_of(of: Proposal, *, tuned: bool) -> dict[str, str]:
 
 
 def elements(kind: str, of: str, widths: Mapping[str, str]) -> Sum:
-    """Return how many elements of one type are one of another: of `float` in a `float4` four, or what a macro says."""
+    """Return how many elements of type `of` make one of type `kind`: 4 `float` in a `float4`, or a macro's name."""
     count, parts = max(bytes_of(kind) // (bytes_of(of) or 1), 1), components(kind)[1]
     return Sum.of(widths[kind]) * Sum.of(count // parts) if kind in widths and count % parts == 0 else Sum.of(count)
 
 
 def of_components(of: Proposal, one: KernelArgument) -> str:
-    """Return the type of an argument as the study counts it: where it is told how wide a vector is, by components."""
+    """Return the type of an argument in the study: the component's if a macro, typedef or choice decides the width."""
     told, star, _ = one.type_name.partition("*")
     kind = of.meant(told)
     component, count = components(kind)
@@ -48,6 +48,6 @@ def of_components(of: Proposal, one: KernelArgument) -> str:
 
 
 def pointer(of: Proposal, one: KernelArgument, widths: Mapping[str, str]) -> Pointer:
-    """Where a buffer begins, as a kernel sees it: of vectors, where the study has it of their components."""
+    """Return a pointer to the beginning of a buffer: of the kernel's vectors, where the study has their components."""
     kind = of.meant(of.arguments[one.name].type_name)
     return Pointer(one.name, Sum(), kind, elements(of.meant(one.type_name), kind, widths))

@@ -1,4 +1,4 @@
-"""The text of a study to start from: what proposal.py, uses.py and shapes.py propose, each guess marked as one."""
+"""The text of a study to start from: the proposals of proposal.py, uses.py and shapes.py, with each guess marked."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from autotune.study.drafting.branches import AROUND
 from autotune.study.drafting.divisors import zero_for_some
 from autotune.study.drafting.fixed import hints, own_to_tune
 from autotune.study.drafting.groups import OF_GROUPS, widths
+from autotune.study.drafting.images import extents_of
 from autotune.study.drafting.naming import nameable, told_apart
 from autotune.study.drafting.proposal import Proposal
 from autotune.study.drafting.scanning import candidates
@@ -29,10 +30,10 @@ _GUESS = "guess"
 
 
 def draft(sketch: Sketch, wanted: str | None = None, defined: Mapping[str, str] | None = None) -> str:
-    """Return the text of a study. `defined`: what may be set from outside, with its defaults as written.
+    """Return the text of a study. `defined`: the macros that may be set from outside, with their defaults as text.
 
-    `sketch.gaps` and `sketch.guesses` then hold a line for each of theirs, which are marked in the text. Raises
-    StudyError where the file has no such kernel.
+    Fills `sketch.gaps` and `sketch.guesses` with a line for each gap and guess, which are also marked in the text.
+    Raises StudyError if the file has no such kernel.
     """
     given = candidates(sketch.source) if defined is None else defined
     sketch.gaps.clear()
@@ -82,7 +83,7 @@ class _Writer:
         self._lines += lines
 
     def _told(self, line: str, doubt: str) -> None:
-        """Add a line, marked where there is a doubt."""
+        """Add a line, marked as a guess if there is a doubt."""
         if doubt:
             self._guess(line, doubt)
         else:
@@ -93,12 +94,12 @@ class _Writer:
         return f"{what}, {doubt}" if doubt else ""
 
     def _gap(self, line: str, what: str) -> None:
-        """Add a line that has to be written."""
+        """Add a line that the user has to complete."""
         self._lines.append(f"{line}  # {GAP}: {what}")
         self._sketch.gaps.append(f"line {len(self._lines)}: {what}")
 
     def _guess(self, line: str, what: str) -> None:
-        """Add a line that wants a look."""
+        """Add a line that the user should look at."""
         self._lines.append(f"{line}  # {_GUESS}: {what}")
         self._sketch.guesses.append(f"line {len(self._lines)}: {what}")
 
@@ -179,7 +180,7 @@ class _Writer:
             self._add("", "[[constraints]]", f'require = "{required}"', f'reason = "{reason}"')
 
     def _hint(self, what: str) -> None:
-        """Add a line of its own about what is not there."""
+        """Add a comment line about something that the study does not have."""
         self._lines += ["", f"# {_GUESS}: {what}"]
         self._sketch.guesses.append(f"line {len(self._lines)}: {what}")
 
@@ -204,8 +205,9 @@ class _Writer:
     def _argument(self, one: KernelArgument) -> None:
         kind = self._of.kind_of(one)
         if one.type_name == "sampler_t":
-            sampler = '{ sampler = { addressing = "clamp_to_edge", filter = "nearest", normalized = false } }'
-            self._guess(f"{one.name} = {sampler}", "how images are read")
+            normalized = json.dumps(any(shapes.normalized for shapes in self._of.shapes.values()))
+            how = f'addressing = "clamp_to_edge", filter = "nearest", normalized = {normalized}'
+            self._guess(f"{one.name} = {{ sampler = {{ {how} }} }}", "how images are read")
         elif one.type_name.startswith("image"):
             self._image(one)
         elif one.address == "local":
@@ -229,7 +231,7 @@ class _Writer:
             self._buffer(one, kind)
 
     def _untyped(self, one: KernelArgument, kind: str) -> None:
-        """Leave a gap for the type of a scalar or buffer that is of a typedef nobody tells the meaning of."""
+        """Leave a gap for the type of a scalar or buffer whose typedef is not known."""
         given = "value = 1"
         if one.address != "private":
             access, extents = self._uses.access(one), self._shapes.get(one.name) or (GAP,)
@@ -240,18 +242,19 @@ class _Writer:
 
     def _image(self, one: KernelArgument) -> None:
         shape, access = self._shapes.get(one.name), self._uses.access(one)
-        dimensions = re.fullmatch(r"image([123])d_t", one.type_name)
-        if dimensions is None:
-            self._gap(f'{one.name} = {{ type = "{GAP}" }}', f"{one.type_name} is not a kind of argument here")
+        if (dimensions := extents_of(one.type_name)) is None:
+            asked = f"{one.type_name} is not a kind of argument here: let the kernel take an image2d_t or a buffer"
+            self._gap(f'{one.name} = {{ type = "{GAP}" }}', asked)
             return
         if access != "in":
             self._outputs.append(one)
-        extents = toml_texts(shape or (GAP,) * int(dimensions[1]))
+        extents = toml_texts(shape or (GAP,) * dimensions)
         name = re.escape(self._uses.in_text(one.name))
         called = re.search(rf"(?:read|write)_image(f|i|ui|h)\s*\(\s*{name}\b", self._of.text)
         kind = {"f": "float", "i": "int", "ui": "uint", "h": "half"}[called[1] if called else "f"]
         data = ", data = { low = 0, high = 255 }" if access != "out" and kind in ("int", "uint") else ""
-        table = f'{{ type = "{kind}", image = {extents}, channels = "RGBA", access = "{access}"{data} }}'
+        form = f', form = "{told[1]}"' if (told := re.search("_(array|buffer)_", one.type_name)) else ""
+        table = f'{{ type = "{kind}", image = {extents}{form}, channels = "RGBA", access = "{access}"{data} }}'
         if shape is None:
             self._gap(f"{one.name} = {table}", "its extents, rows first; its type is that of a channel")
         else:
@@ -316,7 +319,7 @@ class _Writer:
             if source := next((each for each in sources if self._uses.may_swap(one.name, each)), ""):
                 self._add("# Launched repeatedly, alternating between two buffers? Then these lines, with")
                 other = f'"scratch" for {one.name}'
-                if one.name in self._uses.rimmed:  # its rim has to be there before
+                if one.name in self._uses.rimmed:  # its rim must have data before the launch
                     other = f'for {one.name} too with data = {{ numpy = "{source}" }}'
                 self._add(f'# access = "inout" for {source}, {other}: {source} is compared at the end.')
                 self._add('# repeat = "1000"', f'# swap = [["{source}", "{one.name}"]]')
@@ -342,7 +345,7 @@ class _Writer:
 
 
 def _typeless(kind: str) -> str:
-    """Say what is missing of a type."""
+    """Return a text on what is missing in a type."""
     if kind == "void":
         return "its type: the kernel has void, and does not cast it to one type"
     return f"its type: the meaning of {kind} is not known"

@@ -1,0 +1,44 @@
+"""Quotients and remainders of sums with variables, and sums in which these are combined again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from autotune.study.drafting.guarding import Guards
+from autotune.study.drafting.terms import Sum, counted_through, put_together, quotient, remainder, with_ids
+
+
+class Divided(Guards):
+    """Scopes with the divisions in them. `through`: whether items are counted through along all axes."""
+
+    def __init__(self, known: Mapping[str, str], *, through: bool) -> None:
+        super().__init__(known)
+        self._through = through
+
+    def _with_ids(self, value: Sum) -> Sum:
+        value = with_ids(value)
+        for name in value.names & self.found.quotients.keys():
+            value = put_together(value, name, *self.found.quotients[name])
+        through = counted_through(value) if self._through else value
+        self.found.through |= {axis for axis in (1, 2) if {f"gid#{axis}", f"wid#{axis}"} & value.names - through.names}
+        return through
+
+    def _quotient(self, value: Sum, by: Sum) -> Sum:
+        found = quotient(value, by)
+        if len(found.names) == 1 and not found.known:
+            self.found.quotients[min(found.names)] = (value, by)
+        return found
+
+    def _remainder(self, value: Sum, by: Sum) -> Sum:
+        found = remainder(value, by)
+        if not found.known:
+            self.found.guards.append((found, by))
+        return found
+
+    def _divided_by(self, value: Sum, taken: Sum) -> Sum | None:
+        """Return the divisor if a value's quotient times the divisor is subtracted: W in `n - n / W * W`; else None."""
+        for name in taken.names & self.found.quotients.keys():
+            whole, by = self.found.quotients[name]
+            if whole == value and taken == Sum.of(name) * by:
+                return by
+        return None

@@ -1,0 +1,73 @@
+"""Proposals for the extents of images, from the coordinates at which a kernel reads and writes them."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC
+from typing import Any
+
+from autotune.study.drafting.launches import IMAGE_NAMES, Launches
+from autotune.study.drafting.reading import EXTENT
+from autotune.study.drafting.terms import Sum
+
+BEYOND = "by the indices that were understood; others may reach farther"
+"""Why the extents of a buffer or an image are a guess."""
+
+
+def extents_of(type_name: str) -> int | None:
+    """Return how many extents an image of a type has in a study; None of what is no such image."""
+    found = re.fullmatch(r"image(?:([123])d|(2d_array)|(1d_buffer))_t", type_name)
+    return None if found is None else int(found[1] or (3 if found[2] else 1))
+
+
+class Images(Launches, ABC):
+    """The extents of images that one kernel's reading tells; for the arguments see `Launches`."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.doubts: dict[str, str] = {}
+        """Why the extents of a buffer or an image are a guess."""
+
+    def image(self, name: str, dimensions: int) -> list[Sum] | None:
+        """Return the extents of an image in NumPy's order; None if its coordinates do not tell."""
+        found: list[Sum | None] = [None] * dimensions
+        for mention in self.reading.mentions:
+            if mention.name != name:
+                continue
+            for place, coordinate in enumerate(mention.places[:dimensions]):
+                if (shared := self._shared(coordinate)) is not None:
+                    found[place] = found[place] or shared
+                    continue
+                started = self._started(coordinate)
+                ids = self._ids(started)
+                extent = self.axes.get(min(ids)) if len(ids) == 1 else self.upper(coordinate)
+                several = started.factor_of(f"gid#{min(ids, default=0)}")
+                if len(ids) == 1 and not several:  # the id is within a quotient, for example
+                    extent = self.upper(coordinate)
+                elif extent is not None and len(ids) == 1 and several.known and (several.number or 2) > 1:
+                    extent = extent * several
+                found[place] = found[place] or extent
+                if any(re.match(r"\([^.]*(?:gid|wid)#\d.*\)\.#", each) for each in started.names):
+                    self.doubts[name] = BEYOND  # a value of which only the ids in it are known
+        whole = [each for each in found if each is not None]
+        return whole[::-1] if len(whole) == dimensions else None
+
+    @property
+    def normalized(self) -> bool:
+        """Whether images are read at coordinates from 0 to 1."""
+        places = (place for mention in self.reading.mentions if len(mention.places) > 1 for place in mention.places)
+        return any(self._shared(place) is not None for place in places)
+
+    def _shared(self, coordinate: Sum) -> Sum | None:
+        """Return the extent that divides a coordinate from 0 to 1, w in `(float)x / w`; None for other coordinates."""
+        alone = min(coordinate.names, default="") if len(coordinate.names) == 1 else ""
+        value, by = self.reading.quotients.get(alone, (None, Sum())) if coordinate == Sum.of(alone) else (None, Sum())
+        most = self.upper(value) if value is not None and by.names else None
+        return most if most is not None and (most - self._named(by)).number is not None else None
+
+    def unread_image(self, dimensions: int) -> list[Sum]:
+        """Return assumed extents for an image that is read at coordinates that were not understood."""
+        if len(self.axes) == dimensions:
+            return [self.axes[axis] for axis in sorted(self.axes, reverse=True)]
+        own = [self._named(Sum.of(f"{EXTENT}{axis}")) for axis in range(dimensions) if IMAGE_NAMES[0] in self.made]
+        return own[::-1] or [Sum.of(128)] * dimensions
