@@ -6,9 +6,11 @@ import json
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from autotune.model import Measurement, Outcome, Trial
 from autotune.reports import course
-from autotune.store import Store, listing
+from autotune.store import Store, listing, records, survey
 from autotune.study import Problem
 from autotune.tuner import Budget, ReplayEvaluator
 from tests.stored import KEY, ok, put
@@ -105,3 +107,11 @@ def test_no_search_is_a_course_of_nothing(store: Store) -> None:
     assert found["trials"] == 0
     assert found["rate"] is None
     assert Counter(found["outcomes"]) == Counter()
+
+
+def test_of_many_searches_the_latest_failures_are_read(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "PAGE", 1)
+    for n in range(3):
+        put(store, [Trial({"A": n}, Outcome.CRASH, reason="fell")])
+    found = survey.failures(store, [1, 2, 3], 2)
+    assert [row.configuration for row in found] == [{"A": 2}, {"A": 1}]

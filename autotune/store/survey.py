@@ -133,17 +133,19 @@ def records(store: Store, wanted: Sequence[int], drivers: Mapping[int, Iterable[
 def failures(store: Store, wanted: Iterable[int], most: int) -> list[Row]:
     """Return the latest failures of some searches, at most `most` of each outcome, latest first."""
     ids = sorted(wanted)
-    found: list[Row] = []
+    latest_of: list[Row] = []
     for outcome in Outcome:
         if not outcome.failed:
             continue
+        found: list[Row] = []
         for some in pages(ids):
             marks, values = placeholders(some)
             # Numbers first, from the index: the + keeps SQLite from reading backwards through all searches' trials.
             latest = f"SELECT x.id FROM trials x WHERE x.search_id IN ({marks}) AND x.outcome = :outcome"
             query = f"{_ROW} WHERE t.id IN ({latest} ORDER BY +x.id DESC LIMIT {most:d})"
             found += _rows(store, store.rows(query, {**values, "outcome": outcome.value}))
-    return sorted(found, key=_begun, reverse=True)
+        latest_of += sorted(found, key=_begun, reverse=True)[:most]
+    return sorted(latest_of, key=_begun, reverse=True)
 
 
 def trials_of(store: Store, wanted: Iterable[int]) -> dict[int, Row]:
