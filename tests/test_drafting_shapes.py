@@ -1545,3 +1545,13 @@ def test_names_of_enums_are_numbers_but_arguments_are_not() -> None:
     assert 'x = { type = "float", shape = ["3 * n"], access = "in" }' in lines
     assert 'y = { type = "float", shape = ["3 * n"], access = "out" }' in lines
     assert enumerators("enum { A, B = SIZEOF, C }; enum { D = 7 };") == {"A": "0", "D": "7"}
+
+
+def test_a_condition_that_chooses_a_value_ends_no_places_where_neither_value_is_bounded_by_it() -> None:
+    _, lines = drafted(
+        "kernel void f(global const float *x, global float *y, const int w, const int r) {"
+        "const int i = get_global_id(0), j = get_global_id(1), first = j < r ? 0 : j - r;"
+        "float s = 0; for (int k = first; k <= j; ++k) s += x[k * w + i]; y[j * w + i] = s; }"
+    )
+    assert 'y = { type = "float", shape = ["HEIGHT", "w"], access = "out" }' in lines
+    assert any(line.startswith('global = ["w", "HEIGHT"]  # guess') for line in lines)
