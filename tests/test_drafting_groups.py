@@ -694,3 +694,15 @@ def test_groups_that_count_places_in_numbers_are_as_wide_though_a_guard_ends_the
     )
     assert f'global = ["{items}"]' in lines
     assert any(line.startswith(f'local = ["{local}"]') for line in lines)
+
+
+def test_a_group_is_as_wide_as_it_is_along_the_axis_that_its_items_count() -> None:
+    """Not as wide as where items count along rows and groups count the rows."""
+    _, lines = drafted(
+        "kernel void f(global const float *x, global float *y, local float *t, const int w, const int b) {"
+        "const int i = get_local_id(0), j = get_local_id(1), gx = get_group_id(0) * b, gy = get_group_id(1) * b;"
+        "float s = 0; for (int k = 0; k < b; ++k) s += x[(gy + k) * w + gx + j]; t[j * b + i] = s;"
+        "barrier(CLK_LOCAL_MEM_FENCE); y[(gy + j) * w + gx + i] = t[i * b + j]; }"
+    )
+    assert any(line.startswith('local = ["b", "b"]') for line in lines)
+    assert 't = { type = "float", local = "b * b" }' in lines

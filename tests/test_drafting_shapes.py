@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from autotune.study import Sketch, draft, scanned
+from autotune.study.drafting.typedefs import enumerators
 from tests.drafts import BODIES, LANES, POINTED, RIM, drafted, macros, shape_of, sketched
 
 
@@ -1530,3 +1531,27 @@ def test_arrays_of_images_and_image_buffers_have_extents_and_others_a_gap() -> N
     assert 'image = ["n"], form = "buffer"' in shape_of(lines, "by")
     assert [gap for gap in sketch.gaps if "image2d_msaa_t is not a kind of argument here: let the kernel take" in gap]
     assert len(sketch.gaps) == 1
+
+
+def test_names_of_enums_are_numbers_but_arguments_are_not() -> None:
+    _, lines = drafted(
+        "typedef enum { REST, EAST = 0x1, WEST, FLAGS, KINDS = FLAGS, n, LATER = SIZEOF, NEVER } Kind;"
+        "typedef struct { float part[KINDS]; } Cell;"
+        "kernel void f(global const float *x, global const Cell *c, global float *y, const int n) {"
+        "const int i = get_global_id(0); if (i >= n) return;"
+        "for (int k = 0; k < KINDS; ++k) y[i * KINDS + k] = x[WEST * n + i] + c[i].part[EAST]; }"
+    )
+    assert 'Cell = ["float part[3]"]' in lines
+    assert 'x = { type = "float", shape = ["3 * n"], access = "in" }' in lines
+    assert 'y = { type = "float", shape = ["3 * n"], access = "out" }' in lines
+    assert enumerators("enum { A, B = SIZEOF, C }; enum { D = 7 };") == {"A": "0", "D": "7"}
+
+
+def test_a_condition_that_chooses_a_value_ends_no_places_where_neither_value_is_bounded_by_it() -> None:
+    _, lines = drafted(
+        "kernel void f(global const float *x, global float *y, const int w, const int r) {"
+        "const int i = get_global_id(0), j = get_global_id(1), first = j < r ? 0 : j - r;"
+        "float s = 0; for (int k = first; k <= j; ++k) s += x[k * w + i]; y[j * w + i] = s; }"
+    )
+    assert 'y = { type = "float", shape = ["HEIGHT", "w"], access = "out" }' in lines
+    assert any(line.startswith('global = ["w", "HEIGHT"]  # guess') for line in lines)

@@ -385,6 +385,7 @@ def test_every_signal_can_be_told() -> None:
         ("PLEASE submit a bug report to https://x and include the crash backtrace.\n", ""),
         ("too much local memory\n\nPLEASE submit a bug report to https://x.\n", "too much local memory"),
         ("first\n last \n", "last"),
+        ("out of memory\n1 warning generated.\n12 warnings generated.\n", "out of memory"),
         ("", ""),
     ],
 )

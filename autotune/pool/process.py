@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -282,9 +283,14 @@ def last_words(log: str) -> str:
     """Return the last line of a worker's log that may say how it ended, or an empty string if there is none.
 
     LLVM asks for a bug report at each crash, whatever is at fault: Intel's driver does for each kernel that crashes.
+    Compilers count the warnings of each kernel that they build.
     """
     lines = (line.strip() for line in reversed(log.splitlines()))
-    return next((line for line in lines if line and not line.startswith("PLEASE submit a bug report")), "")
+    return next((line for line in lines if line and not _IDLE.match(line)), "")
+
+
+_IDLE = re.compile(r"PLEASE submit a bug report|\d+ warnings? generated\.$")
+"""Lines of a log that do not say how a worker ended."""
 
 
 def _has_running_child(pid: int) -> bool:

@@ -31,7 +31,7 @@ from autotune.study.drafting.statements import read
 from autotune.study.drafting.syntax import NotRead
 from autotune.study.drafting.terms import Sum
 from autotune.study.drafting.touching import components
-from autotune.study.drafting.typedefs import as_written, cast_to, in_structs, structs_of, typedefs_of
+from autotune.study.drafting.typedefs import as_written, cast_to, enumerators, in_structs, structs_of, typedefs_of
 from autotune.study.drafting.vectors import of_components, pointer, widths_of
 from autotune.study.includes import defined_anyway, names_asked, without_comments
 from autotune.study.scope import DEVICE_FACTS
@@ -335,7 +335,8 @@ class Proposal:
     def _reading(self, entry: str, *, tuned: bool, own: Sequence[str] = ()) -> Reading | None:
         """Walk through a kernel: its parameters remain names if it is `tuned`, else they have their defaults."""
         kept, widths = [*self.kept(tuned=tuned), *own], widths_of(self, tuned=tuned)
-        known = {name: name for name in (*self.whole, *kept)}
+        known = {name: number for name, number in enumerators(self.text).items() if name not in self.arguments}
+        known |= {name: name for name in (*self.whole, *kept)}
         called = self.sketch.called.get(entry, {})
         known |= {theirs: name for name, theirs in called.items() if name in known}
         given = {

@@ -249,7 +249,7 @@ class Reading:
                 group, item = each.factor_of(f"wid#{axis}"), each.factor_of(f"lid#{axis}")
                 extent = group.over(item) if group.known and item.known and item else None
                 several = extent is not None and (extent.names or 1 < (extent.number or 0) <= _MOST_ITEMS)
-                if extent is not None and several and not (axis in found and found[axis] != extent):
+                if extent is not None and several and (axis not in found or found[axis].over(extent) is not None):
                     found[axis] = extent
         return {axis: self._items_of(axis, extent) for axis, extent in found.items()}
 

@@ -39,7 +39,8 @@ class Scopes:
         for scope in reversed(self._scopes):
             if name in scope:
                 return scope[name]
-        return Sum.of(self._known[name]) if name in self._known else None
+        known = self._known.get(name)
+        return None if known is None else Sum.of(int(known) if known.isdigit() else known)
 
     def _set(self, name: str, value: Any) -> None:
         for scope, opened in zip(reversed(self._scopes), reversed(self._opened), strict=True):

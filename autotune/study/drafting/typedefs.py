@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from autotune.devices import KernelArgument
 from autotune.study.drafting.scanning import DEFINE, opencl_name, scanned, struct_bodies, without_unions
-from autotune.study.drafting.syntax import NotRead, expression, folded, tokens_of
+from autotune.study.drafting.syntax import NotRead, expression, folded, names_in, tokens_of
 from autotune.study.includes import without_comments
 from autotune.study.types import is_plain
 
@@ -63,6 +64,29 @@ def typedefs_of(of: Proposal) -> dict[str, str]:
     return found
 
 
+@lru_cache(maxsize=1)
+def enumerators(text: str) -> Mapping[str, str]:
+    """Return the numbers that the names in a text's enums are; names whose numbers are not said as such are left out,
+    with those behind them.
+    """
+    found: dict[str, str] = {}
+    for body in re.findall(r"\benum\b[^;{}()]*\{([^{}]*)\}", text):
+        number: int | None = 0
+        for name, said in re.findall(r"([A-Za-z_]\w*)\s*(?:=([^,]*))?(?:,|$)", body.strip()):
+            number = _number(found.get(said.strip(), said)) if said else number
+            if number is None:
+                break
+            found[name], number = str(number), number + 1
+    return found
+
+
+def _number(text: str) -> int | None:
+    try:
+        return None if names_in(re.sub(r"0[xX]\w+", "", text)) else folded(expression(tokens_of(text)))
+    except (NotRead, RecursionError):
+        return None
+
+
 def cast_to(of: Proposal, readings: Iterable[Reading | None]) -> dict[str, str]:
     """Return the type to which each `void *` argument is cast, if that is one type."""
     untyped = [name for name, one in of.arguments.items() if one.type_name == "void*"]
@@ -80,7 +104,8 @@ def structs_of(of: Proposal) -> dict[str, list[str]]:
         left = struct_bodies(" ".join(of.code.tokens([*of.choices])))
     except NotRead:
         left = {}
-    given = {name: str(number) for name, number in (of.parameters | of.tasks | of.counts).items()}
+    given = {**enumerators(of.text)}
+    given |= {name: str(number) for name, number in (of.parameters | of.tasks | of.counts).items()}
     return members_spelt_out({**left, **struct_bodies(of.text)}, of.text, {*of.choices}, given, typedefs_of(of))
 
 

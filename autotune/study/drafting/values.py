@@ -102,11 +102,21 @@ class Values(Divided, ABC):
     def _of_cond(self, _: str, parts: Any, bound: bool) -> Any:
         before = len(self.found.compared)
         self._of(parts[0])
-        held = slice(before, len(self.found.compared))
+        held, mentioned = slice(before, len(self.found.compared)), len(self.found.mentions)
         first, second = self._of(parts[1]), self._of(parts[2])
         self.found.hold(held)
+        if len(self.found.mentions) == mentioned:
+            self._leave_out(self.found.compared[held], first, second)
         known = folded(parts[0]) if "name" not in repr(parts[0]) else None
         return self._one_of(first, second) if known is None else second if known == 0 else first
+
+    def _leave_out(self, compared: Sequence[tuple[Sum, Sum, bool]], first: Any, second: Any) -> None:
+        """Forget guards of a condition that bound neither of its values: `y < r ? 0 : y - r` ends no y at r."""
+        for varying, limit, turned_away in compared:
+            value = second if turned_away else first
+            bound = isinstance(value, Sum) and not varying.names.isdisjoint(value.names)
+            if isinstance(value, Sum) and not bound and (varying, limit) in self.found.guards:
+                self.found.guards.remove((varying, limit))
 
     def _one_of(self, first: Any, second: Any) -> Any:
         """Return a variable for one of two values, as a condition decides; the value if both are equal."""
