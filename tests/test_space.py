@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import tracemalloc
+from collections.abc import Sequence
 from typing import Any
 from unittest.mock import patch
 
@@ -14,10 +15,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from autotune.errors import ExpressionError, SpaceError
-from autotune.expression import Expression
+from autotune.expression import Expression, Node
 from autotune.model import Value
 from autotune.space import Constraint, Space
-from autotune.space.build import build
+from autotune.space.build import _Builder, build, computed
 from autotune.space.diagram import binding_order
 from autotune.space.reasons import why_impossible
 from benchmarks.recording import listed_space
@@ -135,8 +136,8 @@ def test_the_space_is_what_brute_force_finds(
         for value in listed
         if (name, type(value), value) not in met
     ]
-    for pruned_from in (0, 1_000_000):
-        with patch("autotune.space.build.PRUNED", pruned_from):
+    for most in (0, 1_000_000):
+        with patch.multiple("autotune.space.build", PRUNED=most, MANY=most, BLOCK=2):
             if undecided or not valid:
                 with pytest.raises(ExpressionError if undecided else SpaceError):
                     Space.build(parameters, constraints, {"K": k})
@@ -229,6 +230,29 @@ def test_a_billion_valid_configurations() -> None:
     assert len(built.neighbours(0)) == len(set(built.neighbours(0).tolist()))
     first = built.configuration(0)
     assert built.nearest({**first, "a": 8, "b": 9, "j": "y"}) == {**first, "a": 2, "b": 9, "j": "x"}
+
+
+def test_of_long_lists_hardly_any_candidate_is_computed_by_itself() -> None:
+    """Two lists of a thousand, and one more: half a billion would take minutes, one by one."""
+    visited: list[int] = []
+    alone: list[int] = []
+    candidates = _Builder._candidates
+
+    def compute(tree: Node, columns: Sequence[NDArray[Any]]) -> list[Any]:
+        alone.append(len(columns[0]))
+        return computed(tree, columns)
+
+    def visit(builder: _Builder, name: str, key: NDArray[np.int64]) -> Any:
+        visited.append(len(key))
+        return candidates(builder, name, key)
+
+    long = list(range(1, 1025))
+    with patch.object(_Builder, "_candidates", visit), patch("autotune.space.build.computed", compute):
+        built = space({"a": long, "b": long, "c": long}, "a * b * c <= 2**14", "a % b == 0")
+    assert len(built) == sum(2**14 // (a * b) if 2**14 // (a * b) < 1024 else 1024 for a in long for b in long
+                             if a % b == 0)  # fmt: skip
+    assert sum(visited) < 2_000_000
+    assert sum(alone) < 20_000
 
 
 def test_what_no_diagram_can_hold_is_refused() -> None:

@@ -214,6 +214,19 @@ def joined(columns: Sequence[Column]) -> Column:
     return np.concatenate(columns if len({c.dtype.kind for c in columns}) == 1 else [c.astype(object) for c in columns])
 
 
+def alike(columns: Sequence[Column], length: int) -> bool:
+    """Say whether rows are sure to equal others, or cheap to compare: so few values are possible in whole numbers.
+
+    What is not of whole numbers alone is taken for alike: it takes longer to compute with.
+    """
+    radix = 1
+    for column in columns:
+        if column.dtype.kind not in "bi":
+            return True
+        radix *= int(column.max()) - int(column.min()) + 1 if len(column) else 1
+    return radix <= 4 * length + 1000
+
+
 def merge(columns: Sequence[Column], length: int) -> tuple[Integers, Integers]:
     """Return the first position of each distinct row, and for every row which of these it equals.
 
