@@ -14,13 +14,16 @@
 A message says what is wrong, where, and what to type next, in one line (a build log may follow). Whatever it quotes,
 the line can be read: the middle of very long words and parts is left out.
 
-And what libraries warn of, left out for a while (`without`); how a process has ended (`ending`).
+And what libraries warn of, left out for a while (`without`); how a process has ended (`ending`);
+who looks on while a space is counted, and may end that (`counting_told`).
 """
 
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from typing import NamedTuple
 
 _MOST = {"where": 300, "what": 600, "hint": 3000}
 """Characters of each part of a line. A hint may be a command with many options, to be typed as it is."""
@@ -156,3 +159,34 @@ def without(category: type[Warning]) -> Iterator[None]:
             if not _within[category]:
                 with suppress(ValueError):  # the program has set its own anew
                     warnings.filters.remove(entry)  # type: ignore[attr-defined]
+
+
+class Counted(NamedTuple):
+    """How far counting valid configurations is: the parameter that is bound, its place among so many, its share."""
+
+    parameter: str
+    place: int
+    parameters: int
+    share: float
+
+
+_lookers_on: ContextVar[tuple[Callable[[Counted], None], ...]] = ContextVar("lookers_on", default=())
+
+
+@contextmanager
+def counting_told(looker_on: Callable[[Counted], None]) -> Iterator[None]:
+    """Have it told within the block, in this thread and many times a second, how far it is; what it raises ends that.
+
+    A space is built wherever it is first asked for, by rooms that know of no terminal.
+    """
+    before = _lookers_on.set((*_lookers_on.get(), looker_on))
+    try:
+        yield
+    finally:
+        _lookers_on.reset(before)
+
+
+def tell_counted(counted: Counted) -> None:
+    """Tell whoever looks on."""
+    for looker_on in _lookers_on.get():
+        looker_on(counted)

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from autotune.errors import ExpressionError, SpaceError
+from autotune.errors import Counted, ExpressionError, SpaceError, counting_told
 from autotune.expression import Expression, Node
 from autotune.model import Value
 from autotune.space import Constraint, Space
@@ -253,6 +253,21 @@ def test_of_long_lists_hardly_any_candidate_is_computed_by_itself() -> None:
                              if a % b == 0)  # fmt: skip
     assert sum(visited) < 2_000_000
     assert sum(alone) < 20_000
+
+
+def test_who_looks_on_is_told_how_far_the_counting_is_and_ends_it() -> None:
+    told: list[Counted] = []
+
+    def look(counted: Counted) -> None:
+        told.append(counted)
+        if len(told) == 4:
+            raise KeyboardInterrupt
+
+    with patch("autotune.space.build.CHUNK", 2), pytest.raises(KeyboardInterrupt), counting_told(look):
+        space({"a": [1, 2], "b": [1, 2, 3], "c": [1]}, "a <= b")
+    assert told == [("c", 1, 3, 0.0), ("a", 2, 3, 0.0), ("b", 3, 3, 0.0), ("b", 3, 3, 1 / 3)]
+    space({"a": [1, 2]})
+    assert len(told) == 4
 
 
 def test_what_no_diagram_can_hold_is_refused() -> None:

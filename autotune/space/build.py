@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.errors import SpaceError
+from autotune.errors import Counted, SpaceError, tell_counted
 from autotune.expression import Expression, Node, compiled, is_beyond, operand, put_in, reduced, unknown_name
 from autotune.model import Value
 from autotune.space.bounds import Bounds, decided, of_blocks, of_column, of_values, surely_false, whole_number
@@ -157,6 +157,8 @@ class _Builder:
         size, total = len(self._fault) * len(self._values[name]), 0
         survivors = []
         for key in self._keys(name):
+            place = len(self._values) - len(self._open)
+            tell_counted(Counted(name, place, len(self._values), int(key[0]) / size))
             candidates = self._candidates(name, key)
             candidates.check(finished)
             candidates.compute(parts)
