@@ -19,7 +19,7 @@ from autotune.expression import Expression, Node
 from autotune.model import Value
 from autotune.space import Constraint, Space
 from autotune.space.build import _Builder, build, computed
-from autotune.space.diagram import binding_order
+from autotune.space.diagram import Level, binding_order
 from autotune.space.reasons import why_impossible
 from benchmarks.recording import listed_space
 
@@ -314,6 +314,24 @@ def test_rows_outside_are_refused(xgemm: Space, row: int) -> None:
         xgemm.configuration(row)
     with pytest.raises(IndexError):
         xgemm.neighbours(row)
+
+
+def test_of_many_neighbours_some_are_looked_for_by_lot() -> None:
+    """Lists of thousands of values have millions within two parameters: a search proposes many times a second."""
+    built = space({name: list(range(60)) for name in "abc"}, "a != b or c == 0")
+    every = built.neighbours(777, 2)
+    assert np.array_equal(built.neighbours(777, 2, 10**6, np.random.default_rng(1)), every)
+    some = built.neighbours(777, 2, 500, np.random.default_rng(1))
+    assert np.array_equal(built.neighbours(777, 2, 500, np.random.default_rng(1)), some)
+    assert 400 < len(some) <= 501 < len(every)
+    assert set(some.tolist()) <= set(every.tolist())
+    apart = built.indices(some) != built.indices(np.array([777]))
+    assert apart.sum(axis=0).min() > 50, "whichever of the parameters"
+    walked: list[int] = []
+    descend = Level.descend
+    with patch.object(Level, "descend", lambda level, *state: walked.append(len(state[0])) or descend(level, *state)):
+        built.neighbours(777, 2, 500, np.random.default_rng(1))
+    assert max(walked) <= 501
 
 
 def test_a_sample_is_uniform_and_distinct() -> None:
