@@ -277,7 +277,13 @@ def told(row: Columns, fields: Iterable[TrialField]) -> dict[str, Any]:
 def _measurement(values: Mapping[str, Any]) -> Measurement | None:
     if values["samples_ns"] is None:
         return None
-    return Measurement(values["samples_ns"], values["warmup_ns"] or (), values["cache"] or "warm")
+    samples, warmup = (_kept(values[name] or ()) for name in ("samples_ns", "warmup_ns"))
+    return Measurement(samples, warmup, values["cache"] or "warm")
+
+
+def _kept(samples: Sequence[int]) -> Sequence[int]:
+    """Return samples as a record has them: an imported line tells a list."""
+    return samples if isinstance(samples, StoredSamples) else tuple(samples)
 
 
 def _with_median(samples: Sequence[int], time_ns: object) -> Sequence[int]:
