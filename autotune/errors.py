@@ -14,13 +14,16 @@
 A message says what is wrong, where, and what to type next, in one line (a build log may follow). The line stays
 readable whatever it quotes: the middle of very long words and parts is left out.
 
-Also here: `without` hides warnings of libraries for a while; `ending` says how a process has ended.
+Also here: `without` hides warnings of libraries for a while; `ending` says how a process has ended; `counting_told`
+reports how far counting a space is, and can end it.
 """
 
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from typing import NamedTuple
 
 _MOST = {"where": 300, "what": 600, "hint": 3000}
 """The most characters of each part of a line. A hint may be a long command, which the user must be able to copy."""
@@ -156,3 +159,35 @@ def without(category: type[Warning]) -> Iterator[None]:
             if not _within[category]:
                 with suppress(ValueError):  # the program has replaced the filters
                     warnings.filters.remove(entry)  # type: ignore[attr-defined]
+
+
+class Counted(NamedTuple):
+    """How far counting a space is: the parameter at work, its place among the `parameters`, and a share, 0..1."""
+
+    parameter: str
+    place: int
+    parameters: int
+    share: float
+
+
+_lookers_on: ContextVar[tuple[Callable[[Counted], None], ...]] = ContextVar("lookers_on", default=())
+
+
+@contextmanager
+def counting_told(looker_on: Callable[[Counted], None]) -> Iterator[None]:
+    """Have `looker_on` called while a space is counted within the block, in this thread, many times a second.
+
+    An exception that it raises ends the counting. A space is built wherever it is first needed, by rooms that know
+    nothing of terminals.
+    """
+    before = _lookers_on.set((*_lookers_on.get(), looker_on))
+    try:
+        yield
+    finally:
+        _lookers_on.reset(before)
+
+
+def tell_counted(counted: Counted) -> None:
+    """Call everybody who was given to `counting_told`."""
+    for looker_on in _lookers_on.get():
+        looker_on(counted)

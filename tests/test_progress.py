@@ -6,11 +6,17 @@ from functools import partial
 from io import StringIO
 from itertools import repeat
 
+import pytest
+import typer
 from rich.console import Console
 
 from autotune import tuner
+from autotune.cli.counting import Lines
+from autotune.cli.interrupt import stopping
 from autotune.cli.progress import show
+from autotune.errors import Counted
 from autotune.model import PACE, Measurement, Outcome, Trial
+from autotune.space import Space
 
 Progress = partial(
     tuner.Progress, done=0, total=40, failures={}, best=None, elapsed_s=1.0, rate=4.25, left_s=75.0, phase="searching"
@@ -104,3 +110,28 @@ def test_plain_lines_are_sparse():
 
 def test_before_any_result_it_says_so():
     assert "no verified configuration yet" in shown([Progress()], terminal=False)
+
+
+def test_what_takes_long_to_count_says_how_far_it_is(capsys) -> None:
+    clock = iter([100.0, 104.0, 106.0, 110.0, 111.0, 300.0])
+    lines = Lines(lambda: next(clock))
+    for place, share in ((1, 0.0), (3, 0.0), (3, 0.5), (4, 0.0), (4, 0.5), (1, 0.0)):
+        lines(Counted("TILE", place, 6, share))
+    counting = "counting the valid configurations: parameter"
+    assert capsys.readouterr().err.splitlines() == [
+        f"{counting} 3 of 6 (TILE), 6 s so far, about 14 s left if each of the others takes as long as this",
+        f"{counting} 4 of 6 (TILE), 11 s so far, about 5 s left if each of the others takes as long as this",
+    ]
+
+
+def test_counting_ends_where_a_search_is_to_end(capsys) -> None:
+    def search() -> None:
+        with stopping() as stop:
+            Space.build({"a": [1, 2]}, [])
+            stop.set()
+            Space.build({"a": [1, 2]}, [])
+
+    with pytest.raises(typer.Exit) as ended:
+        search()
+    assert ended.value.exit_code == 130
+    assert capsys.readouterr().err.startswith("interrupted")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import tracemalloc
+from collections.abc import Sequence
 from typing import Any
 from unittest.mock import patch
 
@@ -13,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from autotune.errors import ExpressionError, SpaceError
-from autotune.expression import Expression
+from autotune.errors import Counted, ExpressionError, SpaceError, counting_told
+from autotune.expression import Expression, Node
 from autotune.model import Value
 from autotune.space import Constraint, Space
-from autotune.space.build import build
-from autotune.space.diagram import binding_order
+from autotune.space.build import _Builder, build, computed
+from autotune.space.diagram import Level, binding_order
 from autotune.space.reasons import why_impossible
 from benchmarks.recording import listed_space
 
@@ -135,8 +136,8 @@ def test_the_space_is_what_brute_force_finds(
         for value in listed
         if (name, type(value), value) not in met
     ]
-    for pruned_from in (0, 1_000_000):
-        with patch("autotune.space.build.PRUNED", pruned_from):
+    for most in (0, 1_000_000):
+        with patch.multiple("autotune.space.build", PRUNED=most, MANY=most, BLOCK=2):
             if undecided or not valid:
                 with pytest.raises(ExpressionError if undecided else SpaceError):
                     Space.build(parameters, constraints, {"K": k})
@@ -231,6 +232,44 @@ def test_a_billion_valid_configurations() -> None:
     assert built.nearest({**first, "a": 8, "b": 9, "j": "y"}) == {**first, "a": 2, "b": 9, "j": "x"}
 
 
+def test_of_long_lists_hardly_any_candidate_is_computed_by_itself() -> None:
+    """Two lists of a thousand, and one more: half a billion would take minutes, one by one."""
+    visited: list[int] = []
+    alone: list[int] = []
+    candidates = _Builder._candidates
+
+    def compute(tree: Node, columns: Sequence[NDArray[Any]]) -> list[Any]:
+        alone.append(len(columns[0]))
+        return computed(tree, columns)
+
+    def visit(builder: _Builder, name: str, key: NDArray[np.int64]) -> Any:
+        visited.append(len(key))
+        return candidates(builder, name, key)
+
+    long = list(range(1, 1025))
+    with patch.object(_Builder, "_candidates", visit), patch("autotune.space.build.computed", compute):
+        built = space({"a": long, "b": long, "c": long}, "a * b * c <= 2**14", "a % b == 0")
+    assert len(built) == sum(2**14 // (a * b) if 2**14 // (a * b) < 1024 else 1024 for a in long for b in long
+                             if a % b == 0)  # fmt: skip
+    assert sum(visited) < 2_000_000
+    assert sum(alone) < 20_000
+
+
+def test_who_looks_on_is_told_how_far_the_counting_is_and_ends_it() -> None:
+    told: list[Counted] = []
+
+    def look(counted: Counted) -> None:
+        told.append(counted)
+        if len(told) == 4:
+            raise KeyboardInterrupt
+
+    with patch("autotune.space.build.CHUNK", 2), pytest.raises(KeyboardInterrupt), counting_told(look):
+        space({"a": [1, 2], "b": [1, 2, 3], "c": [1]}, "a <= b")
+    assert told == [("c", 1, 3, 0.0), ("a", 2, 3, 0.0), ("b", 3, 3, 0.0), ("b", 3, 3, 1 / 3)]
+    space({"a": [1, 2]})
+    assert len(told) == 4
+
+
 def test_what_no_diagram_can_hold_is_refused() -> None:
     many = {f"p{i}": list(range(40)) for i in range(8)}
     exact = " + ".join(f"{41**i} * p{i}" for i in range(8))  # keeps every partial configuration apart
@@ -275,6 +314,24 @@ def test_rows_outside_are_refused(xgemm: Space, row: int) -> None:
         xgemm.configuration(row)
     with pytest.raises(IndexError):
         xgemm.neighbours(row)
+
+
+def test_of_many_neighbours_some_are_looked_for_by_lot() -> None:
+    """Lists of thousands of values have millions within two parameters: a search proposes many times a second."""
+    built = space({name: list(range(60)) for name in "abc"}, "a != b or c == 0")
+    every = built.neighbours(777, 2)
+    assert np.array_equal(built.neighbours(777, 2, 10**6, np.random.default_rng(1)), every)
+    some = built.neighbours(777, 2, 500, np.random.default_rng(1))
+    assert np.array_equal(built.neighbours(777, 2, 500, np.random.default_rng(1)), some)
+    assert 400 < len(some) <= 501 < len(every)
+    assert set(some.tolist()) <= set(every.tolist())
+    apart = built.indices(some) != built.indices(np.array([777]))
+    assert apart.sum(axis=0).min() > 50, "whichever of the parameters"
+    walked: list[int] = []
+    descend = Level.descend
+    with patch.object(Level, "descend", lambda level, *state: walked.append(len(state[0])) or descend(level, *state)):
+        built.neighbours(777, 2, 500, np.random.default_rng(1))
+    assert max(walked) <= 501
 
 
 def test_a_sample_is_uniform_and_distinct() -> None:

@@ -16,9 +16,10 @@ import typer
 from typer.core import TyperGroup
 
 from autotune import __version__
+from autotune.cli.counting import Lines
 from autotune.cli.output import say, write
 from autotune.cli.refusals import Refused, plain, require_no_empty
-from autotune.errors import AutotuneError, OutputError, UsageError
+from autotune.errors import AutotuneError, OutputError, UsageError, counting_told
 from autotune.text import say_error
 
 
@@ -40,7 +41,8 @@ class Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was typed."""
         try:
-            return super().invoke(ctx)
+            with counting_told(Lines()):
+                return super().invoke(ctx)
         except OutputError:  # is handled where stdout was opened: nothing more can be written there
             raise
         except AutotuneError as error:

@@ -11,6 +11,7 @@ from typing import Any
 import typer
 
 from autotune.cli.output import say
+from autotune.errors import Counted, counting_told
 from autotune.pool import Stopped
 
 ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -35,8 +36,14 @@ def stopping(endings: Sequence[signal.Signals] = ENDINGS) -> Iterator[threading.
     for number, handler in before.items():
         if handler is not signal.SIG_IGN:  # ignored under `nohup` and in background jobs
             signal.signal(number, ask)
+
+    def end(_: Counted) -> None:
+        if stop.is_set():
+            raise Stopped
+
     try:
-        yield stop
+        with counting_told(end):
+            yield stop
     except Stopped:
         say("interrupted; what had finished is stored")
         raise typer.Exit(130) from None

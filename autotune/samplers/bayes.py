@@ -38,6 +38,9 @@ NEAR = 2
 NEAR_POOL = 4_000
 """In a large space, at most so many of these are candidates, chosen at random."""
 
+NEAR_WALKED = 40_000
+"""Where lists of values are long there are millions of them: so many are looked for, by lot."""
+
 DOUBT, DOUBT_FROM = 4, 8
 """With transfer, every fourth proposal from the eighth on comes from a model without other devices' trials."""
 
@@ -143,7 +146,7 @@ class BayesSampler(RowSampler):
         times = np.where(history.states == State.TIMED, history.times, np.inf)
         best = int(history.rows[times.argmin()])
         if len(model.rows) < len(self.space):
-            rows = self.space.neighbours(best, NEAR)
+            rows = self.space.neighbours(best, NEAR, NEAR_WALKED, rng)
             rows = rng.permutation(rows[self.history.allowed(rows)])[:NEAR_POOL]
         else:
             if self._table is None:

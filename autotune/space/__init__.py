@@ -173,11 +173,16 @@ class Space:
         """Return min(n, len) distinct rows, uniformly drawn, in random order."""
         return rng.choice(len(self), min(n, len(self)), replace=False)
 
-    def neighbours(self, row: int, distance: int = 1) -> Rows:
-        """Return the valid rows that differ from `row` in 1 to `distance` parameters, ascending."""
+    def neighbours(
+        self, row: int, distance: int = 1, most: int | None = None, rng: np.random.Generator | None = None
+    ) -> Rows:
+        """Return the valid rows that differ from `row` in 1 to `distance` parameters, ascending.
+
+        With `most` and `rng`, no more than about so many, where there are more by lot.
+        """
         if not 0 <= row < len(self):
             raise IndexError(f"row {row} of {len(self)}")
-        return self.diagram.neighbours(row, distance)
+        return self.diagram.neighbours(row, distance, most, rng)
 
     def nearest(self, configuration: Configuration) -> dict[str, Value]:
         """Return the valid configuration that differs from this one, valid or not, in the fewest values.

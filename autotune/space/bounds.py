@@ -30,6 +30,10 @@ class Bounds(NamedTuple):
     safe: Any = True
     whole: bool = True
 
+    def at(self, place: NDArray[np.int64]) -> Bounds:
+        """Return the bounds at these indices."""
+        return Bounds(self.low[place], self.high[place], self.safe[place], self.whole)
+
     @property
     def usable(self) -> Any:
         """The rows on which every operator can use the value."""
@@ -66,11 +70,34 @@ def of_values(values: Sequence[Any]) -> Bounds:
     return _opened(np.float64(min(values)), np.float64(max(values)), True, whole)
 
 
-def surely_false(tree: Node, names: Mapping[str, Bounds]) -> NDArray[np.bool_]:
-    """Return the rows on which `tree` can be computed and is false for all values within the bounds."""
+def of_blocks(values: Sequence[Any], block: int) -> Bounds:
+    """Return the bounds of each `block` values in turn. The values are numbers."""
+    real = np.array(values, dtype=np.float64)
+    begins = np.arange(0, len(real), block)
+    whole = all(isinstance(value, int) for value in values)
+    return _opened(np.minimum.reduceat(real, begins), np.maximum.reduceat(real, begins), True, whole)
+
+
+def decided(tree: Node, names: Mapping[str, Bounds]) -> tuple[Any, Any]:
+    """Return the rows on which `tree` can be computed and is true for all values within the bounds, and is false."""
     with np.errstate(all="ignore"):
         found = _bounds(tree, names)
-    return np.asarray(found.false & found.safe)
+    return found.true & found.safe, found.false & found.safe
+
+
+def whole_number(tree: Node, names: Mapping[str, Bounds]) -> NDArray[np.int64] | None:
+    """Return the whole number that `tree` gives on each row; None if it is unknown, or not whole, on any row."""
+    if tree.sign not in _GIVE_WHOLE:
+        return None
+    with np.errstate(all="ignore"):
+        found = _bounds(tree, names)
+    known = found.whole and np.all(found.usable & (found.low == found.high))
+    return np.asarray(found.low).astype(np.int64) if known else None
+
+
+def surely_false(tree: Node, names: Mapping[str, Bounds]) -> NDArray[np.bool_]:
+    """The rows on which `tree` is false, and can be computed, for all values within the bounds."""
+    return np.asarray(decided(tree, names)[1])
 
 
 def _opened(low: Any, high: Any, safe: Any, whole: bool) -> Bounds:
@@ -171,7 +198,12 @@ def _remainder(a: Bounds, b: Bounds) -> tuple[Any, Any]:
     high = np.where(a.low >= 0, np.minimum(largest, a.high), largest)
     low = np.where((a.low >= 0) & (a.high < b.low), a.low, 0.0)  # x % y is x where x < y
     positive = b.low > 0
-    return _unless_zero(b, np.where(positive, low, b.low), np.where(positive, high, 0.0))
+    low, high = np.where(positive, low, b.low), np.where(positive, high, 0.0)
+    exact = (a.low == a.high) & (b.low == b.high)
+    if np.any(exact):
+        rest = np.mod(a.low, b.low)
+        low, high = np.where(exact, rest, low), np.where(exact, rest, high)
+    return _unless_zero(b, low, high)
 
 
 def _ceil_div(a: Bounds, b: Bounds) -> Bounds:
@@ -218,3 +250,6 @@ _RULES: dict[str, Callable[..., Bounds]] = {
     ),
 }
 """Signs that are not listed may give any value, and may fail."""
+
+_GIVE_WHOLE = frozenset({"+", "-", "*", "//", "%", "negative", "positive", "abs", "ceil_div", "round_up"})
+"""Signs that give whole numbers for whole numbers and truth values. Others may give a truth value."""

@@ -12,7 +12,7 @@ enumerates with a constraint solver; decision diagrams, Bryant (1986) and Anders
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -20,14 +20,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.errors import SpaceError
+from autotune.errors import Counted, SpaceError, tell_counted
 from autotune.expression import Expression, Node, compiled, is_beyond, operand, put_in, reduced, unknown_name
 from autotune.model import Value
-from autotune.space.bounds import Bounds, of_column, of_values, surely_false
-from autotune.space.diagram import Column, Diagram, Integers, binding_order, column_of, joined, merge, narrow
+from autotune.space.bounds import Bounds, decided, of_blocks, of_column, of_values, surely_false, whole_number
+from autotune.space.diagram import Column, Diagram, Integers, alike, binding_order, column_of, joined, merge, narrow
 
 CHUNK = 1 << 17  # candidates computed at once
 PRUNED = 3_000  # with more candidates of a parameter, interval arithmetic saves more time than it takes
+MANY = 30_000  # with more candidates, looking for equal ones takes longer than computing all of them
+BLOCK = 64  # values of a long list that are pruned together
 MAX_TRANSITIONS = 10_000_000  # of one parameter: about 1 GB at the peak
 
 
@@ -154,8 +156,10 @@ class _Builder:
         needed = sorted(frozenset().union(*(c.tree.names for c in rest)) - set(self._open))
         size, total = len(self._fault) * len(self._values[name]), 0
         survivors = []
-        for begin in range(0, size, CHUNK):
-            candidates = self._candidates(name, np.arange(begin, min(begin + CHUNK, size), dtype=np.int64))
+        for key in self._keys(name):
+            place = len(self._values) - len(self._open)
+            tell_counted(Counted(name, place, len(self._values), int(key[0]) / size))
+            candidates = self._candidates(name, key)
             candidates.check(finished)
             candidates.compute(parts)
             if size > PRUNED:
@@ -169,6 +173,29 @@ class _Builder:
                     hint="give it fewer values, or a constraint of its own",
                 )
         return survivors, rest
+
+    def _keys(self, name: str) -> Iterator[Integers]:
+        """Yield the keys of a level, ascending, at most CHUNK at once; of a long list without hopeless blocks."""
+        listed, states = self._values[name], len(self._fault)
+        concerned = [condition for condition in self._conditions if name in condition.tree.names]
+        numbers = all(isinstance(value, int | float) for value in listed)
+        if states < 2 or len(listed) < 2 * BLOCK or not numbers or not concerned:
+            for begin in range(0, states * len(listed), CHUNK):
+                yield np.arange(begin, min(begin + CHUNK, states * len(listed)), dtype=np.int64)
+            return
+        begins = np.arange(0, len(listed), BLOCK, dtype=np.int64)
+        bounds, within = of_blocks(listed, BLOCK), np.arange(BLOCK, dtype=np.int64)
+        at_once = max(1, 8 * CHUNK // len(listed))
+        for begin in range(0, states, at_once):
+            some = np.arange(begin, min(begin + at_once, states), dtype=np.int64)
+            state, block = np.repeat(some, len(begins)), np.tile(np.arange(len(begins)), len(some))
+            places = _Candidates(state * len(listed) + begins[block], {}, self._fault[state])
+            places.names = {each: column[state] for each, column in self._kept.items()} | {name: block}
+            places.prune(concerned, self._open, {name: bounds})
+            value = places.key[:, None] % len(listed) + within
+            keys = (places.key[:, None] + within)[value < len(listed)]
+            for first in range(0, len(keys), CHUNK):
+                yield keys[first : first + CHUNK]
 
     def _shortened(
         self, condition: _Condition, name: str, known: frozenset[str], parts: dict[Node, Node]
@@ -215,43 +242,88 @@ class _Candidates:
     def check(self, finished: Sequence[_Condition]) -> None:
         """Drop candidates that finished conditions forbid; mark those on which they fail."""
         for condition in finished:
-            answers, row = self._compute(Node("bool", (condition.tree,)))
-            failed = np.array([answer is None for answer in answers], dtype=np.bool_)[row]
+            columns, row = self._distinct(condition.tree)
+            keep, failed = (each[row] for each in _judged(condition.tree, columns))
             self.fault = np.where(failed & (self.fault == 0), np.int32(condition.number + 1), self.fault)
-            self._keep(np.array([answer is not False for answer in answers], dtype=np.bool_)[row])
+            self._keep(keep)
 
     def compute(self, parts: Mapping[Node, Node]) -> None:
         """Add the columns of new parts. Raises _UnsafeError with a part that fails."""
         for part, name in parts.items():
-            answers, row = self._compute(part)
-            if None in answers:
-                raise _UnsafeError(part)
-            self.names[name.value] = column_of(answers)[row]
+            columns, row = self._distinct(part)
+            many = bool(columns) and len(columns[0]) > PRUNED
+            found = whole_number(part, _known(part, columns)) if many else None
+            if found is None:
+                if many:
+                    columns, row = self._distinct(part, merged=True)
+                answers = computed(part, columns)
+                if None in answers:
+                    raise _UnsafeError(part)
+                found = column_of(answers)
+            self.names[name.value] = found[row]
 
-    def prune(self, touched: Sequence[_Condition], open: Mapping[str, Bounds]) -> None:
-        """Drop candidates for which no values of the open parameters can satisfy a condition."""
+    def prune(
+        self, touched: Sequence[_Condition], open: Mapping[str, Bounds], blocks: Mapping[str, Bounds] | None = None
+    ) -> None:
+        """Drop candidates for which no values of the open parameters can satisfy a condition.
+
+        The column of a name in `blocks` has numbers of blocks, whose bounds are given there.
+        """
         for condition in touched:
-            bound = sorted(condition.tree.names - open.keys())
-            first, row = merge([self.names[name] for name in bound], len(self.key))
-            known = {name: of_column(self.names[name][first]) for name in bound}
+            columns, row = self._distinct(condition.tree, open)
+            names = sorted(condition.tree.names - open.keys())
+            known = {
+                name: blocks[name].at(column) if blocks and name in blocks else of_column(column)
+                for name, column in zip(names, columns, strict=True)
+            }
             hopeless = surely_false(condition.tree, {**open, **known})
-            self._keep(~np.broadcast_to(hopeless, first.shape)[row])
+            self._keep(~np.broadcast_to(hopeless, columns[0].shape)[row])
 
     def reduced_to(self, names: Sequence[str]) -> _Candidates:
         """Return the same candidates with only some of the names, in small types."""
         return _Candidates(self.key, {name: narrow(self.names[name]) for name in names}, self.fault)
 
-    def _compute(self, tree: Node) -> tuple[list[Any], Integers]:
-        """Return the values of `tree` on distinct rows of its names (None: it fails), and the index of each row's."""
-        columns = [self.names[name] for name in sorted(tree.names)]
+    def _distinct(self, tree: Node, but: Container[str] = (), *, merged: bool = False) -> tuple[list[Column], Any]:
+        """Return the columns of the names of `tree`, with distinct rows, and for each candidate its row.
+
+        Names in `but` are left out. Unless `merged`, the rows stay as they are if there are many and few are equal.
+        """
+        columns = [self.names[name] for name in sorted(tree.names) if name not in but]
+        if not merged and len(self.key) > MANY and not alike(columns, len(self.key)):
+            return columns, slice(None)
         first, row = merge(columns, len(self.key))
-        return computed(tree, [column[first] for column in columns]), row
+        return [column[first] for column in columns], row
 
     def _keep(self, keep: NDArray[np.bool_]) -> None:
         if keep.all():
             return
         self.key, self.fault = self.key[keep], self.fault[keep]
         self.names = {name: column[keep] for name, column in self.names.items()}
+
+
+def _known(tree: Node, columns: Sequence[Column]) -> dict[str, Bounds]:
+    """The values of the names of `tree`, from their columns in the order of the names."""
+    return dict(zip(sorted(tree.names), map(of_column, columns), strict=True))
+
+
+def _judged(tree: Node, columns: Sequence[Column]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """The rows that a condition does not forbid, and those on which it fails; of many their bounds come first."""
+    if not columns or len(columns[0]) <= PRUNED:
+        return _verdicts(computed(Node("bool", (tree,)), columns))
+    true, false = decided(tree, _known(tree, columns))
+    keep = ~np.broadcast_to(false, columns[0].shape)
+    failed = np.zeros(len(keep), dtype=np.bool_)
+    left = np.flatnonzero(keep & ~true)
+    some = [column[left] for column in columns]
+    first, which = merge(some, len(left))
+    found = _verdicts(computed(Node("bool", (tree,)), [column[first] for column in some]))
+    keep[left], failed[left] = (each[which] for each in found)
+    return keep, failed
+
+
+def _verdicts(answers: Sequence[bool | None]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    keep = np.array([answer is not False for answer in answers], dtype=np.bool_)
+    return keep, np.array([answer is None for answer in answers], dtype=np.bool_)
 
 
 def computed(tree: Node, columns: Sequence[Column]) -> list[Any]:

@@ -102,21 +102,28 @@ class Diagram:
             state = level.target[at]
         return np.where(valid, row, -1)
 
-    def neighbours(self, row: int, distance: int) -> Integers:
+    def neighbours(
+        self, row: int, distance: int, most: int | None = None, rng: np.random.Generator | None = None
+    ) -> Integers:
         """Return the rows that differ from `row` in 1 to `distance` parameters, ascending.
 
         Walks down all paths at once, each with the distance left: a path that has used up its distance can only
-        follow the values of `row`.
+        follow the values of `row`. With `most` and `rng`, a random `most` of the paths go on if there are more: long
+        lists have millions of them.
         """
         here = self.indices(np.array([row], dtype=np.int64))[0].astype(np.int64)
         state, found, left = np.zeros(1, np.int64), np.zeros(1, np.int64), np.array([distance])
         for level in self.levels:
-            parent, at = _branches(level, state, left > 0, int(here[level.column]))
+            parent, at = _branches(level, state, left > 0, int(here[level.column]), most, rng)
             value = level.key[at] - state[parent] * level.count
             left = left[parent] - (value != here[level.column])
             found = found[parent] + level.first[at] - level.first[level.start[state[parent]]]
             state = level.target[at]
-        return np.sort(found[found != row])
+            if most is not None and rng is not None and len(state) > most:
+                # That of `row` itself goes on: what differs further down branches off from it.
+                kept = np.append(rng.choice(len(state), most, replace=False), np.flatnonzero(left == distance)[:1])
+                state, found, left = state[kept], found[kept], left[kept]
+        return np.unique(found[found != row])
 
     def nearest(self, indices: Indices) -> int:
         """Return the row that differs in the fewest indices from these (parameters,); ties: fewest steps, first row.
@@ -144,15 +151,31 @@ class Diagram:
         return row
 
 
-def _branches(level: Level, state: Integers, free: NDArray[np.bool_], value: int) -> tuple[Integers, Integers]:
-    """Return (path, transition): all transitions for free paths, only that of `value` for the others."""
-    open_paths, closed = np.flatnonzero(free), np.flatnonzero(~free)
-    at, exists = level.descend(state[closed], np.full(len(closed), value))
+def _branches(
+    level: Level,
+    state: Integers,
+    free: NDArray[np.bool_],
+    value: int,
+    most: int | None = None,
+    rng: np.random.Generator | None = None,
+) -> tuple[Integers, Integers]:
+    """Return (path, transition): for each path that of `value`, if it exists, and for free paths all others too.
+
+    Of more than `most` others a random `most` are returned.
+    """
+    straight, exists = level.descend(state, np.full(len(state), value))
+    paths, open_paths = np.flatnonzero(exists), np.flatnonzero(free)
     begin, end = level.start[state[open_paths]], level.start[state[open_paths] + 1]
-    length = end - begin
-    within = np.arange(int(length.sum())) - np.repeat(np.cumsum(length) - length, length)
-    fanned = np.repeat(begin, length) + within
-    return np.concatenate([closed[exists], np.repeat(open_paths, length)]), np.concatenate([at[exists], fanned])
+    ends = np.cumsum(end - begin)
+    total = int(ends[-1]) if len(ends) else 0
+    picked = (
+        np.arange(total) if most is None or rng is None or total <= most else rng.choice(total, most, replace=False)
+    )
+    which = np.searchsorted(ends, picked, side="right")
+    fanned = end[which] - (ends[which] - picked)
+    other = level.key[fanned] % level.count != value
+    path = np.concatenate([paths, open_paths[which[other]]])
+    return path, np.concatenate([straight[paths], fanned[other]])
 
 
 def binding_order(sizes: Mapping[str, int], scopes: Sequence[Sequence[str]]) -> tuple[str, ...]:
@@ -211,6 +234,19 @@ def column_of(values: Sequence[Any]) -> Column:
 def joined(columns: Sequence[Column]) -> Column:
     """Return the concatenated columns; of objects if they have several kinds."""
     return np.concatenate(columns if len({c.dtype.kind for c in columns}) == 1 else [c.astype(object) for c in columns])
+
+
+def alike(columns: Sequence[Column], length: int) -> bool:
+    """Say whether rows are sure to equal others, or cheap to compare: so few values are possible in whole numbers.
+
+    What is not of whole numbers alone is taken for alike: it takes longer to compute with.
+    """
+    radix = 1
+    for column in columns:
+        if column.dtype.kind not in "bi":
+            return True
+        radix *= int(column.max()) - int(column.min()) + 1 if len(column) else 1
+    return radix <= 4 * length + 1000
 
 
 def merge(columns: Sequence[Column], length: int) -> tuple[Integers, Integers]:

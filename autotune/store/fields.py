@@ -278,8 +278,13 @@ def _measurement(values: Mapping[str, Any]) -> Measurement | None:
     taken = values["samples_ns"], values["warmup_ns"]
     if taken[0] is None:
         return None
-    samples, warmup = ((one if isinstance(one, StoredSamples) else tuple(one or ())) for one in taken)
+    samples, warmup = (_kept(values[name] or ()) for name in ("samples_ns", "warmup_ns"))
     return Measurement(samples, warmup, values["cache"] or "warm")
+
+
+def _kept(samples: Sequence[int]) -> Sequence[int]:
+    """Return stored samples as they are, all others as a tuple: an imported line has a list."""
+    return samples if isinstance(samples, StoredSamples) else tuple(samples)
 
 
 def _with_median(samples: Sequence[int], time_ns: object) -> Sequence[int]:
