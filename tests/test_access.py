@@ -417,6 +417,9 @@ def test_who_holds_a_lock_for_good_is_told_and_what_was_to_be_stored_is_tried_ag
         monkeypatch.setattr(access, "say", unlock)
         store.finish([(store.begin(search, [{"A": 1}])[0], ok({"A": 1}, 5))])
         assert len(store.trials(KEY)) == 1
+        with Store.open(postgres_url + "&options=-cstatement_timeout%3D100") as hurried:
+            other.execute("LOCK TABLE trials IN ACCESS EXCLUSIVE MODE")
+            hurried.begin(search, [{"A": 2}])
 
 
 def test_a_file_that_is_locked_for_long_is_waited_for_as_a_server_is(

@@ -182,13 +182,14 @@ _CURES = (
     ("42501", "for schema", f"{_GRANT} CREATE ON SCHEMA public TO the role that is to make the tables"),
     ("42501", "", f"{_GRANT} SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO the role"),
     ("23503", "", LACKS),
+    ("57014", "statement timeout", "give the role a longer one: ALTER ROLE role SET statement_timeout = '60s'"),
     ("53100", "", "make room at the server, then type it again: what was stored is kept"),
 )
-"""What to do by what PostgreSQL says: of a right that a role lacks, a row that is not there any more, its disk."""
+"""What to do by what PostgreSQL says: of a right that a role lacks, a row that is gone, a limit, its disk."""
 
 LOCKED = "55P03"
-_TRY_AGAIN = ("40001", "40P01", "57P01", "57P02", "57P03")
-"""What PostgreSQL says of a transaction that it gave up, and while it starts or stops."""
+_TRY_AGAIN = ("40001", "40P01", "57014", "57P01", "57P02", "57P03")
+"""What PostgreSQL says of a transaction that it gave up, as by `statement_timeout`, and while it starts or stops."""
 
 _KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 30_000}
 """A server that vanished without a word is noticed in half a minute."""
