@@ -39,8 +39,14 @@ _HOST = re.compile(r"[^\x00-\x20\x7f]+")
 
 _OF_NOBODY = "where it is your own, name it, or who signed it: export SSL_CERT_FILE=FILE"
 _OF_ANOTHER = "call it by a name that the certificate has"
-_CERTIFICATES = dict.fromkeys((18, 19, 20, 21), _OF_NOBODY) | dict.fromkeys((62, 64), _OF_ANOTHER)
-"""What to do about a certificate, by OpenSSL's X509_V_ERR: no issuer that is known; another host name or address."""
+_OUT_OF_DATE = "look at this machine's clock; where that is right, who runs the server makes another"
+_CERTIFICATES = {
+    **dict.fromkeys((9, 10), _OUT_OF_DATE),
+    **dict.fromkeys((18, 19, 20, 21), _OF_NOBODY),
+    **dict.fromkeys((62, 64), _OF_ANOTHER),
+}
+"""What to do about a certificate, by OpenSSL's X509_V_ERR: not valid yet, or no more; no issuer that is known; another
+host name or address."""
 
 _Kind = TypeVar("_Kind", dict[str, Any], list[Any])
 
