@@ -109,12 +109,17 @@ def test_who_might_read_and_write_it_may(tmp_path: Path, mode: int) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == mode
 
 
-@pytest.mark.parametrize("whole", [True, False], ids=["whole", "without its log"])
-def test_a_file_that_was_moved_away_and_comes_back_is_brought_up_to_date(tmp_path: Path, whole: bool) -> None:
+@pytest.mark.parametrize("how", ["whole", "without its log", "by another process"])
+def test_a_file_that_was_moved_away_and_comes_back_is_brought_up_to_date(
+    tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Unless it holds what was never in the open one."""
     path, away = tmp_path / "a.db", tmp_path / "away.db"
-    if whole:
+    if how == "whole":
         put_in(path, [])
+    if how == "by another process":
+        restore = presence.restore
+        monkeypatch.setattr(presence, "restore", lambda *given: restore(*given) and len(given) < 5)
     with Store.open(str(path)) as store:
         search = put(store, [ok({"A": 1}, 5)])
         path.rename(away)

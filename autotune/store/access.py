@@ -169,7 +169,8 @@ class Access:
             there = anew or presence.stands_for(source, path)
             came = presence.inode(path)
             if not there and came in self._files and presence.stands_for(source, path, back=True):
-                anew = there = presence.restore(source, path, {}, self._mode, came)
+                anew = presence.restore(source, path, {}, self._mode, came)
+                there = anew or presence.stands_for(source, path)
             kept = None if there else presence.keep_copy(source, path)
         if kept is not None:
             copy, here = typed(["--db", str(kept)]), typed(["--db", self.where])

@@ -189,10 +189,10 @@ def stands_for(connection: sqlite3.Connection, path: Path, *, back: bool = False
     """
     one, other = ("there", "main") if back else ("main", "there")
     deadline = time.monotonic() + RESTORE_S
-    while inode(path) is None:
-        if inode(_restored(path)) is None or time.monotonic() > deadline:
-            return False
+    while inode(_restored(path)) is not None and time.monotonic() < deadline:
         time.sleep(RESTORE_S / 100)
+    if inode(path) is None:
+        return False
     try:
         connection.execute("ATTACH ? AS there", (str(path),))
     except sqlite3.Error:
