@@ -32,6 +32,7 @@ from autotune.store import Store, access, database, location, presence
 from autotune.store.attempts import NoSuchTrialError
 from autotune.store.database import ConnectionLost, clear_errors
 from autotune.store.location import Location, locate, shown
+from tests.postgres import clear
 from tests.stored import DEVICE, KEY, ok, put, put_in
 
 SECRET = "s3cret"
@@ -600,6 +601,19 @@ def test_a_file_that_may_not_be_written_asks_for_a_copy(tmp_path: Path) -> None:
 def test_a_database_that_too_many_ask_is_not_called_damaged() -> None:
     with pytest.raises(StoreError, match="is busy: too many ask at once"), clear_errors(locate("x.db")):
         raise PoolTimeoutError("QueuePool limit of size 5 overflow 10 reached")
+
+
+def test_a_server_keeps_every_text_or_is_told_how(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever its encoding is, and that of who asks: SQL_ASCII is what `initdb` makes where LANG is C."""
+    said = Trial({"A": 1}, Outcome.COMPILE_ERROR, "größe \u2192")
+    for encoding in ("SQL_ASCII", "latin1"):
+        with Store.open(f"{postgres_url}&client_encoding={encoding}") as store:
+            put(store, [said])
+            assert store.trials(KEY)[0].reason == said.reason
+    clear(postgres_url)
+    monkeypatch.setattr("autotune.store.migrations._ENCODING", text("SELECT 'LATIN1'"))
+    with pytest.raises(StoreError, match=r"is encoded in LATIN1, .*; .* CREATE DATABASE name ENCODING 'UTF8'"):
+        Store.open(postgres_url)
 
 
 def test_the_rights_of_a_role_are_those_of_the_documents(postgres_url: str) -> None:
