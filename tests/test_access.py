@@ -616,6 +616,22 @@ def test_a_server_keeps_every_text_or_is_told_how(postgres_url: str, monkeypatch
         Store.open(postgres_url)
 
 
+def test_what_is_wrong_at_a_server_is_told_with_what_helps_there(postgres_url: str) -> None:
+    import psycopg
+
+    Store.open(postgres_url).close()
+    for done, said in (
+        ("DELETE FROM schema_version", "is damaged: it does not say its version; bring a backup of it back"),
+        ("DROP SCHEMA public CASCADE", "no schema has been selected .*; CREATE SCHEMA public, or "),
+    ):
+        with psycopg.connect(postgres_url) as connection:
+            connection.execute(done)
+        with pytest.raises(StoreError, match=said):
+            Store.to_read(postgres_url)
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute("CREATE SCHEMA public")
+
+
 def test_the_rights_of_a_role_are_those_of_the_documents(postgres_url: str) -> None:
     """docs/service.md: who makes the tables, who stores, who only reads; what is lacking is told with what helps."""
     import psycopg

@@ -184,6 +184,7 @@ _CURES = (
     ("42501", "", f"{_GRANT} SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO the role"),
     ("22P05", "", UTF8),
     ("23503", "", LACKS),
+    ("3F000", "", "CREATE SCHEMA public, or name one that is there: ?options=-csearch_path%3DNAME"),
     ("57014", "statement timeout", "give the role a longer one: ALTER ROLE role SET statement_timeout = '60s'"),
     ("53100", "", "make room at the server, then type it again: what was stored is kept"),
 )
