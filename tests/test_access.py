@@ -32,6 +32,7 @@ from autotune.store import Store, access, database, location, openfile, presence
 from autotune.store.attempts import NoSuchTrialError
 from autotune.store.database import ConnectionLost, clear_errors
 from autotune.store.location import Location, locate, shown
+from tests.postgres import clear
 from tests.stored import DEVICE, KEY, ok, put, put_in
 
 SECRET = "s3cret"
@@ -109,12 +110,17 @@ def test_who_might_read_and_write_it_may(tmp_path: Path, mode: int) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == mode
 
 
-@pytest.mark.parametrize("whole", [True, False], ids=["whole", "without its log"])
-def test_a_file_that_was_moved_away_and_comes_back_is_brought_up_to_date(tmp_path: Path, whole: bool) -> None:
+@pytest.mark.parametrize("how", ["whole", "without its log", "by another process"])
+def test_a_file_that_was_moved_away_and_comes_back_is_brought_up_to_date(
+    tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Unless it holds what was never in the open one."""
     path, away = tmp_path / "a.db", tmp_path / "away.db"
-    if whole:
+    if how == "whole":
         put_in(path, [])
+    if how == "by another process":
+        restore = openfile._restore
+        monkeypatch.setattr(openfile, "_restore", lambda *given: restore(*given) and len(given) < 5)
     with Store.open(str(path)) as store:
         search = put(store, [ok({"A": 1}, 5)])
         path.rename(away)
@@ -417,6 +423,9 @@ def test_who_holds_a_lock_for_good_is_told_and_what_was_to_be_stored_is_tried_ag
         monkeypatch.setattr(access, "say", unlock)
         store.finish([(store.begin(search, [{"A": 1}])[0], ok({"A": 1}, 5))])
         assert len(store.trials(KEY)) == 1
+        with Store.open(postgres_url + "&options=-cstatement_timeout%3D100") as hurried:
+            other.execute("LOCK TABLE trials IN ACCESS EXCLUSIVE MODE")
+            hurried.begin(search, [{"A": 2}])
 
 
 def test_a_file_that_is_locked_for_long_is_waited_for_as_a_server_is(
@@ -592,6 +601,35 @@ def test_a_file_that_may_not_be_written_asks_for_a_copy(tmp_path: Path) -> None:
 def test_a_database_that_too_many_ask_is_not_called_damaged() -> None:
     with pytest.raises(StoreError, match="is busy: too many connections at once"), clear_errors(locate("x.db")):
         raise PoolTimeoutError("QueuePool limit of size 5 overflow 10 reached")
+
+
+def test_a_server_keeps_every_text_or_is_told_how(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever its encoding is, and that of who asks: SQL_ASCII is what `initdb` makes where LANG is C."""
+    said = Trial({"A": 1}, Outcome.COMPILE_ERROR, "größe \u2192")
+    for encoding in ("SQL_ASCII", "latin1"):
+        with Store.open(f"{postgres_url}&client_encoding={encoding}") as store:
+            put(store, [said])
+            assert store.trials(KEY)[0].reason == said.reason
+    clear(postgres_url)
+    monkeypatch.setattr("autotune.store.migrations._ENCODING", text("SELECT 'LATIN1'"))
+    with pytest.raises(StoreError, match=r"is encoded in LATIN1, .*; .* CREATE DATABASE name ENCODING 'UTF8'"):
+        Store.open(postgres_url)
+
+
+def test_what_is_wrong_at_a_server_is_told_with_what_helps_there(postgres_url: str) -> None:
+    import psycopg
+
+    Store.open(postgres_url).close()
+    for done, said in (
+        ("DELETE FROM schema_version", "is damaged: it does not say its version; bring a backup of it back"),
+        ("DROP SCHEMA public CASCADE", "no schema has been selected .*; CREATE SCHEMA public, or "),
+    ):
+        with psycopg.connect(postgres_url) as connection:
+            connection.execute(done)
+        with pytest.raises(StoreError, match=said):
+            Store.to_read(postgres_url)
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute("CREATE SCHEMA public")
 
 
 def test_the_rights_of_a_role_are_those_of_the_documents(postgres_url: str) -> None:

@@ -309,6 +309,9 @@ def test_a_certificate_of_ones_own_is_trusted_by_who_names_it(
         monkeypatch.setenv("SSL_CERT_FILE", str(config.certificate))
         with pytest.raises(ServerAway, match=r"not valid for '127\.1'; call it by a name that"):
             elsewhere.ask("GET", "/v1/health", None, {})
+        untimely = ssl.SSLCertVerificationError(1, "x")
+        untimely.verify_code, untimely.verify_message = 9, "certificate is not yet valid"
+        assert "is not yet valid; look at this machine's clock; " in str(there._away(untimely))
         assert there.ask("GET", "/v1/health", None, {}).status == 200
 
 

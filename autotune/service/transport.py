@@ -39,8 +39,14 @@ _HOST = re.compile(r"[^\x00-\x20\x7f]+")
 
 _OF_NOBODY = "if it is your own, name it or its issuer's: export SSL_CERT_FILE=FILE"
 _OF_ANOTHER = "call it by a name that is in the certificate"
-_CERTIFICATES = dict.fromkeys((18, 19, 20, 21), _OF_NOBODY) | dict.fromkeys((62, 64), _OF_ANOTHER)
-"""What to do about a certificate, by OpenSSL's X509_V_ERR: an unknown issuer; another host name or address."""
+_OUT_OF_DATE = "check this machine's clock; if it is right, the server needs a new certificate"
+_CERTIFICATES = {
+    **dict.fromkeys((9, 10), _OUT_OF_DATE),
+    **dict.fromkeys((18, 19, 20, 21), _OF_NOBODY),
+    **dict.fromkeys((62, 64), _OF_ANOTHER),
+}
+"""What to do about a certificate, by OpenSSL's X509_V_ERR: not valid yet, or expired; an unknown issuer; another host
+name or address."""
 
 _Kind = TypeVar("_Kind", dict[str, Any], list[Any])
 

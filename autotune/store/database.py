@@ -67,7 +67,7 @@ def open_engine(location: Location) -> Engine:
         url = _server_url(location)
         asked = {"connect_timeout": CONNECT_S, **_KEEPALIVE}
         unasked = {name: asked[name] for name in asked.keys() - url.query.keys()}
-        engine = create_engine(url, connect_args=unasked, pool_pre_ping=True, pool_logging_name=_QUIET)
+        engine = create_engine(url, connect_args=unasked | _ENCODING, pool_pre_ping=True, pool_logging_name=_QUIET)
         event.listen(engine, "do_connect", lambda _dialect, _record, given, asked: _connect(location, *given, **asked))
         event.listen(engine, "connect", lambda connection, _record: _set_up_server(connection))
         return engine
@@ -178,18 +178,27 @@ _KINDS: dict[str | None, type[StoreError]] = {"23505": Overtaken, "25006": Reads
 """PostgreSQL's codes for a row that exists already, and for a read-only transaction."""
 
 LACKS = "a standby that took over may lack the last that was stored; type it again: it goes on from what is there"
+UTF8 = "make one that holds every text: CREATE DATABASE name ENCODING 'UTF8' TEMPLATE template0"
 _GRANT = "its owner may allow it: GRANT"
 _CURES = (
     ("42501", "for schema", f"{_GRANT} CREATE ON SCHEMA public TO the role that is to make the tables"),
     ("42501", "", f"{_GRANT} SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO the role"),
+    ("22P05", "", UTF8),
     ("23503", "", LACKS),
+    ("3F000", "", "CREATE SCHEMA public, or name one that is there: ?options=-csearch_path%3DNAME"),
+    ("57014", "statement timeout", "give the role a longer one: ALTER ROLE role SET statement_timeout = '60s'"),
     ("53100", "", "make room at the server, then type it again: what was stored is kept"),
 )
-"""Hints by PostgreSQL's code and words in its message: for a missing right, a row that is gone, a full disk."""
+"""Hints by PostgreSQL's code and words in its message: a missing right, a character, a row that is gone, a limit, a
+full disk."""
 
 LOCKED = "55P03"
-_TRY_AGAIN = ("40001", "40P01", "57P01", "57P02", "57P03")
-"""PostgreSQL's codes for an aborted transaction, and while it starts or stops."""
+_TRY_AGAIN = ("40001", "40P01", "57014", "57P01", "57P02", "57P03")
+"""PostgreSQL's codes for an aborted transaction, as by `statement_timeout`, and while it starts or stops."""
+
+_ENCODING = {"client_encoding": "utf8"}
+"""By default the driver uses the database's encoding; with SQL_ASCII, which `initdb` chooses if LANG is C, it would
+return no text."""
 
 _KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 30_000}
 """With these, a server that vanished silently is noticed within half a minute."""

@@ -290,6 +290,8 @@ def is_ours(tables: Collection[str], where: str) -> bool:
 def damaged_database(where: str, what: object) -> StoreError:
     """Return the error for a database with content that no version of this program has written."""
     said = " ".join(str(what).split())[:_SAID]
+    if "://" in where:
+        return StoreError(f"is damaged: {said}", where=where, hint="bring a backup of it back; or give --db another")
     hint = f"{_MEANWHILE}; {_RECOVER}" if _is_anothers(where) else _RECOVER
     return StoreError(f"is damaged: {said}", where=where, hint=hint)
 

@@ -12,6 +12,7 @@ from sqlalchemy import Connection, inspect, text
 
 from autotune.errors import StoreError
 from autotune.store import standings
+from autotune.store.database import UTF8
 from autotune.store.location import SCHEMA_VERSION, TABLES, is_ours, version_in
 from autotune.store.presence import is_recent
 from autotune.store.queries import has_died
@@ -30,6 +31,8 @@ def migrate(connection: Connection, where: str) -> None:
         connection.execute(text("SET LOCAL lock_timeout = 0"))  # another process's migration may take long
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
     version = stored_version(connection, where)
+    if version == 0 and connection.dialect.name == "postgresql":
+        _require_every_text(connection, where)
     if 0 < version < SCHEMA_VERSION:
         if connection.dialect.name == "postgresql":
             _require_owner(connection, version, where)
@@ -42,6 +45,16 @@ def migrate(connection: Connection, where: str) -> None:
         connection.execute(text("INSERT INTO schema_version (version) VALUES (:new)"), {"new": SCHEMA_VERSION})
     elif version < SCHEMA_VERSION:
         connection.execute(text("UPDATE schema_version SET version = :new"), {"new": SCHEMA_VERSION})
+
+
+def _require_every_text(connection: Connection, where: str) -> None:
+    """Raise StoreError where a new database could not hold what a compiler may say: a search would end at that."""
+    encoding = connection.execute(_ENCODING).scalar()
+    if encoding not in ("UTF8", "SQL_ASCII"):
+        raise StoreError(f"is encoded in {encoding}, which does not have every character", where=where, hint=UTF8)
+
+
+_ENCODING = text("SHOW server_encoding")
 
 
 def _require_owner(connection: Connection, version: int, where: str) -> None:

@@ -67,7 +67,8 @@ class OpenFile:
         there = anew or _stands_for(source, path)
         came = inode(path)
         if not there and came in self._was and _stands_for(source, path, back=True):
-            anew = there = _restore(source, path, {}, self._mode, came)
+            anew = _restore(source, path, {}, self._mode, came)
+            there = anew or _stands_for(source, path)
         if anew:
             say(f"autotune: {path}: was removed meanwhile; it is written anew, with everything that was in it")
         return None if there else _keep_copy(source, path)
@@ -166,10 +167,10 @@ def _stands_for(connection: sqlite3.Connection, path: Path, *, back: bool = Fals
     """
     one, other = ("there", "main") if back else ("main", "there")
     deadline = time.monotonic() + RESTORE_S
-    while inode(path) is None:
-        if inode(_restored(path)) is None or time.monotonic() > deadline:
-            return False
+    while inode(_restored(path)) is not None and time.monotonic() < deadline:
         time.sleep(RESTORE_S / 100)
+    if inode(path) is None:
+        return False
     try:
         connection.execute("ATTACH ? AS there", (str(path),))
     except sqlite3.Error:
