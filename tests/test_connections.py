@@ -311,7 +311,7 @@ def test_a_certificate_of_ones_own_is_trusted_by_who_names_it(
             elsewhere.ask("GET", "/v1/health", None, {})
         untimely = ssl.SSLCertVerificationError(1, "x")
         untimely.verify_code, untimely.verify_message = 9, "certificate is not yet valid"
-        assert "is not yet valid; look at this machine's clock; " in str(there._away(untimely))
+        assert "is not yet valid; check this machine's clock; " in str(there._away(untimely))
         assert there.ask("GET", "/v1/health", None, {}).status == 200
 
 
