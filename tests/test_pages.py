@@ -351,7 +351,7 @@ def test_a_best_is_told_where_its_study_is_not_here(tmp_path: Path, path: str, r
         assert (told["best"]["match"], told["best"]["options"], told["error"]) == (None, None, "")
         assert "5.000 µs" in page
         assert "without its study" in page
-        assert "Take it along" not in page
+        assert "Use it" not in page
 
 
 @pytest.mark.parametrize("path", ["/", "/best", "/problems/1"])
