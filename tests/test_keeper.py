@@ -243,6 +243,12 @@ def test_who_closes_is_not_told_what_fails_for_what_is_removed(tmp_path: Path) -
     assert told == []
 
 
+def test_a_worker_whose_folder_has_gone_leaves_no_descriptors_open(tmp_path: Path) -> None:
+    """Python warns of a socket that is left to it, and warnings are errors here."""
+    with pytest.raises(SetupError, match="the builder worker cannot start: No such file or directory"):
+        WorkerProcess("builder", tmp_path / "gone", {})
+
+
 def test_a_worker_whose_log_is_removed_has_died(tmp_path: Path) -> None:
     worker = WorkerProcess("builder", tmp_path, {})
     worker._log.unlink()

@@ -374,6 +374,7 @@ def test_a_call_in_a_forked_child_is_one_line_and_no_wait(queue: cl.CommandQueue
         warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of what this is about
         child = os.fork()
     if not child:
+        gc.disable()  # what it would free belongs to the driver, which some crash at
         said = []
         for ask in (partial(saxpy, queue), partial(autotune.tuned, study())):
             try:

@@ -139,11 +139,14 @@ class WorkerProcess:
 
     def __init__(self, role: str, folder: Path, environment: Mapping[str, str], start: Start | None = None) -> None:
         """Start it with a log in `folder` and variables added to this process's. Raises WorkerDied, SetupError."""
+        ends: tuple[socket.socket, ...] = ()
         try:
-            ours, theirs = socket.socketpair()
+            ends = ours, theirs = socket.socketpair()
             self._log = folder / f"{role}-{theirs.fileno()}-{time.monotonic_ns()}.log"
             words = self._log.open("wb")
         except OSError as error:
+            for end in ends:
+                end.close()
             hint = f"{MORE_ROOM}; `ulimit -n` says how many files may be open"
             raise SetupError(f"the {role} worker cannot start: {error.strerror}", hint=hint) from None
         self._connection = Connection(ours.detach())
