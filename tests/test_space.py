@@ -273,7 +273,7 @@ def test_who_looks_on_is_told_how_far_the_counting_is_and_ends_it() -> None:
 def test_what_no_diagram_can_hold_is_refused() -> None:
     many = {f"p{i}": list(range(40)) for i in range(8)}
     exact = " + ".join(f"{41**i} * p{i}" for i in range(8))  # keeps every partial configuration apart
-    with pytest.raises(SpaceError, match="more than 10000 partial configurations up to"):
+    with pytest.raises(SpaceError, match="more than 10,000 partial configurations up to"):
         build(many, [Expression.parse(f"({exact}) % 1009 == 0 or ({exact}) % 997 == 0")], {}, max_transitions=10_000)
 
 

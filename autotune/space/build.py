@@ -169,7 +169,7 @@ class _Builder:
             total += len(candidates.key)
             if total > self._max_transitions:
                 raise SpaceError(
-                    f"the constraints leave more than {self._max_transitions} partial configurations up to {name}",
+                    f"the constraints leave more than {self._max_transitions:,} partial configurations up to {name}",
                     hint="give it fewer values, or a constraint of its own",
                 )
         return survivors, rest
