@@ -173,7 +173,7 @@ def test_pointers_to_arrays_are_read_as_pointers_to_their_elements(session: Sess
         ("image2d_array_t", (2, 2), "", 'of 2 dimensions: write image = [...] with 3 and form = "array" in [argum'),
         ("image2d_array_t", (2, 2, 2), "", 'image3d_t: write form = "array" in [arguments.i]'),
         ("image1d_t", (4,), "buffer", "image1d_buffer_t: leave form out of [arguments.i]"),
-        ("image1d_array_t", (2, 2), "", "no study has such images: let the kernel take an image2d_t or a buffer"),
+        ("image1d_array_t", (2, 2), "", "such images are not supported: let the kernel take an image2d_t or a buffer"),
     ],
 )
 def test_forms_of_images_are_those_of_the_kernel(

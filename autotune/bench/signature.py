@@ -107,7 +107,7 @@ def _mismatch(given: Argument, taken: KernelArgument) -> tuple[str, str] | None:
 def _image_mismatch(given: Argument, taken: KernelArgument, both: str, place: str) -> tuple[str, str] | None:
     found = re.fullmatch(r"image([123])d(?:_((?<=2d_)array|(?<=1d_)buffer))?_t", taken.type_name)
     if found is None:
-        return both, "no study has such images: let the kernel take an image2d_t or a buffer"
+        return both, "such images are not supported: let the kernel take an image2d_t or a buffer"
     form, dimensions = found[2] or "", int(found[1]) + (found[2] == "array")
     said = f' and form = "{form}"' if form else ""
     if not isinstance(given, Image):

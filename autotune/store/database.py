@@ -177,7 +177,7 @@ def _is_lost(error: DBAPIError) -> bool:
 _KINDS: dict[str | None, type[StoreError]] = {"23505": Overtaken, "25006": ReadsOnly}
 """PostgreSQL's codes for a row that exists already, and for a read-only transaction."""
 
-LACKS = "a standby that took over may lack the last that was stored; type it again: it goes on from what is there"
+LACKS = "a standby that took over may lack the newest rows; type it again: it continues with what is stored"
 UTF8 = "make one that holds every text: CREATE DATABASE name ENCODING 'UTF8' TEMPLATE template0"
 _GRANT = "its owner may allow it: GRANT"
 _CURES = (
