@@ -10,7 +10,7 @@ from autotune.study.drafting.functions import reached
 from autotune.study.drafting.nouns import COUNT_NAME, TASK_NAME
 from autotune.study.drafting.repeats import codes
 from autotune.study.drafting.scanning import number_of
-from autotune.study.drafting.syntax import NotRead, tokens_of
+from autotune.study.drafting.syntax import tokens_of
 
 if TYPE_CHECKING:
     from autotune.study.drafting.proposal import Proposal
@@ -46,11 +46,7 @@ def flags_unset(of: Proposal) -> list[str]:
 def _asked(of: Proposal, names: Iterable[str]) -> list[str]:
     """Return the names that are not given and, if the kernel can be read, that the preprocessor meets."""
     names = [name for name in names if name not in of.given]
-    try:
-        of.code.tokens()
-    except NotRead:
-        return names
-    return [name for name in names if name in of.code.asked]
+    return names if of.code.tokens() is None else [name for name in names if name in of.code.asked]
 
 
 def hints(of: Proposal, *, tunable: bool) -> Iterator[str]:
@@ -79,9 +75,7 @@ def _own(of: Proposal, most: int) -> list[str]:
 
 def _met(of: Proposal, named: list[str]) -> list[str]:
     """Return the names that the launched kernels or conditions use, except those that only tell cases apart."""
-    try:
-        tokens = of.code.tokens(named)
-    except NotRead:
+    if (tokens := of.code.tokens(named)) is None:
         return named
     asked = tokens_of(asking(of.text))
     met = (reached(tokens, of.launched) | {*asked}) - codes([*tokens, *asked], named)

@@ -14,7 +14,7 @@ from autotune.study.drafting.indices import flat_rows, words
 from autotune.study.drafting.parts import alike
 from autotune.study.drafting.reading import Reading
 from autotune.study.drafting.scanning import number_of
-from autotune.study.drafting.syntax import NotRead, closing, names_in, split, tokens_of
+from autotune.study.drafting.syntax import closing, names_in, split, tokens_of
 from autotune.study.drafting.terms import Sum, apart, plain
 
 if TYPE_CHECKING:
@@ -173,10 +173,7 @@ def is_of_group(name: str) -> bool:
 
 def is_alone(of: Proposal, entry: str) -> bool:
     """Whether neither a kernel nor what it calls asks for ids or uses barriers: one work-item does all the work."""
-    try:
-        functions = of.code.functions(of.kept(tuned=True))
-    except (NotRead, RecursionError):
-        return False
+    functions = of.code.functions(of.kept(tuned=True))
     seen, due = set[str](), [entry]
     while due:
         seen.add(name := due.pop())
@@ -227,10 +224,7 @@ def _in_numbers(of: Proposal, extents: list[str]) -> list[str]:
 def _of_own_names(of: Proposal, entry: str, wide: set[int], dimensions: int) -> list[str]:
     """Return the extents from the kernel's own numbers that it uses and whose names suggest a work-group."""
     numbers = {name: number_of(of.own[name]) or 0 for name in of.own if EXTENT_NAME.fullmatch(name)}
-    try:
-        met = reached(of.code.tokens([*numbers]), [entry]) if numbers else set()
-    except NotRead:
-        return []
+    met = reached(of.code.tokens([*numbers]) or (), [entry]) if numbers else set()
     return _of_names(numbers, [name for name in numbers if name in met], wide, dimensions)
 
 
@@ -322,11 +316,7 @@ def _stride(reading: Reading, moved: Sum) -> Sum | None:
 
 def _required(of: Proposal, entry: str) -> list[str]:
     """Return the required work-group of the last kernel of a name, in terms of parameters; empty if there is none."""
-    found = []
-    try:
-        tokens = of.code.tokens(of.kept(tuned=True))
-    except NotRead:
-        tokens = []
+    found, tokens = [], of.code.tokens(of.kept(tuned=True)) or []
     if entry not in tokens:  # it is in a branch that only the compiler takes
         tokens = tokens_of(of.text)
     for at in [place for place, pair in enumerate(pairwise(tokens)) if pair == (entry, "(")]:

@@ -38,23 +38,19 @@ class Preprocessed:
         self.asked = set[str]()
         """The words in conditions, with macros expanded, except in conditions after a branch that is taken."""
 
-    def tokens(self, kept: Sequence[str] = ()) -> list[str]:
-        """Return the text's tokens; `kept` macros remain names. Raises NotRead."""
+    def tokens(self, kept: Sequence[str] = ()) -> list[str] | None:
+        """Return the text's tokens, None if it cannot be read; `kept` macros remain names."""
         if (key := tuple(kept)) not in self._tokens:
             try:
                 self._tokens[key] = preprocessed(self._source, self._stated, kept, self.joined, self.asked)
             except NotRead:
                 self._tokens[key] = None
-        found = self._tokens[key]
-        if found is None:
-            raise NotRead
-        return found
+        return self._tokens[key]
 
     def functions(self, kept: Sequence[str] = ()) -> dict[str, Function]:
-        """Return the functions in the same tokens. Raises NotRead."""
-        tokens = self.tokens(kept)
+        """Return the functions in the same tokens; none if the text cannot be read."""
         if (key := tuple(kept)) not in self._functions:
-            self._functions[key] = functions_of(tokens)
+            self._functions[key] = functions_of(self.tokens(kept) or ())
         return self._functions[key]
 
 

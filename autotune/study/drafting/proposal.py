@@ -28,7 +28,6 @@ from autotune.study.drafting.scanning import DEFINE, candidates, number_of, stat
 from autotune.study.drafting.shapes import Shapes
 from autotune.study.drafting.sketch import Sketch
 from autotune.study.drafting.statements import read
-from autotune.study.drafting.syntax import NotRead
 from autotune.study.drafting.terms import Sum
 from autotune.study.drafting.touching import components
 from autotune.study.drafting.typedefs import as_written, cast_to, enumerators, in_structs, structs_of, typedefs_of
@@ -186,12 +185,9 @@ class Proposal:
         """Turn the macros that decide what is computed into tasks: these must not be tuned."""
         pointers = [one.name for one in self.arguments.values() if one.address != "private"]
         names = self.parameters.keys() - self.words.keys()
-        try:
-            tokens = self.code.tokens(self.kept(tuned=True))
+        if (tokens := self.code.tokens(self.kept(tuned=True))) is not None:
             found = repeats(tokens, names, pointers) | operands(tokens, names, pointers)
-        except (NotRead, RecursionError):
-            return
-        self._take_for(self.tasks, found | in_structs(self.text, names, self.arguments.values()))
+            self._take_for(self.tasks, found | in_structs(self.text, names, self.arguments.values()))
 
     def _set_apart_lengths(self) -> None:
         """Turn macros that alone give the length of inputs into tasks: inputs are the same for all configurations."""
@@ -284,13 +280,12 @@ class Proposal:
     def _leave_out_idle(self) -> None:
         """Remove parameters that only their default or other kernels name, except extents of work-groups."""
         asked = {name for name in self.parameters if not self.is_idle(name)}
-        try:  # words become numbers in preprocessing, and so are not met there
-            words = reached(self.code.tokens(self.kept(tuned=True)), self.launched) | self.words.keys()
+        if (tokens := self.code.tokens(self.kept(tuned=True))) is not None:
+            # Words become numbers in preprocessing, and so are not met there.
+            words = reached(tokens, self.launched) | self.words.keys()
             put_in = re.findall(r"#[ \t]*define[ \t]+(\w+)", self.text)  # macros may be joined into words by ##
             words = words.union(*(self.code.joined.get(word, ()) for word in (*words, *put_in)))
             asked &= words | asked_by_directives(self.text) | asked_by_pragmas(self.text)
-        except NotRead:
-            pass
         for name in [name for name in self.parameters if name not in asked | self._extents()]:
             self._set_apart(name)
 
@@ -347,10 +342,10 @@ class Proposal:
         }
         key = (entry, *kept, *known.items(), *self.members.items(), *map(str, given.items()))
         if key not in self._readings:
+            functions = self.code.functions(kept)
             try:
-                functions = self.code.functions(kept)
                 self._readings[key] = read(functions, entry, given, known, widths) if entry in functions else None
-            except (NotRead, RecursionError):
+            except RecursionError:
                 self._readings[key] = None
         return self._readings[key]
 

@@ -52,11 +52,8 @@ def as_written(
 
 def typedefs_of(of: Proposal) -> dict[str, str]:
     """Return what typedefs finally stand for in the branches that the preprocessor takes."""
-    try:
-        text = " ".join(of.code.tokens([*of.choices]))
-    except NotRead:
-        text = of.text
-    text = without_unions(text)
+    tokens = of.code.tokens([*of.choices])
+    text = without_unions(of.text if tokens is None else " ".join(tokens))
     found = {name: opencl_name(meant) for meant, name in re.findall(r"\btypedef\s+([\w ]+?)\s+(\w+)\s*;", text)}
     found |= dict.fromkeys((f"enum {name}" for name in re.findall(r"\benum\s+(\w+)", text)), "int")
     for _ in range(_LONGEST):
@@ -100,10 +97,7 @@ def cast_to(of: Proposal, readings: Iterable[Reading | None]) -> dict[str, str]:
 
 def structs_of(of: Proposal) -> dict[str, list[str]]:
     """Return the members of the structs in a text; if a struct has directives in it, the preprocessor's result."""
-    try:
-        left = struct_bodies(" ".join(of.code.tokens([*of.choices])))
-    except NotRead:
-        left = {}
+    left = struct_bodies(" ".join(of.code.tokens([*of.choices]) or ()))
     given = {**enumerators(of.text)}
     given |= {name: str(number) for name, number in (of.parameters | of.tasks | of.counts).items()}
     return members_spelt_out({**left, **struct_bodies(of.text)}, of.text, {*of.choices}, given, typedefs_of(of))
