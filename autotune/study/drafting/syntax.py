@@ -62,6 +62,16 @@ def closing(tokens: Sequence[str], at: int) -> int:
     return len(tokens)
 
 
+def opening(tokens: Sequence[str], at: int) -> int:
+    """Return the place of the parenthesis that the one at a place closes; -1 if there is none."""
+    depth = 0
+    for place in range(at, -1, -1):
+        depth += (tokens[place] == ")") - (tokens[place] == "(")
+        if depth == 0:
+            return place
+    return -1
+
+
 def closings(tokens: Sequence[str]) -> dict[int, int]:
     """Return the place of the closing bracket, by the place of each opening bracket that is closed."""
     found, opened = dict[int, int](), list[int]()
@@ -143,12 +153,8 @@ def _is_guard(tokens: Sequence[str], at: int) -> bool:
     """Whether the block of an `if` begins at a place, and not that of an `else if`."""
     if tokens[at] != "{" or tokens[at - 1 : at] != [")"]:
         return False
-    depth = 0
-    for place in range(at - 1, 0, -1):
-        depth += (tokens[place] == ")") - (tokens[place] == "(")
-        if depth == 0:
-            return tokens[place - 1] == "if" and tokens[max(place - 2, 0)] != "else"
-    return False
+    place = opening(tokens, at - 1)
+    return place > 0 and tokens[place - 1] == "if" and tokens[max(place - 2, 0)] != "else"
 
 
 def ended(tokens: Sequence[str], at: int) -> int:
