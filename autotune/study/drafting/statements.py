@@ -12,6 +12,7 @@ from typing import Any
 
 from autotune.study.drafting.functions import Function
 from autotune.study.drafting.reading import Pointer, Reading
+from autotune.study.drafting.scopes import Scope
 from autotune.study.drafting.syntax import (
     QUALIFIERS,
     changes,
@@ -65,20 +66,21 @@ class _Walk(Values):
 
     def function(self, function: Function, given: Mapping[str, Any]) -> Any:
         """Walk through a body; return its value if it has one return statement, else None."""
-        before = self._scopes, self._opened, self._plain, self._rest, self._returned
+        before = self._scopes, self._rest, self._returned
         turning = len(self.found.turning)
-        self._scopes, self._opened, self._plain, self._returned = [dict(given)], [self._branches], [set()], []
+        own = Scope(dict(given), self._branches)
+        self._scopes, self._returned = [own], []
         for name, extents in function.rows.items():
             if isinstance(value := given.get(name), Pointer):
-                self._scopes[0][name] = value._replace(rows=self._extents(map(self._value, extents)))
+                own.values[name] = value._replace(rows=self._extents(map(self._value, extents)))
         for name in function.takes:  # a number that the kernel takes and changes has other values from there on
             mine = name in self._known and name not in given
             if mine and changes(name, function.body) and changes_plainly(name, function.body):
-                self._scopes[0][name] = Sum.of(self._known[name])
-                self._plain[0].add(name)
+                own.values[name] = Sum.of(self._known[name])
+                own.plain.add(name)
         self._block(function.body)
         returned = self._returned
-        self._scopes, self._opened, self._plain, self._rest, self._returned = before
+        self._scopes, self._rest, self._returned = before
         del self.found.turning[turning:]
         return returned[0] if len(returned) == 1 else None
 
@@ -95,9 +97,9 @@ class _Walk(Values):
         token = tokens[at]
         if token == "{":
             end = closing(tokens, at)
-            self._open()
+            self._scopes.append(Scope(opened=self._branches))
             self._block(tokens[at + 1 : end])
-            self._close()
+            self._scopes.pop()
             return end + 1
         if token in ("for", "if", "while", "switch", "_Pragma") and tokens[at + 1 : at + 2] == ["("]:
             end = closing(tokens, at + 1)
@@ -139,7 +141,7 @@ class _Walk(Values):
         return end + 1
 
     def _loop(self, inside: Sequence[str], tokens: Sequence[str], at: int) -> int:
-        self._open()
+        self._scopes.append(Scope(opened=self._branches))
         self._rest = [*inside, *tokens[at : at + _FARTHEST]]
         parts = [*split(inside, ";"), [], [], []][:3]
         self._in_head = True
@@ -159,7 +161,7 @@ class _Walk(Values):
         at = self._perhaps(tokens, at)
         self.found.hold(held)
         self._part(held, barriers, leaves=False)
-        self._close()
+        self._scopes.pop()
         return at
 
     def _part(self, told: slice, barriers: int, *, leaves: bool) -> None:
@@ -170,16 +172,6 @@ class _Walk(Values):
         sums = [varying for varying, *_ in self.found.compared[told]]
         self.found.parted |= {*sums} if self.found.barriers > barriers else set()
         self.found.turning += sums if leaves else []
-
-    def _open(self) -> None:
-        self._scopes.append({})
-        self._opened.append(self._branches)
-        self._plain.append(set())
-
-    def _close(self) -> None:
-        self._scopes.pop()
-        self._opened.pop()
-        self._plain.pop()
 
     def _perhaps(self, tokens: Sequence[str], at: int) -> int:
         """Walk through one statement that is executed never, once or often."""
@@ -195,7 +187,7 @@ class _Walk(Values):
         its body begins.
         """
         loop, stepped = tokens[: ended(tokens, body)], list[str]()
-        names = {name for scope in self._scopes for name in scope}
+        names = {name for scope in self._scopes for name in scope.values}
         for name in sorted(names & {*loop}):
             value, pointed = self._lookup(name), isinstance(self._lookup(name), Pointer)
             if not (pointed or (isinstance(value, Sum) and self._is_plain(name))) or not changes(name, loop):
@@ -252,16 +244,16 @@ class _Walk(Values):
             value = value._replace(rows=self._extents(map(self._value, rows)))
         stated, changed = rest[:1] == ["="], changes(name, self._rest)
         if not stated and changed == 1:
-            self._scopes[-1][name] = None  # its only assignment comes later
+            self._scopes[-1].values[name] = None  # its only assignment comes later
             return
         if plain := isinstance(value, Sum) and not self._in_head and changes_plainly(name, self._rest):
-            self._plain[-1].add(name)
+            self._scopes[-1].plain.add(name)
         if changed and not plain and (value is None or isinstance(value, Sum)):
             begun = self._begun(name, Sum() if value is None else value)
             self.found.moved |= {str(begun)} if stated and value is None else set()  # its start is unknown
             self._once |= {str(begun)} if changed == 1 and value is not None else set()
             value = begun
-        self._scopes[-1][name] = value
+        self._scopes[-1].values[name] = value
 
     def _initial(self, tokens: Sequence[str], *, vector: bool) -> Any:
         """Return a variable's initial value; values in braces are only known as the components of a vector."""
