@@ -136,7 +136,7 @@ def made_up(of: Proposal, entry: str, reading: Reading | None, dimensions: int) 
 def _counts_alone(of: Proposal, entry: str, reading: Reading, axis: int) -> bool:
     """Whether only the local ids of a single group, without a bound, count the written places along an axis."""
     item, shared = f"lid#{axis}", {one.name for one in of.sketch.signatures[entry] if one.address == "local"}
-    written = [each for each in reading.mentions if each.kind != "read" and each.name not in shared]
+    written = [each for each in reading.stores if each.name not in shared]
     counted = any(item in place.names for each in written for place in each.places)
     bounded = any(item in reading.started(varying).names for varying, _ in reading.guards)
     return axis not in reading.spread and counted and not bounded

@@ -225,6 +225,15 @@ class Reading:
         scaled = {each for each, (_, step) in self.loops.items() if step is None}
         return [mention for mention in found if mention in written or not mention.places[0].names & scaled]
 
+    def limit_of(self, value: Sum) -> Sum | None:
+        """Return the limit of the first guard on exactly this sum; None if there is none."""
+        return next((limit for varying, limit in self.guards if varying == value), None)
+
+    @property
+    def stores(self) -> list[Mention]:
+        """All mentions that write, or both read and write."""
+        return [mention for mention in self.mentions if mention.kind != "read"]
+
     @property
     def places(self) -> list[Sum]:
         """All indices and coordinates at which anything is read or written."""
