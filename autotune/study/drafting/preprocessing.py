@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from autotune.study.drafting.functions import Function, functions_of
-from autotune.study.drafting.syntax import NotRead, closings, expression, folded, split, tokens_of
+from autotune.study.drafting.syntax import NotRead, closings, split, tokens_of, value_of
 from autotune.study.includes import without_comments
 
 _DEFINE = re.compile(r"[ \t]*#[ \t]*define[ \t]+(\w+)(\([^()]*\))?(.*)", re.DOTALL)
@@ -135,10 +135,7 @@ def _holds(
     asked.update(tokens, re.findall(r"defined\s*(?:\(\s*)?(\w+)", rest))
     if len(tokens) > _MOST_CONDITION:
         return None
-    try:
-        value = folded(expression(tokens))
-    except (NotRead, RecursionError):
-        return None
+    value = value_of(tokens)
     return None if value is None else value != 0
 
 

@@ -220,6 +220,14 @@ def folded(tree: Tree) -> int | None:
     return None
 
 
+def value_of(tokens: Sequence[str]) -> int | None:
+    """Return the value of an expression of numbers, as `folded` does; None also if it cannot be read."""
+    try:
+        return folded(expression(tokens))
+    except (NotRead, RecursionError):
+        return None
+
+
 _FOLD: dict[str, Callable[[int, int], int | None]] = {
     "||": lambda a, b: int(bool(a or b)), "&&": lambda a, b: int(bool(a and b)), "==": lambda a, b: int(a == b),
     "!=": lambda a, b: int(a != b), "<": lambda a, b: int(a < b), ">": lambda a, b: int(a > b),

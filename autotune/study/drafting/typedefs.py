@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from autotune.devices import KernelArgument
 from autotune.study.drafting.scanning import DEFINE, opencl_name, scanned, struct_bodies, without_unions
-from autotune.study.drafting.syntax import NotRead, expression, folded, names_in, tokens_of
+from autotune.study.drafting.syntax import names_in, tokens_of, value_of
 from autotune.study.includes import without_comments
 from autotune.study.types import is_plain
 
@@ -78,10 +78,7 @@ def enumerators(text: str) -> Mapping[str, str]:
 
 
 def _number(text: str) -> int | None:
-    try:
-        return None if names_in(re.sub(r"0[xX]\w+", "", text)) else folded(expression(tokens_of(text)))
-    except (NotRead, RecursionError):
-        return None
+    return None if names_in(re.sub(r"0[xX]\w+", "", text)) else value_of(tokens_of(text))
 
 
 def cast_to(of: Proposal, readings: Iterable[Reading | None]) -> dict[str, str]:
@@ -135,10 +132,7 @@ def members_spelt_out(
 
     def number(extent: re.Match[str]) -> str:
         said = re.sub(r"[A-Za-z_]\w*", lambda name: stated.get(name[0], name[0]), extent[1])
-        try:
-            value = None if re.search(r"[A-Za-z_]", said) else folded(expression(tokens_of(said)))
-        except (NotRead, RecursionError):
-            value = None
+        value = None if re.search(r"[A-Za-z_]", said) else value_of(tokens_of(said))
         return f"[{said if value is None else value}]"
 
     def plain(member: str) -> str:
