@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping
 from functools import lru_cache
 
@@ -44,12 +45,12 @@ def candidates(source: str) -> Mapping[str, str]:
     A macro is left out if others that the text uses are defined only together with its default.
     """
     plain, own = without_comments(source), defined_anyway(source)
-    found = {}
+    found, times = {}, Counter(_DEFINED.findall(plain))
     for match in _GUARDED.finditer(plain):
         either, other, defined, value = match.groups(default="")
         if defined == (either or other) and defined not in own and value.strip() and not name_fault(defined):
             with_it = _DEFINED.findall(plain, match.end(), _branch_end(plain, match.end()))
-            if all(len(re.findall(rf"\b{name}\b", plain)) == 1 or _is_defined_more(plain, name) for name in with_it):
+            if all(len(re.findall(rf"\b{name}\b", plain)) == 1 or times[name] > 1 for name in with_it):
                 found[defined] = value.strip()
     return found
 
@@ -62,10 +63,6 @@ def _branch_end(text: str, at: int) -> int:
             return match.start()
         depth += {"if": 1, "endif": -1}.get(match[1], 0)
     return len(text)
-
-
-def _is_defined_more(text: str, name: str) -> bool:
-    return _DEFINED.findall(text).count(name) > 1
 
 
 def stated_as(text: str, told: str, given: Collection[str]) -> str:

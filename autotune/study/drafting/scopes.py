@@ -87,11 +87,6 @@ class Scopes:
         scope = self._scope_of(name)
         return scope is not None and name in scope.plain
 
-    def _is_within(self, name: str) -> bool:
-        """Whether a variable was declared in the current branch or loop."""
-        scope = self._scope_of(name)
-        return scope is not None and scope.opened == self._branches
-
     def _put(self, name: str, value: Any) -> None:
         """Give a known name a value from here on."""
         if (scope := self._scope_of(name)) is not None:

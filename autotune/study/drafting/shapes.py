@@ -113,8 +113,8 @@ class Shapes(Images):
         if kind == "gsz":
             return self.axes[int(axis)] + 1 if int(axis) in self.axes else None
         either = [self.upper(self._unmoved(value), depth + 1) for value in self.reading.either.get(name, ())]
-        if either and (larger := self._larger(*either)) is not None:
-            return larger
+        if len(told := [limit for limit in either if limit is not None]) == 2:
+            return max(told, key=lambda limit: self.elements([limit]))
         if self.reading.limit_of(Sum.of(name)) is not None or name in self.reading.between:
             return self.upper(Sum.of(name), depth + 1)
         if name in self.reading.falling:
@@ -208,11 +208,6 @@ class Shapes(Images):
                 self._turns[name] = self._named(limit - off)
                 index = index - (varying - off).expanded(by) + Sum.of(name) * by
         return index
-
-    def _larger(self, one: Sum | None, other: Sum | None) -> Sum | None:
-        if one is None or other is None:
-            return None
-        return max(one, other, key=lambda limit: self.elements([limit]))
 
     def along_rows(self) -> set[str]:
         """Return the sizes that bound how far a kernel goes along rows whose length is another size."""

@@ -271,7 +271,9 @@ class Values(Divided, ABC):
 
     def _lasting(self, name: str, value: Any) -> Any:
         """Return a variable's value from an assignment on: unknown if it is in a branch or loop inside its block."""
-        return value if self._is_within(name) or not isinstance(value, Sum) else self._unread(value)
+        scope = self._scope_of(name)
+        within = scope is not None and scope.opened == self._branches
+        return value if within or not isinstance(value, Sum) else self._unread(value)
 
     def _ask_apart(self, *values: Any) -> None:
         """Note that ids along axes are used for more than counting the items of all axes."""
