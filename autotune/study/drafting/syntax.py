@@ -6,7 +6,7 @@ This is a modest reader: it skips what it does not understand, and raises only N
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 Tree = tuple[Any, ...]
@@ -195,9 +195,9 @@ def is_type(token: str) -> bool:
     return _PLAIN.fullmatch(token) is not None
 
 
-def expression(tokens: Sequence[str], types: Collection[str] = ()) -> Tree:
+def expression(tokens: Sequence[str]) -> Tree:
     """Return the tree of an expression. Raises NotRead."""
-    reader = _Reader(tokens, types)
+    reader = _Reader(tokens)
     tree = reader.assignment()
     if reader.at != len(tokens):
         raise NotRead
@@ -246,10 +246,10 @@ def whole(text: str) -> int | None:
 class _Reader:
     """Recursive descent over C's expressions."""
 
-    def __init__(self, tokens: Sequence[str], types: Collection[str]) -> None:
+    def __init__(self, tokens: Sequence[str]) -> None:
         self.at = 0
         self._depth = 0
-        self._tokens, self._types = tokens, types
+        self._tokens = tokens
 
     def _next(self, *wanted: str) -> str:
         """Take the next token if it is one of `wanted`; return "" if it is not."""
@@ -317,8 +317,8 @@ class _Reader:
             name, extents, length = declarator(words[(begun := words.index("(")) :])  # `(float (*)[N])`
             if extents and not name and begun + length == len(words):
                 self.at = end + 1
-                return ("cast", named[0], self._unary(), *(expression(extent, self._types) for extent in extents))
-        whole_type = len(named) <= 1 and all(is_type(word) or word in self._types for word in named)
+                return ("cast", named[0], self._unary(), *map(expression, extents))
+        whole_type = len(named) <= 1 and all(map(is_type, named))
         if not words or not whole_type or (not named and "unsigned" not in words):
             return None
         self.at = end + 1
@@ -327,7 +327,7 @@ class _Reader:
             parts = [part for part in split(self._tokens[self.at + 1 : inner]) if part]
             if len(parts) > 1 or (braces and parts):
                 self.at = inner + 1
-                each = [expression(part, self._types) for part in parts]
+                each = [*map(expression, parts)]
                 return self._postfix(("vector", *each)) if len(each) > 1 else each[0]
         return self._unary()
 
@@ -340,9 +340,8 @@ class _Reader:
                 tree = ("unary", operator, tree)
             else:
                 end = closing(self._tokens, self.at - 1)
-                parts = split(self._tokens[self.at : end])
+                inner = [*map(expression, split(self._tokens[self.at : end]))]
                 self.at = end + 1
-                inner = [expression(part, self._types) for part in parts]
                 if operator == "[" and len(inner) != 1:
                     raise NotRead
                 tree = ("index", tree, inner[0]) if operator == "[" else ("call", tree, *inner)
