@@ -57,8 +57,7 @@ class Guards(Scopes):
         """The largest value of a remainder or of a masked value; None for other variables."""
         if "%" not in name and not name.startswith("masked."):
             return None
-        limit = self.found.limit_of(Sum.of(name))
-        return None if limit is None else limit - 1
+        return next((limit - 1 for varying, limit in self.found.guards if varying == Sum.of(name)), None)
 
     def _minimum(self, parts: list[Sum]) -> Sum:
         atom = self._fresh("min")

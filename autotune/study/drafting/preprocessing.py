@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from autotune.study.drafting.functions import Function, functions_of
-from autotune.study.drafting.syntax import NotRead, closings, split, tokens_of, value_of
+from autotune.study.drafting.syntax import NotRead, closings, expression, folded, split, tokens_of
 from autotune.study.includes import without_comments
 
 _DEFINE = re.compile(r"[ \t]*#[ \t]*define[ \t]+(\w+)(\([^()]*\))?(.*)", re.DOTALL)
@@ -137,6 +137,14 @@ def _holds(
         return None
     value = value_of(tokens)
     return None if value is None else value != 0
+
+
+def value_of(tokens: Sequence[str]) -> int | None:
+    """Return the value of an expression of numbers, as `folded` does; None also if it cannot be read."""
+    try:
+        return folded(expression(tokens))
+    except (NotRead, RecursionError):
+        return None
 
 
 class _Expander:

@@ -84,7 +84,7 @@ class Shapes(Images):
     def _of_multiples(self, value: Sum) -> Sum | None:
         """Return the largest value of a variable's multiples, `WPT * item`, if a guard bounds just these; or None."""
         step = gcd(*value.terms.values())
-        limit = self.reading.limit_of(value)
+        limit = next((limit for varying, limit in self.reading.guards if varying == value), None)
         if limit is None or not self._sized(limit):
             return None
         return limit - 1 if step == 1 else _ahead(value, limit, Sum.of(step - 1)) - step
@@ -115,7 +115,8 @@ class Shapes(Images):
         either = [self.upper(self._unmoved(value), depth + 1) for value in self.reading.either.get(name, ())]
         if len(told := [limit for limit in either if limit is not None]) == 2:
             return max(told, key=lambda limit: self.elements([limit]))
-        if self.reading.limit_of(Sum.of(name)) is not None or name in self.reading.between:
+        guarded = any(varying == Sum.of(name) for varying, _ in self.reading.guards)
+        if guarded or name in self.reading.between:
             return self.upper(Sum.of(name), depth + 1)
         if name in self.reading.falling:
             return self.upper(self.reading.loops[name][0], depth + 1)

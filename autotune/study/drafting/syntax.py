@@ -40,11 +40,9 @@ class NotRead(Exception):
 def tokens_of(text: str) -> list[str]:
     """Return the tokens of a text; `__global` is `global`."""
     found: list[str] = _TOKEN.findall(text)
-    return (
-        [re.sub(r"^__(?=[a-z]+$)", "", token) if token[:2] == "__" else token for token in found]
-        if "__" in text
-        else found
-    )
+    if "__" in text:
+        found = [re.sub(r"^__(?=[a-z]+$)", "", token) if token[:2] == "__" else token for token in found]
+    return found
 
 
 def names_in(text: str) -> set[str]:
@@ -220,14 +218,6 @@ def folded(tree: Tree) -> int | None:
     return None
 
 
-def value_of(tokens: Sequence[str]) -> int | None:
-    """Return the value of an expression of numbers, as `folded` does; None also if it cannot be read."""
-    try:
-        return folded(expression(tokens))
-    except (NotRead, RecursionError):
-        return None
-
-
 _FOLD: dict[str, Callable[[int, int], int | None]] = {
     "||": lambda a, b: int(bool(a or b)), "&&": lambda a, b: int(bool(a and b)), "==": lambda a, b: int(a == b),
     "!=": lambda a, b: int(a != b), "<": lambda a, b: int(a < b), ">": lambda a, b: int(a > b),
@@ -253,10 +243,7 @@ class _Reader:
 
     def _next(self, *wanted: str) -> str:
         """Take the next token if it is one of `wanted`; return "" if it is not."""
-        if self.at < len(self._tokens) and self._tokens[self.at] in wanted:
-            self.at += 1
-            return self._tokens[self.at - 1]
-        return ""
+        return self._word() if self.at < len(self._tokens) and self._tokens[self.at] in wanted else ""
 
     def assignment(self) -> Tree:
         self._depth += 1
@@ -281,8 +268,7 @@ class _Reader:
         """Read operands joined by operators of a level or above, by precedence climbing."""
         left = self._unary()
         while self.at < len(self._tokens) and (level := _LEVEL.get(self._tokens[self.at], -1)) >= least:
-            operator = self._word()
-            left = (operator, left, self._binary(level + 1))
+            left = (self._word(), left, self._binary(level + 1))
         return left
 
     def _unary(self) -> Tree:

@@ -10,8 +10,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from autotune.devices import KernelArgument
+from autotune.study.drafting.preprocessing import value_of
 from autotune.study.drafting.scanning import DEFINE, opencl_name, scanned, struct_bodies, without_unions
-from autotune.study.drafting.syntax import names_in, tokens_of, value_of
+from autotune.study.drafting.syntax import names_in, tokens_of
 from autotune.study.includes import without_comments
 from autotune.study.types import is_plain
 
