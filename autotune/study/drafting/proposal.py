@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 
@@ -57,7 +58,7 @@ class Proposal:
         """Sizes that the kernel does not take, each with a remark."""
         stated = OF_OPENCL | dict.fromkeys(sketch.extensions, "1")
         stated |= {name: stated_as(text, sketch.macros.get(name, text), given) for name, text in given.items()}
-        self._readings: dict[tuple[object, ...], Reading | None] = {}
+        self._readings: dict[tuple[object, ...], Reading] = {}
         self.code = Preprocessed(sketch.source, stated)
         """The text as preprocessed with the defaults."""
         self.values = Branches(sketch.source, stated, launched, self.code.joined).values
@@ -205,7 +206,7 @@ class Proposal:
     def _set_apart_counts(self) -> None:
         """Turn macros that are sizes into counts: by their names, or as the end or row length of global ids."""
         found = {name for name in self.parameters if COUNT_NAME.match(name)}
-        for reading in filter(None, (self._reading(entry, tuned=True) for entry in self.launched)):
+        for reading in (self._reading(entry, tuned=True) for entry in self.launched):
             for limit in reading.ends():
                 if limit.names <= self.parameters.keys() and not any(map(is_of_group, limit.names)):
                     found |= limit.names
@@ -298,7 +299,7 @@ class Proposal:
 
     def _dimensions(self, entry: str) -> int:
         reading = self._reading(entry, tuned=True)
-        if reading is not None and reading.axes:
+        if reading.axes:
             return max(reading.axes) + 1
         asked = re.findall(r"get_(?:global|local|group)_(?:id|size)\s*\(\s*([012])\s*\)", self.text)
         return max([int(one) for one in asked], default=0) + 1
@@ -315,7 +316,7 @@ class Proposal:
         members, taken = set(self.members.values()), [one.name for one in self.sketch.signatures[entry]]
         whole = sorted(self.whole, key=lambda name: name not in taken)  # this kernel's before those of others
         return Shapes(
-            self._reading(entry, tuned=tuned) or Reading(spread={0, 1, 2}),
+            self._reading(entry, tuned=tuned),
             {name: name in members or self.is_small(name) for name in whole} | dict.fromkeys(self.counts, False),
             local,
             {*self.arguments, *given, *members},
@@ -323,12 +324,15 @@ class Proposal:
             each,
         )
 
-    def read_by_own_names(self, entry: str) -> Reading | None:
+    def read_by_own_names(self, entry: str) -> Reading:
         """Walk through a kernel; its own numbers remain names."""
         return self._reading(entry, tuned=True, own=[*self.own])
 
-    def _reading(self, entry: str, *, tuned: bool, own: Sequence[str] = ()) -> Reading | None:
-        """Walk through a kernel: its parameters remain names if it is `tuned`, else they have their defaults."""
+    def _reading(self, entry: str, *, tuned: bool, own: Sequence[str] = ()) -> Reading:
+        """Walk through a kernel: its parameters remain names if it is `tuned`, else they have their defaults.
+
+        Nothing is found in a kernel that cannot be read, except that groups may differ along each axis.
+        """
         kept, widths = [*self.kept(tuned=tuned), *own], widths_of(self, tuned=tuned)
         known = {name: number for name, number in enumerators(self.text).items() if name not in self.arguments}
         known |= {name: name for name in (*self.whole, *kept)}
@@ -343,10 +347,10 @@ class Proposal:
         key = (entry, *kept, *known.items(), *self.members.items(), *map(str, given.items()))
         if key not in self._readings:
             functions = self.code.functions(kept)
-            try:
-                self._readings[key] = read(functions, entry, given, known, widths) if entry in functions else None
-            except RecursionError:
-                self._readings[key] = None
+            self._readings[key] = Reading(spread={0, 1, 2})
+            with suppress(RecursionError):
+                if entry in functions:
+                    self._readings[key] = read(functions, entry, given, known, widths)
         return self._readings[key]
 
     def kept(self, *, tuned: bool) -> list[str]:

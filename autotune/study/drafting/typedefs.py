@@ -82,10 +82,10 @@ def _number(text: str) -> int | None:
     return None if names_in(re.sub(r"0[xX]\w+", "", text)) else value_of(tokens_of(text))
 
 
-def cast_to(of: Proposal, readings: Iterable[Reading | None]) -> dict[str, str]:
+def cast_to(of: Proposal, readings: Iterable[Reading]) -> dict[str, str]:
     """Return the type to which each `void *` argument is cast, if that is one type."""
     untyped = [name for name, one in of.arguments.items() if one.type_name == "void*"]
-    read, found = list(filter(None, readings)) if untyped else [], dict[str, str]()
+    read, found = [*readings] if untyped else [], dict[str, str]()
     for name in untyped:
         kinds = {of.kind(kind) for reading in read for kind in reading.seen.get(name, ())}
         if len(kinds) == 1 and is_plain(of.choices.get(kind := kinds.pop(), kind)) and kind != "void":
