@@ -102,32 +102,12 @@ class _Walk(Values):
             self._scopes.pop()
             return end + 1
         if token in ("for", "if", "while", "switch", "_Pragma") and tokens[at + 1 : at + 2] == ["("]:
-            end = closing(tokens, at + 1)
-            inside = tokens[at + 2 : end]
-            if token == "for":
-                return self._loop(inside, tokens, end + 1)
-            if token == "while":
-                self._leave_behind(tokens[at : end + 1 + _FARTHEST], end + 1 - at)
-            compared = len(self.found.compared)
-            if token != "_Pragma":
-                self._value(inside, bound=token == "while")
-            within, held = [len(self.found.mentions)], slice(compared, len(self.found.compared))
-            barriers = self.found.barriers
-            at = self._perhaps(tokens, end + 1)  # within the scope of a loop around it
-            while tokens[at : at + 1] == ["else"]:
-                within.append(len(self.found.mentions))
-                at = self._perhaps(tokens, at + 1)
-            if len(within) > 1:
-                self.found.note_rim(within)
-            self._part(held, barriers, leaves=token == "if" and "return" in tokens[end + 1 : at])
-            uses = len(self.found.mentions) > within[0]  # else it may set a flag
-            if token != "if" or (uses and not _LEAVING & {*tokens[end + 1 : at]}):
-                self.found.hold(held, *within[1:2])
-            return at
-        if token in ("else", "do"):
-            if token == "do":
-                self._leave_behind(tokens[at + 1 : at + 1 + _FARTHEST], 0)
-            return self._perhaps(tokens, at + 1) if token == "do" else at + 1
+            return self._loop(tokens, at) if token == "for" else self._conditional(tokens, at)
+        if token == "do":
+            self._leave_behind(tokens[at + 1 : at + 1 + _FARTHEST], 0)
+            return self._perhaps(tokens, at + 1)
+        if token == "else":  # its `if` was not understood
+            return at + 1
         if token in ("case", "default"):
             return next((n for n in range(at, len(tokens)) if tokens[n] == ":"), len(tokens)) + 1
         end = at
@@ -140,7 +120,32 @@ class _Walk(Values):
             self._simple(tokens[at:end])
         return end + 1
 
-    def _loop(self, inside: Sequence[str], tokens: Sequence[str], at: int) -> int:
+    def _conditional(self, tokens: Sequence[str], begun: int) -> int:
+        """Walk through an `if` with its `else`, a `while` or a `switch`, and return the place after it."""
+        token, end = tokens[begun], closing(tokens, begun + 1)
+        if token == "while":
+            self._leave_behind(tokens[begun : end + 1 + _FARTHEST], end + 1 - begun)
+        compared = len(self.found.compared)
+        if token != "_Pragma":
+            self._value(tokens[begun + 2 : end], bound=token == "while")
+        within, held = [len(self.found.mentions)], slice(compared, len(self.found.compared))
+        barriers = self.found.barriers
+        at = self._perhaps(tokens, end + 1)  # within the scope of a loop around it
+        while tokens[at : at + 1] == ["else"]:
+            within.append(len(self.found.mentions))
+            at = self._perhaps(tokens, at + 1)
+        if len(within) > 1:
+            self.found.note_rim(within)
+        self._part(held, barriers, leaves=token == "if" and "return" in tokens[end + 1 : at])
+        uses = len(self.found.mentions) > within[0]  # else it may set a flag
+        if token != "if" or (uses and not _LEAVING & {*tokens[end + 1 : at]}):
+            self.found.hold(held, *within[1:2])
+        return at
+
+    def _loop(self, tokens: Sequence[str], at: int) -> int:
+        """Walk through a `for`, and return the place after it."""
+        end = closing(tokens, at + 1)
+        inside, at = tokens[at + 2 : end], end + 1
         self._scopes.append(Scope(opened=self._branches))
         self._rest = [*inside, *tokens[at : at + _FARTHEST]]
         parts = [*split(inside, ";"), [], [], []][:3]
