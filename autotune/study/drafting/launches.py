@@ -305,15 +305,15 @@ class Launches(Indices):
         by_item = any(names & {f"gid#{axis}", f"wid#{axis}"} for _, names in met)
         return not by_item and any(kind == "write" and f"lid#{axis}" not in names for kind, names in met)
 
-    def _groups(self, axis: int, *, more: bool) -> Sum | None:
-        """The number of work-groups along an axis, plus one if `more`; None if unknown."""
+    def _groups(self, axis: int) -> Sum | None:
+        """The number of work-groups along an axis; None if unknown."""
         if axis in self.rows:
-            return self.rows[axis] + more
+            return self.rows[axis]
         items = self.items(axis) if axis < len(self._local) else None
         if items is None:
             return None
         local = self._local[axis]
         if items.endswith(f" * {local}"):
             items = items.removesuffix(f" * {local}")
-            return Sum.of(f"({items})" if " " in plain_call(items) else items) + more
-        return Sum.of(f"ceil_div({items}, {plain(local)})") + more
+            return Sum.of(f"({items})" if " " in plain_call(items) else items)
+        return Sum.of(f"ceil_div({items}, {plain(local)})")

@@ -109,7 +109,8 @@ class Shapes(Images):
             local = self._local[int(axis)] if int(axis) < len(self._local) else "1"
             return extent_of(local) + (kind == "lsz")
         if kind in ("wid", "ngr"):
-            return self._groups(int(axis), more=kind == "ngr")
+            groups = self._groups(int(axis))
+            return None if groups is None else groups + (kind == "ngr")
         if kind == "gsz":
             return self.axes[int(axis)] + 1 if int(axis) in self.axes else None
         either = [self.upper(self._unmoved(value), depth + 1) for value in self.reading.either.get(name, ())]

@@ -106,7 +106,7 @@ class _Walk(Values):
         if token == "do":
             self._leave_behind(tokens[at + 1 : at + 1 + _FARTHEST], 0)
             return self._perhaps(tokens, at + 1)
-        if token == "else":  # its `if` was not understood
+        if token == "else":  # whose `if` was not read
             return at + 1
         if token in ("case", "default"):
             return next((n for n in range(at, len(tokens)) if tokens[n] == ":"), len(tokens)) + 1
