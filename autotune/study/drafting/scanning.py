@@ -115,16 +115,11 @@ def struct_bodies(text: str) -> dict[str, list[str]]:
     """
     found, text = dict[str, list[str]](), without_unions(without_comments(text))
     for _, tag, body, _, alias, _ in _STRUCT.findall(text):
-        members: list[str] | None = []
-        for statement in filter(str.strip, body.split(";")):
-            kind, *names = re.split(r"\s*,\s*", statement.strip())
-            first = _MEMBER.fullmatch(kind)
-            if first is None or members is None:
-                members = None
-                continue
-            of = opencl_name(first[1])
-            members += [f"{of} " + re.sub(r"\s+(?=\[)", "", " ".join(name.split())) for name in (first[2], *names)]
-        if members is not None:
+        statements = (re.split(r"\s*,\s*", each.strip()) for each in body.split(";") if each.strip())
+        declared = [(_MEMBER.fullmatch(first), others) for first, *others in statements]
+        if all(first for first, _ in declared):
+            named = [(first[1], name) for first, others in declared if first for name in (first[2], *others)]
+            members = [f"{opencl_name(of)} " + re.sub(r"\s+(?=\[)", "", " ".join(name.split())) for of, name in named]
             found.update(dict.fromkeys(filter(None, (alias, tag)), members))
     for tag, alias in re.findall(r"\btypedef\s+struct\s+(\w+)\s+(\w+)\s*;", text):
         if tag in found:
