@@ -12,7 +12,7 @@ from typing import Any
 from autotune.study.drafting.images import BEYOND, Images
 from autotune.study.drafting.indices import rows_of_ids, tile_of, words
 from autotune.study.drafting.launches import extent_of
-from autotune.study.drafting.terms import Sum, factors_of, is_multiple, taken_off, undivided
+from autotune.study.drafting.terms import Sum, divided, factors_of, is_multiple, taken_off, undivided
 
 
 def product(shape: Sequence[Sum]) -> Sum:
@@ -194,9 +194,8 @@ class Shapes(Images):
         guards = sorted(self.reading.guards, key=lambda guard: -len(guard[0].terms))
         for count, (varying, limit) in enumerate(guards):
             held = next(iter(varying.terms))
-            among = [product for product in index.terms if not Counter(held) - Counter(product)]
-            for each in among if len(varying.terms) > 1 else ():
-                rest = tuple(sorted((Counter(each) - Counter(held)).elements()))
+            among = [(product, rest) for product in index.terms if (rest := divided(product, held)) is not None]
+            for each, rest in among if len(varying.terms) > 1 else ():
                 by = Sum([(rest, 1)]) * Sum.of(index.terms[each] // varying.terms[held])
                 if (
                     not by
