@@ -12,7 +12,7 @@ from autotune.study.drafting.terms import Sum
 
 
 @dataclass
-class Scope:
+class Block:
     """The values of a block's variables; `opened`: the number of conditions and loops around the block.
 
     `plain`: those of the variables that are changed only in this block, by one statement after another.
@@ -29,7 +29,7 @@ class Scopes:
     def __init__(self, known: Mapping[str, str]) -> None:
         self.found = Reading()
         self._known = known
-        self._scopes = [Scope()]
+        self._scopes = [Block()]
         self._branches = 0  # the number of conditions and loops around the current statement
         self._in_head = False  # whether in the start or the step of a loop's head
         self._rest: Sequence[str] = ()  # the tokens of the block from the current statement on
@@ -46,24 +46,24 @@ class Scopes:
         self.found.loops[next(iter(atom.names))] = (value, None)
         return atom
 
-    def _scope_of(self, name: str) -> Scope | None:
-        """Return the innermost scope that has a variable of that name."""
-        for scope in reversed(self._scopes):
-            if name in scope.values:
-                return scope
+    def _block_of(self, name: str) -> Block | None:
+        """Return the innermost block that has a variable of that name."""
+        for block in reversed(self._scopes):
+            if name in block.values:
+                return block
         return None
 
     def _lookup(self, name: str) -> Any:
-        if (scope := self._scope_of(name)) is not None:
-            return scope.values[name]
+        if (block := self._block_of(name)) is not None:
+            return block.values[name]
         known = self._known.get(name)
         return None if known is None else Sum.of(int(known) if known.isdigit() else known)
 
     def _set(self, name: str, value: Any) -> None:
-        if (scope := self._scope_of(name)) is None:
+        if (block := self._block_of(name)) is None:
             return
-        within, before = scope.opened == self._branches, scope.values[name]
-        once = name in scope.plain or (within and changes(name, self._rest) == 1)
+        within, before = block.opened == self._branches, block.values[name]
+        once = name in block.plain or (within and changes(name, self._rest) == 1)
         if once and isinstance(before, Sum) and str(before) in self._once:  # up to here it has its first value
             begun = self.found.loops[str(before)][0]
             self.found.either[str(before)] = (begun, begun)
@@ -77,20 +77,20 @@ class Scopes:
             if not isinstance(value, Sum):
                 return
             changed = self._begun(name, value)  # from here on it is another variable
-            if scope.opened < self._branches and not self._in_head:  # if not taken, it keeps its old value
+            if block.opened < self._branches and not self._in_head:  # if not taken, it keeps its old value
                 self.found.either[str(changed)] = (before, value)
             value = changed
-        scope.values[name] = value
+        block.values[name] = value
 
     def _is_plain(self, name: str) -> bool:
         """Whether a variable is changed only in its own block, by one statement after another."""
-        scope = self._scope_of(name)
-        return scope is not None and name in scope.plain
+        block = self._block_of(name)
+        return block is not None and name in block.plain
 
     def _put(self, name: str, value: Any) -> None:
         """Give a known name a value from here on."""
-        if (scope := self._scope_of(name)) is not None:
-            scope.values[name] = value
+        if (block := self._block_of(name)) is not None:
+            block.values[name] = value
 
     def _stepped(self, tree: Tree, step: Sum | None, *, falls: bool) -> None:
         value = self._lookup(str(tree[1])) if tree[0] == "name" else None

@@ -12,7 +12,7 @@ from typing import Any
 
 from autotune.study.drafting.functions import Function
 from autotune.study.drafting.reading import Pointer, Reading
-from autotune.study.drafting.scopes import Scope
+from autotune.study.drafting.scopes import Block
 from autotune.study.drafting.syntax import (
     QUALIFIERS,
     changes,
@@ -68,7 +68,7 @@ class _Walk(Values):
         """Walk through a body; return its value if it has one return statement, else None."""
         before = self._scopes, self._rest, self._returned
         turning = len(self.found.turning)
-        own = Scope(dict(given), self._branches)
+        own = Block(dict(given), self._branches)
         self._scopes, self._returned = [own], []
         for name, extents in function.rows.items():
             if isinstance(value := given.get(name), Pointer):
@@ -97,7 +97,7 @@ class _Walk(Values):
         token = tokens[at]
         if token == "{":
             end = closing(tokens, at)
-            self._scopes.append(Scope(opened=self._branches))
+            self._scopes.append(Block(opened=self._branches))
             self._block(tokens[at + 1 : end])
             self._scopes.pop()
             return end + 1
@@ -146,7 +146,7 @@ class _Walk(Values):
         """Walk through a `for`, and return the place after it."""
         end = closing(tokens, at + 1)
         inside, at = tokens[at + 2 : end], end + 1
-        self._scopes.append(Scope(opened=self._branches))
+        self._scopes.append(Block(opened=self._branches))
         self._rest = [*inside, *tokens[at : at + _FARTHEST]]
         parts = [*split(inside, ";"), [], [], []][:3]
         self._in_head = True
@@ -192,7 +192,7 @@ class _Walk(Values):
         its body begins.
         """
         loop, stepped = tokens[: ended(tokens, body)], list[str]()
-        names = {name for scope in self._scopes for name in scope.values}
+        names = {name for block in self._scopes for name in block.values}
         for name in sorted(names & {*loop}):
             value, pointed = self._lookup(name), isinstance(self._lookup(name), Pointer)
             if not (pointed or (isinstance(value, Sum) and self._is_plain(name))) or not changes(name, loop):

@@ -271,8 +271,8 @@ class Values(Divided, ABC):
 
     def _lasting(self, name: str, value: Any) -> Any:
         """Return a variable's value from an assignment on: unknown if it is in a branch or loop inside its block."""
-        scope = self._scope_of(name)
-        within = scope is not None and scope.opened == self._branches
+        block = self._block_of(name)
+        within = block is not None and block.opened == self._branches
         return value if within or not isinstance(value, Sum) else self._unread(value)
 
     def _ask_apart(self, *values: Any) -> None:
