@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.bench.arena import Guarded
-from autotune.bench.readback import compared, contents, told_exact
+from autotune.bench.readback import compared, contents, element, told_exact
 from autotune.devices import Session
 from autotune.errors import StudyError
 from autotune.study import Check, evaluate, names_of, widened
@@ -80,13 +80,13 @@ def judged(name: str, check: Check, found: NDArray[Any], expected: NDArray[Any])
     if not words[0]:
         return Verdict("", worst)
     text = check.text if len(check.text) <= 60 else f"{check.text[:57]}..."
-    place = np.unravel_index(int(~words[2]), found.shape)
+    index = int(~words[2])
+    place = np.unravel_index(index, found.shape)
     exact = told_exact(found[place], expected[place], check.tolerance)
     if not found.shape:
         return Verdict(f"check {name}: {text} = {found[()]}, expected {expected[()]}{exact}", worst)
-    where = ", ".join(str(int(index)) for index in place)
     return Verdict(
         f"check {name}: {int(words[0])} of {found.size} values of {text} are wrong; "
-        f"first [{where}] = {found[place]}, expected {expected[place]}{exact}",
+        f"first {element('', found.shape, index)} = {found[place]}, expected {expected[place]}{exact}",
         worst,
     )

@@ -9,7 +9,7 @@ import numpy as np
 from autotune.bench.kernels import ask
 from autotune.bench.messages import Inspect, Inspected
 from autotune.bench.report import Fault, first_error, located
-from autotune.devices import BackendError, BuildError, KernelArgument, open_session
+from autotune.devices import BackendError, BuildError, KernelArgument, Session, open_session
 from autotune.model import DeviceInfo, Outcome
 
 _ENTRY = "autotune_macros"
@@ -23,62 +23,59 @@ _MOST = 512
 
 def inspect(device: DeviceInfo, message: Inspect) -> Inspected:
     """Compile a source and return what is in it. Raises Fault with the log if it does not build, BackendError."""
-    return _Inspection(device, message).result()
+    session = open_session(device)
+    try:
+        found, parts = _signatures(session, message)
+    except BuildError as error:
+        log = located(error.detail, message.source)
+        raise Fault(Outcome.COMPILE_ERROR, first_error(log) or str(error), detail=log) from None
+    macros = {name: text for part in parts for name, text in _macros(session, message, part).items()}
+    return Inspected(found, macros)
 
 
-class _Inspection:
-    def __init__(self, device: DeviceInfo, message: Inspect) -> None:
-        self._session = open_session(device)
-        self._source, self._options = message.source, message.options
-        self._names = message.names if len(message.names) <= _MOST else ()
+def _signatures(
+    session: Session, message: Inspect
+) -> tuple[dict[str, tuple[KernelArgument, ...]], Sequence[Sequence[str]]]:
+    """Return each kernel's arguments, and the names in the parts in which to ask for them. Raises BuildError.
 
-    def result(self) -> Inspected:
-        try:
-            found, parts = self._signatures()
-        except BuildError as error:
-            log = located(error.detail, self._source)
-            raise Fault(Outcome.COMPILE_ERROR, first_error(log) or str(error), detail=log) from None
-        macros = {name: text for part in parts for name, text in self._macros(part).items()}
-        return Inspected(found, macros)
+    What is built here also tells about the macros; the driver then has that build in its cache.
+    """
+    names = message.names if len(message.names) <= _MOST else ()
+    parts: Sequence[Sequence[str]] = [names] if names else []
+    try:
+        found = session.signatures(_telling(message.source, names), message.options)
+    except BuildError:
+        if not parts:
+            raise
+        found, parts = session.signatures(message.source, message.options), _halves(names)
+    return {entry: tuple(arguments) for entry, arguments in found.items() if entry != _ENTRY}, parts
 
-    def _signatures(self) -> tuple[dict[str, tuple[KernelArgument, ...]], Sequence[Sequence[str]]]:
-        """Return each kernel's arguments, and the names in the parts in which to ask for them. Raises BuildError.
 
-        What is built here also tells about the macros; the driver then has that build in its cache.
-        """
-        parts: Sequence[Sequence[str]] = [self._names] if self._names else []
-        try:
-            found = self._session.signatures(self._telling(self._names), self._options)
-        except BuildError:
-            if not parts:
-                raise
-            found, parts = self._session.signatures(self._source, self._options), _halves(self._names)
-        return {entry: tuple(arguments) for entry, arguments in found.items() if entry != _ENTRY}, parts
+def _macros(session: Session, message: Inspect, names: Sequence[str]) -> dict[str, str]:
+    """Return the preprocessor's text for each name: a kernel that holds the texts is built, run and read back.
 
-    def _macros(self, names: Sequence[str]) -> dict[str, str]:
-        """Return the preprocessor's text for each name: a kernel that holds the texts is built, run and read back.
+    A macro whose text cannot be made a string (it has a comma or an open quote) breaks that build. The names are then
+    asked for in halves, so that the other macros are found. A name that is not a macro is left out.
+    """
+    found = np.zeros(_ROOM, np.uint8)
+    try:
+        ask(session, _telling(message.source, names), message.options, _ENTRY, found)
+    except BackendError:
+        return {name: text for half in _halves(names) for name, text in _macros(session, message, half).items()}
+    lines = found.tobytes().partition(b"\0")[0].decode(errors="replace").splitlines()
+    pairs = (line.partition("=")[::2] for line in lines)
+    return {name: value.strip() for name, value in pairs if name in names and value.strip() != name}
 
-        A macro whose text cannot be made a string (it has a comma or an open quote) breaks that build. The names are
-        then asked for in halves, so that the other macros are found. A name that is not a macro is left out.
-        """
-        found = np.zeros(_ROOM, np.uint8)
-        try:
-            ask(self._session, self._telling(names), self._options, _ENTRY, found)
-        except BackendError:
-            return {name: text for half in _halves(names) for name, text in self._macros(half).items()}
-        lines = found.tobytes().partition(b"\0")[0].decode(errors="replace").splitlines()
-        pairs = (line.partition("=")[::2] for line in lines)
-        return {name: value.strip() for name, value in pairs if name in names and value.strip() != name}
 
-    def _telling(self, names: Sequence[str]) -> str:
-        """Return the source with a kernel added that tells the names' texts.
+def _telling(source: str, names: Sequence[str]) -> str:
+    """Return a source with a kernel added that tells the names' texts.
 
-        Its variables have our prefix, since even an `i` may be a macro.
-        """
-        if not names:
-            return self._source
-        text = "\n".join(f'"{name}=" AUTOTUNE_TEXT({name}) "\\n"' for name in names)
-        return f"""{self._source}
+    Its variables have our prefix, since even an `i` may be a macro.
+    """
+    if not names:
+        return source
+    text = "\n".join(f'"{name}=" AUTOTUNE_TEXT({name}) "\\n"' for name in names)
+    return f"""{source}
 #define AUTOTUNE_TEXT_(x) #x
 #define AUTOTUNE_TEXT(x) AUTOTUNE_TEXT_(x)
 constant char autotune_text[] = {text};

@@ -115,9 +115,18 @@ def first_overwritten(session: Session, guarded: Guarded, data: NDArray[Any] | N
     if not np.any(changed):
         return ""
     index = int(np.any(changed, axis=0).argmax())
-    place = ", ".join(str(int(one)) for one in np.unravel_index(index, found.shape))
     values = f" = {found.reshape(-1)[index]!s}, was {was.reshape(-1)[index]!s}"
-    return f", first {guarded.buffer.name}[{place}]{values}"
+    return f", first {element(guarded.buffer.name, found.shape, index)}{values}"
+
+
+def element(name: str, shape: Sequence[int], index: int, label: str = "", axes: int = 0) -> str:
+    """Return the name of a value of an array, such as `c[3, 4]`, by its index in the flat array.
+
+    With the `label` of a member, which follows the first `axes` indices: `p[3].place[1]`.
+    """
+    places = [str(int(place)) for place in np.unravel_index(index, shape)]
+    outside, inside = (places[:axes], places[axes:]) if label else (places, [])
+    return f"{name}[{', '.join(outside)}]{label}" + (f"[{', '.join(inside)}]" if inside else "")
 
 
 def bits_differ(one: NDArray[Any], other: NDArray[Any]) -> NDArray[np.bool_]:

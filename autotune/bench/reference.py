@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from autotune.bench.arena import Arena
 from autotune.bench.launcher import Announce, Launcher, Stopwatch
 from autotune.bench.prepare import Compiled, bind, compile_plan
-from autotune.bench.readback import bits_differ, bytes_of, contents
+from autotune.bench.readback import bits_differ, bytes_of, contents, element
 from autotune.bench.report import Fault
 from autotune.bench.signature import check_signatures
 from autotune.bench.timing import Limits
-from autotune.bench.unwritten import element, is_unwritten, left_alone, unmoved, unwritten_in
+from autotune.bench.unwritten import is_unwritten, left_alone, unmoved, unwritten_in
 from autotune.bench.verify import Checker
 from autotune.bench.words import POISON, spoilt
 from autotune.devices import Session
@@ -119,7 +119,7 @@ def _require_own(buffer: Buffer, foreign: NDArray[np.bool_], *, scratch: bool) -
     """Raise Fault if there are `foreign` elements: they depend on what was in memory before, or on a race."""
     if foreign.any():
         name = buffer.name
-        where = element(name, foreign, int(foreign.reshape(-1).argmax()))
+        where = element(name, foreign.shape, int(foreign.reshape(-1).argmax()))
         what = f"its result for {name} depends on what was in memory before, first {where}"
         adds = f'if it adds to what {name} holds, write access = "inout" with data; else ' * (buffer.access == "out")
         zeroed = ' (for scratch that must start with zeros, write access = "zeroed")' * scratch
@@ -137,7 +137,7 @@ def _left(buffer: Buffer, leaf: Leaf, left: NDArray[np.bool_]) -> Fault:
     Otherwise there would be no warning, and later, with other poison, each configuration that also leaves them would be
     wrong.
     """
-    what = f"it leaves {element(buffer.name, left, int(left.argmax()), leaf.label, len(buffer.shape))} unwritten"
+    what = f"it leaves {element(buffer.name, left.shape, int(left.argmax()), leaf.label, len(buffer.shape))} unwritten"
     cure = 'if that is meant, write access = "inout" with data = { distribution = "constant", value = 0 }'
     return Fault(Outcome.WRONG_RESULT, f"{what}: {cure}")
 

@@ -175,9 +175,8 @@ def _spaces(plan: Plan, known: Mapping[str, Sequence[KernelArgument]]) -> Iterat
     written = re.search(r"\b(__)?constant\b", without_comments(plan.source) + " ".join(plan.options)) is not None
     for given in plan.buffers:
         spaces = {
-            told.address: f"{launch.entry} takes {given.name} as `{_declared(told)}`"
-            for launch in plan.launches
-            for name, told in zip(launch.arguments, known.get(launch.entry, ()), strict=False)
+            told.address: f"{entry} takes {name} as `{_declared(told)}`"
+            for entry, name, told in _taken(plan, known)
             if name == given.name
         }
         place = f"[arguments.{given.name}]"
@@ -188,15 +187,17 @@ def _spaces(plan: Plan, known: Mapping[str, Sequence[KernelArgument]]) -> Iterat
             yield f"{spaces['global']}, which is not in constant memory: leave constant out in {place}"
 
 
+def _taken(plan: Plan, known: Mapping[str, Sequence[KernelArgument]]) -> Iterator[tuple[str, str, KernelArgument]]:
+    """Yield the entry of a launch, the name of an argument that it gives, and how the kernel takes that argument."""
+    for launch in plan.launches:
+        for name, told in zip(launch.arguments, known.get(launch.entry, ()), strict=False):
+            yield launch.entry, name, told
+
+
 def _unwritable(plan: Plan, known: Mapping[str, Sequence[KernelArgument]]) -> Iterator[str]:
     """Yield a line for each output that every kernel takes as const."""
     for name in plan.outputs:
-        taken = [
-            told
-            for launch in plan.launches
-            for given, told in zip(launch.arguments, known.get(launch.entry, ()), strict=False)
-            if given == name
-        ]
+        taken = [told for _, given, told in _taken(plan, known) if given == name]
         if taken and all(told.const and told.address == "global" for told in taken):
             yield f"{name} is an output, and const in the kernel"
 
@@ -208,8 +209,7 @@ def _layouts(session: Session, plan: Plan, known: Mapping[str, Sequence[KernelAr
     """Yield a line for each struct whose layout by the compiler differs from the study's members."""
     pairs = {
         (told.type_name.removesuffix("*").strip(), plan.arguments[name].type)
-        for launch in plan.launches
-        for name, told in zip(launch.arguments, known.get(launch.entry, ()), strict=False)
+        for _, name, told in _taken(plan, known)
         if is_struct(plan.arguments[name].type)
     }
     for theirs, ours in sorted(pairs):

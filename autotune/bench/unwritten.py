@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.bench.checks import judged
+from autotune.bench.readback import element
 from autotune.bench.words import POISON
 from autotune.errors import StudyError
 from autotune.study import (
@@ -63,7 +64,7 @@ def unwritten_in(buffer: Buffer, data: NDArray[Any]) -> list[str]:
     for label, values in [(leaf.label, member_of(data, leaf)) for leaf in wide] or [("", data)]:
         count, first = count_unwritten(values)
         if count:
-            where = element(buffer.name, values, first, label, len(buffer.shape))
+            where = element(buffer.name, values.shape, first, label, len(buffer.shape))
             said.append(f"{count:,} of {values.size:,} values of {buffer.name}{label} unwritten, first {where}")
     return said
 
@@ -93,7 +94,7 @@ def not_numbers(plan: Plan, expected: Mapping[str, NDArray[Any]]) -> str:
         data = member_of(whole, own[name]) if name in own else whole  # without the padding of a vector of three
         count, first = count_nans(data)
         if count:
-            said.append(f"{count:,} of {data.size:,} values of {name}, first {element(name, data, first)}")
+            said.append(f"{count:,} of {data.size:,} values of {name}, first {element(name, data.shape, first)}")
     if not said:
         return ""
     return f"the reference gives NaN for {'; '.join(said)}: there, NaN counts as right; check the inputs' data"
@@ -219,13 +220,3 @@ def _holding(
     while beside := [names for names in held if names & failing and not names <= failing]:
         failing.update(*beside)
     return sorted(set[str]().union(*held) - failing)
-
-
-def element(name: str, data: NDArray[Any], index: int, label: str = "", axes: int = 0) -> str:
-    """Return the name of a value of an output, such as `c[3, 4]`, by its index in the flat array.
-
-    With the `label` of a member, which follows the first `axes` indices: `p[3].place[1]`.
-    """
-    places = [str(int(place)) for place in np.unravel_index(index, data.shape)]
-    outside, inside = (places[:axes], places[axes:]) if label else (places, [])
-    return f"{name}[{', '.join(outside)}]{label}" + (f"[{', '.join(inside)}]" if inside else "")

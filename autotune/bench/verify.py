@@ -18,7 +18,7 @@ from autotune.bench.arena import Guarded
 from autotune.bench.checks import Checks
 from autotune.bench.checks import Verdict as Verdict
 from autotune.bench.kernels import CHECKS, common_options
-from autotune.bench.readback import OnHost, first_overwritten, nearest_outside, told_exact, told_nan
+from autotune.bench.readback import OnHost, element, first_overwritten, nearest_outside, told_exact, told_nan
 from autotune.bench.unwritten import count_unwritten
 from autotune.devices import Memory, Program, Session
 from autotune.errors import StudyError
@@ -163,12 +163,8 @@ class Checker:
         offset = leaf.offset + sum(int(i) * step for i, step in zip(place, stride, strict=True)) * dtype.itemsize
         self._session.read(guarded.whole, found, guarded.start + offset)
         expected = member_of(np.asarray(self._expected[buffer.name]), leaf).reshape(-1)[index].astype(dtype)
-        indices = [str(int(i)) for i in np.unravel_index(index, shape)]
-        element, inside = ", ".join(indices[: len(buffer.shape)]), ", ".join(indices[len(buffer.shape) :])
         name = f"{buffer.name}{leaf.label}"
-        first = f"{buffer.name}[{element}]{leaf.label}" + (f"[{inside}]" if inside else "")
-        if not leaf.path:
-            first = f"{buffer.name}[{', '.join(indices)}]"
+        first = element(buffer.name, shape, index, leaf.label, len(buffer.shape))
         left = _is_left(guarded, offset, found)
         as_before = " (as before the run; never written?)" if left else ""
         cure = told_exact(found[0], expected, tolerance) or ("" if left else told_nan(found[0]))

@@ -44,8 +44,11 @@ def reads_of(table: Mapping[str, Any]) -> Iterator[Read]:
         for name, entry in sorted(files.items()) if isinstance(files, Mapping) else ():
             file = entry.get("file", "") if isinstance(entry, Mapping) else entry
             yield Read("file", str(file), f"reference.file.{name}")
-    for name, data in _data(table):
-        where = f"arguments.{name}.data"
+    arguments = table.get("arguments")
+    for name, argument in sorted(arguments.items()) if isinstance(arguments, Mapping) else ():
+        where, data = f"arguments.{name}.data", argument.get("data") if isinstance(argument, Mapping) else None
+        if not isinstance(data, Mapping):
+            continue
         if "file" in data:
             yield Read("file", str(data["file"]), f"{where}.file")
         if "python" in data:
@@ -58,15 +61,6 @@ def size_read(entry: Mapping[str, Any], name: str, study: File) -> int:
     if found < 1:
         raise StudyError(f"is {found} in {entry['file']}", where=f"{study}: sizes.{name}")
     return found
-
-
-def _data(table: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the `data` tables that name a file, by argument."""
-    arguments = table.get("arguments")
-    for name, entry in sorted(arguments.items()) if isinstance(arguments, Mapping) else ():
-        data = entry.get("data") if isinstance(entry, Mapping) else None
-        if isinstance(data, Mapping) and ("file" in data or "python" in data):
-            yield name, data
 
 
 def _file(name: str, study: File, where: str) -> str:

@@ -13,7 +13,7 @@ from itertools import chain, count
 from autotune.study.drafting.branches import asked_by_directives
 from autotune.study.drafting.functions import reached
 from autotune.study.drafting.proposal import Proposal
-from autotune.study.drafting.syntax import NotRead, names_in
+from autotune.study.drafting.syntax import names_in
 from autotune.study.drafting.uses import Uses, in_memory
 
 _NAME = "KERNEL"
@@ -70,10 +70,8 @@ def idle(of: Proposal, some: Sequence[Alternatives]) -> list[tuple[str, str]]:
 
 def _asked(of: Proposal, entry: str) -> set[str]:
     """Return the words in a kernel, in what it calls, and in its work-group."""
-    try:
-        found = reached(of.code.tokens(of.kept(tuned=True)), [entry])
-    except NotRead:
-        found = names_in(of.text)
+    tokens = of.code.tokens(of.kept(tuned=True))
+    found = names_in(of.text) if tokens is None else reached(tokens, [entry])
     return found.union(*map(names_in, of.locals[entry]))
 
 

@@ -10,7 +10,7 @@ from autotune.study.drafting.functions import reached
 from autotune.study.drafting.nouns import COUNT_NAME, TASK_NAME
 from autotune.study.drafting.repeats import codes
 from autotune.study.drafting.scanning import number_of
-from autotune.study.drafting.syntax import NotRead, tokens_of
+from autotune.study.drafting.syntax import tokens_of
 
 if TYPE_CHECKING:
     from autotune.study.drafting.proposal import Proposal
@@ -28,29 +28,10 @@ def own_to_tune(of: Proposal) -> list[str]:
     return _met(of, named)
 
 
-def own_sizes(of: Proposal) -> list[str]:
-    """Return the kernel's own numbers that, by their names, say how much there is to compute."""
-    return _met(of, [name for name in _own(of, 2**31) if COUNT_NAME.match(name)])
-
-
-def unset(of: Proposal) -> list[str]:
-    """Return the macros that an #if uses and nothing defines, unless an earlier branch is taken."""
-    return _asked(of, undefined(of.sketch.source))
-
-
-def flags_unset(of: Proposal) -> list[str]:
-    """Return the macros that a kernel only tests for being defined, and that nothing defines."""
-    return _asked(of, flags(of.sketch.source))
-
-
 def _asked(of: Proposal, names: Iterable[str]) -> list[str]:
     """Return the names that are not given and, if the kernel can be read, that the preprocessor meets."""
     names = [name for name in names if name not in of.given]
-    try:
-        of.code.tokens()
-    except NotRead:
-        return names
-    return [name for name in names if name in of.code.asked]
+    return names if of.code.tokens() is None else [name for name in names if name in of.code.asked]
 
 
 def hints(of: Proposal, *, tunable: bool) -> Iterator[str]:
@@ -61,13 +42,13 @@ def hints(of: Proposal, *, tunable: bool) -> Iterator[str]:
     if tunable and (own := own_to_tune(of)):
         cure = f"#ifndef {own[0]} before its #define and #endif after it make one tunable, or a size"
         yield f"the kernel fixes {some(own)}: {cure}"
-    if sizes := own_sizes(of):
+    if sizes := _met(of, [name for name in _own(of, 2**31) if COUNT_NAME.match(name)]):
         cure = f"#ifndef {sizes[0]} before its #define and #endif after it make one a size"
         yield f"the kernel fixes {some(sizes)}: {cure}"
-    if names := unset(of):
+    if names := _asked(of, undefined(of.sketch.source)):
         what = f"an #if uses {some(names)}, which nothing defines, so 0"
         yield f"{what}: autotune new ... -D {names[0]}=0 makes it tunable"
-    if names := flags_unset(of):
+    if names := _asked(of, flags(of.sketch.source)):
         what = f"the kernel asks whether {some(names)} {'is' if len(names) == 1 else 'are'} defined, which nothing does"
         yield f"{what}: autotune new ... -D {names[0]} drafts the kernel with it"
 
@@ -79,9 +60,7 @@ def _own(of: Proposal, most: int) -> list[str]:
 
 def _met(of: Proposal, named: list[str]) -> list[str]:
     """Return the names that the launched kernels or conditions use, except those that only tell cases apart."""
-    try:
-        tokens = of.code.tokens(named)
-    except NotRead:
+    if (tokens := of.code.tokens(named)) is None:
         return named
     asked = tokens_of(asking(of.text))
     met = (reached(tokens, of.launched) | {*asked}) - codes([*tokens, *asked], named)

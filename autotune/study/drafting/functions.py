@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from autotune.study.drafting.syntax import closing, declarator, split
+from autotune.study.drafting.syntax import closing, declarator, opening, split
 
 
 class Function(NamedTuple):
@@ -26,12 +26,7 @@ def functions_of(tokens: Sequence[str]) -> dict[str, Function]:
             continue
         end = closing(tokens, at)
         if at and tokens[at - 1] == ")":
-            start, depth = at - 1, 0
-            while start >= 0:
-                depth += (tokens[start] == ")") - (tokens[start] == "(")
-                if depth == 0:
-                    break
-                start -= 1
+            start = opening(tokens, at - 1)
             parts = split(tokens[start + 1 : at - 1])
             taken = [_taken(part) for part in parts]
             rows = {name: extents for name, extents in taken if extents}

@@ -14,7 +14,7 @@ from autotune.study.drafting.indices import flat_rows, words
 from autotune.study.drafting.parts import alike
 from autotune.study.drafting.reading import Reading
 from autotune.study.drafting.scanning import number_of
-from autotune.study.drafting.syntax import NotRead, closing, names_in, split, tokens_of
+from autotune.study.drafting.syntax import closing, names_in, split, tokens_of
 from autotune.study.drafting.terms import Sum, apart, plain
 
 if TYPE_CHECKING:
@@ -54,18 +54,17 @@ class Group(NamedTuple):
     doubt: str = ""
 
 
-def work_group(of: Proposal, entry: str, reading: Reading | None, dimensions: int) -> Group | None:
+def work_group(of: Proposal, entry: str, reading: Reading, dimensions: int) -> Group | None:
     """Return the work-group of a kernel, in terms of its macros; None if nothing tells it."""
     if required := _required(of, entry):
         asked = max([dimensions, *(axis + 1 for axis, extent in enumerate(required) if extent != "1")])
         return Group(required[:asked])
-    shared = any(one.address == "local" for one in of.sketch.signatures[entry])
-    wide = (wide_axes(reading, shared=shared) if reading is not None else set()) or {*range(dimensions)}
-    held = _held(reading, set(of.parameters)) if reading is not None else {}
+    wide = _wide_axes(of, entry, reading) or {*range(dimensions)}
+    held = _held(reading, set(of.parameters))
     if wide <= held.keys() and any(held[axis].names for axis in wide):
         return Group([str(held[axis]) if axis in wide else "1" for axis in range(dimensions)])
-    own = of.read_by_own_names(entry)
-    if own is not None and wide <= (arrays := _held(own, {*of.parameters, *of.own})).keys():
+    arrays = _held(of.read_by_own_names(entry), {*of.parameters, *of.own})
+    if wide <= arrays.keys():
         said = all(arrays[axis].names and all(map(EXTENT_NAME.fullmatch, arrays[axis].names)) for axis in wide)
         named = [str(arrays[axis]) if axis in wide else "1" for axis in range(dimensions)]
         extents = _in_numbers(of, named)
@@ -73,13 +72,13 @@ def work_group(of: Proposal, entry: str, reading: Reading | None, dimensions: in
             most, least = extents[axis], held[axis].number
             extents[axis] = str(least) if least is not None and most.isdigit() and least < int(most) else most
         return Group(extents, "" if said else BY_ARRAYS)
-    shares = _shares(reading) if reading is not None else set()
+    shares = _shares(reading)
     named = [name for name in of.parameters if not _COUNTED.search(name) and name not in shares]
     exact = [name for name in named if EXTENT_NAME.fullmatch(name) and not of.is_idle(name)]
     near = [name for name in named if (EXTENT_NAME.fullmatch(name) or _NEAR.search(name)) and not of.is_idle(name)]
     if found := _of_names(of.parameters, exact, wide, dimensions):
         return Group(found)
-    places = by_places(reading) | held
+    places = _by_places(reading) | held
     if len(places) == dimensions:
         return Group([str(places[axis]) for axis in range(dimensions)], BY_PLACES)
     if found := _of_names(of.parameters, near, wide, dimensions):
@@ -115,44 +114,48 @@ def widths(default: int) -> list[int]:
     return [32, 64, 128, 256] if default == 64 else [4, 8, 16, 32]
 
 
-def made_up(of: Proposal, entry: str, reading: Reading | None, dimensions: int) -> Group:
+def made_up(of: Proposal, entry: str, reading: Reading, dimensions: int) -> Group:
     """Return a work-group of new parameters, except along axes whose extent the kernel's indices tell."""
     names = ["WG"] if dimensions == 1 else [f"W{axis}" for axis in "XYZ"[:dimensions]]
-    shared = any(one.address == "local" for one in of.sketch.signatures[entry])
-    if reading is not None and (axes := wide_axes(reading, shared=shared)):
+    if axes := _wide_axes(of, entry, reading):
         names = [name if axis in axes else "1" for axis, name in enumerate(names)]
-    told = _in_own_numbers(of, entry) | {axis: str(extent) for axis, extent in by_places(reading).items()}
+    told = _in_own_numbers(of, entry) | {axis: str(extent) for axis, extent in _by_places(reading).items()}
     before = alike({other: of.read_by_own_names(other) for other in (*of.locals, entry)}, entry)
     if before and dimensions == len(of.locals[before]) == 1:
         return Group([*of.locals[before]], f"as wide as groups of {before}, as it takes a part of each")
     told = {axis: extent for axis, extent in told.items() if axis < dimensions and names[axis] != "1"}
     doubt, wide = BY_PLACES if told else "", sum(name != "1" for name in names)
     for axis in [axis for axis, name in enumerate(names) if name in MADE and axis not in told and wide > 1]:
-        if reading is not None and _counts_alone(of, entry, reading, axis):
+        if _counts_alone(of, entry, reading, axis):
             told[axis], doubt = str(FIRST[wide]), BY_TASK
     return Group([told.get(axis, name) for axis, name in enumerate(names)], doubt)
 
 
 def _counts_alone(of: Proposal, entry: str, reading: Reading, axis: int) -> bool:
     """Whether only the local ids of a single group, without a bound, count the written places along an axis."""
-    item, shared = f"lid#{axis}", {one.name for one in of.sketch.signatures[entry] if one.address == "local"}
-    written = [each for each in reading.mentions if each.kind != "read" and each.name not in shared]
+    item, shared = f"lid#{axis}", _in_local(of, entry)
+    written = [each for each in reading.stores if each.name not in shared]
     counted = any(item in place.names for each in written for place in each.places)
     bounded = any(item in reading.started(varying).names for varying, _ in reading.guards)
     return axis not in reading.spread and counted and not bounded
 
 
-def by_places(reading: Reading | None) -> dict[int, Sum]:
+def _by_places(reading: Reading) -> dict[int, Sum]:
     """Return a work-group's extents by axis as indices `group * EXTENT + item` tell them, if they contain names."""
-    return {axis: extent for axis, extent in reading.groups().items() if extent.names} if reading is not None else {}
+    return {axis: extent for axis, extent in reading.groups().items() if extent.names}
 
 
-def wide_axes(reading: Reading, *, shared: bool) -> set[int]:
+def _in_local(of: Proposal, entry: str) -> set[str]:
+    """The arguments of a kernel that are local memory."""
+    return {one.name for one in of.sketch.signatures[entry] if one.address == "local"}
+
+
+def _wide_axes(of: Proposal, entry: str, reading: Reading) -> set[int]:
     """Return the axes along which a group may be wider than one item.
 
-    Along others all items do the same, or write the same places. `shared`: whether an argument is local memory.
+    Along others all items do the same, or write the same places.
     """
-    return reading.within if reading.within and (shared or reading.arrays) else reading.items
+    return reading.within if reading.within and (reading.arrays or _in_local(of, entry)) else reading.items
 
 
 def by_default(extent: str, defaults: Mapping[str, int]) -> str:
@@ -173,10 +176,7 @@ def is_of_group(name: str) -> bool:
 
 def is_alone(of: Proposal, entry: str) -> bool:
     """Whether neither a kernel nor what it calls asks for ids or uses barriers: one work-item does all the work."""
-    try:
-        functions = of.code.functions(of.kept(tuned=True))
-    except (NotRead, RecursionError):
-        return False
+    functions = of.code.functions(of.kept(tuned=True))
     seen, due = set[str](), [entry]
     while due:
         seen.add(name := due.pop())
@@ -199,10 +199,7 @@ def _in_own_numbers(of: Proposal, entry: str) -> dict[int, str]:
 
     They are in indices `group * EXTENT + item`, or the length of rows that a group's items have in local memory.
     """
-    own = of.read_by_own_names(entry)
-    if own is None:
-        return {}
-    local = {one.name for one in of.sketch.signatures[entry] if one.address == "local"}
+    own, local = of.read_by_own_names(entry), _in_local(of, entry)
     places = [place for each in own.mentions if each.name in local for place in each.places]
     found = _counted(own, of.own)
     for place in [*places, *(index for _, _, index in own.cells)]:
@@ -227,10 +224,7 @@ def _in_numbers(of: Proposal, extents: list[str]) -> list[str]:
 def _of_own_names(of: Proposal, entry: str, wide: set[int], dimensions: int) -> list[str]:
     """Return the extents from the kernel's own numbers that it uses and whose names suggest a work-group."""
     numbers = {name: number_of(of.own[name]) or 0 for name in of.own if EXTENT_NAME.fullmatch(name)}
-    try:
-        met = reached(of.code.tokens([*numbers]), [entry]) if numbers else set()
-    except NotRead:
-        return []
+    met = reached(of.code.tokens([*numbers]) or (), [entry]) if numbers else set()
     return _of_names(numbers, [name for name in numbers if name in met], wide, dimensions)
 
 
@@ -322,11 +316,7 @@ def _stride(reading: Reading, moved: Sum) -> Sum | None:
 
 def _required(of: Proposal, entry: str) -> list[str]:
     """Return the required work-group of the last kernel of a name, in terms of parameters; empty if there is none."""
-    found = []
-    try:
-        tokens = of.code.tokens(of.kept(tuned=True))
-    except NotRead:
-        tokens = []
+    found, tokens = [], of.code.tokens(of.kept(tuned=True)) or []
     if entry not in tokens:  # it is in a branch that only the compiler takes
         tokens = tokens_of(of.text)
     for at in [place for place, pair in enumerate(pairwise(tokens)) if pair == (entry, "(")]:

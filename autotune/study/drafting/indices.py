@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import gcd
 
 from autotune.errors import UsageError
 from autotune.expression import Expression
 from autotune.study.drafting.reading import EXTENT, Reading
-from autotune.study.drafting.terms import Product, Sum, spread_out
+from autotune.study.drafting.terms import Product, Sum, divided, spread_out
 
 
 def words(text: str) -> list[str]:
@@ -126,10 +125,8 @@ class Indices(ABC):
 
     def _whole(self, value: Sum, stride: Sum, of: Product) -> Sum:
         """How often a known sum contains a stride, by one of its products; 0 if subtracting that removes no product."""
-        held = [
-            (Counter(product), n) for product, n in value.terms.items() if of and not Counter(of) - Counter(product)
-        ]
-        found = Sum((tuple(sorted((each - Counter(of)).elements())), n // stride.terms[of]) for each, n in held)
+        held = [(divided(product, of), n) for product, n in value.terms.items()] if of else []
+        found = Sum((rest, n // stride.terms[of]) for rest, n in held if rest is not None)
         left = value - found.expanded(stride)
         return found if left.terms.keys() < value.terms.keys() else Sum()
 
@@ -154,20 +151,18 @@ class Indices(ABC):
                 loose += Sum([(product, factor)])
         for product, factor in loose.terms.items():
             # Skipped whole rows count as rows: `k * N` and `N` in `(k + 1 + gid) * N + k`.
-            stride = max((each for each in strides if not Counter(each) - Counter(product)), key=len, default=())
-            rest = tuple(sorted((Counter(product) - Counter(stride)).elements()))
+            stride = max((each for each in strides if divided(product, each) is not None), key=len, default=())
+            rest = divided(product, stride) or ()
             strides[stride] = strides.get(stride, Sum()) + Sum([(rest, factor)])
         order = sorted(strides, key=len, reverse=True)
         if not order:
             return [(Sum(), Sum())]
         levels = [(Sum(), strides[order[0]])]
         for outer, inner in zip(order, [*order[1:], ()], strict=True):
-            left = Counter(outer)
-            left.subtract(Counter(inner))
-            if min(left.values(), default=0) < 0:
+            if (left := divided(outer, inner)) is None:
                 return []
             if outer != inner:
-                levels.append((Sum([(tuple(sorted(left.elements())), 1)]), strides.get(inner, Sum())))
+                levels.append((Sum([(left, 1)]), strides.get(inner, Sum())))
         return [] if any(_only_taken_off(counted) for _, counted in levels) else self._of_numbers(levels)
 
     def _of_numbers(self, levels: list[tuple[Sum, Sum]]) -> list[tuple[Sum, Sum]]:

@@ -70,6 +70,7 @@ class Launches(Indices):
         super().__init__(reading, sizes, made)
         self._local, self._taken, self.each = local, set(taken), {**each}
         self._places = [self._started(place) for place in reading.places]
+        self._stored = [place for each in reading.stores for place in each.places]
         self.axes: dict[int, Sum] = {}
         self.rows: dict[int, Sum] = {}
         """The number of work-groups along axes where each has its own place and nothing says how many there are."""
@@ -144,8 +145,7 @@ class Launches(Indices):
         if not indices:
             return self._tiled(axis)
         self.inferred.add(axis)
-        written = (each.places for each in self.reading.mentions if each.kind != "read")
-        stored = {self._started(place) for places in written for place in places}
+        stored = {self._started(place) for place in self._stored}
         indices.sort(key=lambda index: index not in stored)  # written places tell more
         turning = {
             self._started(place): self._in_turns(place)
@@ -169,13 +169,11 @@ class Launches(Indices):
         apart = [name for name in sorted(rows_of_ids(self.reading, [axis])) if self._sized(Sum.of(name))]
         if len(apart) == 1 and apart[0] not in self._small:
             return Sum.of(apart[0])
-        places = (place for each in self.reading.mentions if each.kind != "read" for place in each.places)
-        if numbers := [*filter(None, map(partial(_apart_by_numbers, axis), places))]:
+        if numbers := [*filter(None, map(partial(_apart_by_numbers, axis), self._stored))]:
             return Sum.of(min(numbers))
         images = any(len(mention.places) > 1 for mention in self.reading.mentions)
         names = IMAGE_NAMES if images else AXIS_NAMES[3 if self._used(2) else 2 if self._used(1) else 1]
-        raw = [place for each in self.reading.mentions if each.kind != "read" for place in each.places]
-        spread = {turns for place in raw if (turns := self._over_launch(place, axis))}
+        spread = {turns for place in self._stored if (turns := self._over_launch(place, axis))}
         self._note_each(axis, spread or {each.factor_of(f"gid#{axis}") for each in own & stored})
         self.wholes[axis] = self._left(axis, names[axis])
         return quotient(self.wholes[axis], self.each.get(axis, Sum.of(1)))
@@ -208,9 +206,7 @@ class Launches(Indices):
 
     def _tiled(self, axis: int) -> Sum | None:
         """Return what an axis counts to if each work-group has its own tile and no guard bounds it; None for others."""
-        stored = {
-            self._started(place) for each in self.reading.mentions if each.kind != "read" for place in each.places
-        }
+        stored = {self._started(place) for place in self._stored}
         places = sorted(self._places, key=lambda place: place not in stored)  # what is read may have a rim
         found = [self._levels(each) for each in places if f"wid#{axis}" in each.names]
         rows = [levels[0] for levels in found if levels]
@@ -305,20 +301,19 @@ class Launches(Indices):
 
     def _is_summed(self, axis: int) -> bool:
         """Whether there can be only one group along an axis: its result is at a place that others would write too."""
-        stored = [(each.kind, place) for each in self.reading.mentions if each.kind != "read" for place in each.places]
-        met = [(kind, self._started(place).names) for kind, place in stored]
+        met = [(each.kind, self._started(place).names) for each in self.reading.stores for place in each.places]
         by_item = any(names & {f"gid#{axis}", f"wid#{axis}"} for _, names in met)
         return not by_item and any(kind == "write" and f"lid#{axis}" not in names for kind, names in met)
 
-    def _groups(self, axis: int, *, more: bool) -> Sum | None:
-        """The number of work-groups along an axis, plus one if `more`; None if unknown."""
+    def _groups(self, axis: int) -> Sum | None:
+        """The number of work-groups along an axis; None if unknown."""
         if axis in self.rows:
-            return self.rows[axis] + more
+            return self.rows[axis]
         items = self.items(axis) if axis < len(self._local) else None
         if items is None:
             return None
         local = self._local[axis]
         if items.endswith(f" * {local}"):
             items = items.removesuffix(f" * {local}")
-            return Sum.of(f"({items})" if " " in plain_call(items) else items) + more
-        return Sum.of(f"ceil_div({items}, {plain(local)})") + more
+            return Sum.of(f"({items})" if " " in plain_call(items) else items)
+        return Sum.of(f"ceil_div({items}, {plain(local)})")

@@ -7,15 +7,11 @@ from collections.abc import Collection, Mapping
 
 from autotune.study.drafting.branches import asked_by_directives
 from autotune.study.drafting.proposal import Proposal
-from autotune.study.drafting.syntax import NotRead
 
 
 def left_alone(of: Proposal) -> dict[str, set[str]]:
-    """Return the buffers that each kernel takes and does not name, by kernel; empty if the text was not read."""
-    try:
-        functions = of.code.functions()
-    except NotRead:
-        return {}
+    """Return the buffers that each kernel takes and does not name, by kernel; none if the text was not read."""
+    functions = of.code.functions()
     branches = asked_by_directives(of.text) & of.parameters.keys()  # other branches may name what this one does not
     found = dict[str, set[str]]()
     for entry in of.launched:

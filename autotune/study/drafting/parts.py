@@ -35,17 +35,16 @@ def _shape(of: Proposal, entry: str, name: str) -> list[Sum]:
     return of.tuned[entry].shape(name, written=False, farthest=True) or []
 
 
-def alike(readings: Mapping[str, Reading | None], entry: str) -> str:
+def alike(readings: Mapping[str, Reading], entry: str) -> str:
     """Return an earlier kernel with the same work-group width, or an empty string.
 
     Both kernels use one place of the same buffer for each group.
     """
-    own = readings[entry]
-    mine = _by_group(own) if own is not None else set()
+    mine = _by_group(readings[entry])
     for other, reading in readings.items():
         if other == entry:
             break
-        if reading is not None and mine & _by_group(reading):
+        if mine & _by_group(reading):
             return other
     return ""
 

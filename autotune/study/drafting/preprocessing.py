@@ -38,23 +38,19 @@ class Preprocessed:
         self.asked = set[str]()
         """The words in conditions, with macros expanded, except in conditions after a branch that is taken."""
 
-    def tokens(self, kept: Sequence[str] = ()) -> list[str]:
-        """Return the text's tokens; `kept` macros remain names. Raises NotRead."""
+    def tokens(self, kept: Sequence[str] = ()) -> list[str] | None:
+        """Return the text's tokens, None if it cannot be read; `kept` macros remain names."""
         if (key := tuple(kept)) not in self._tokens:
             try:
                 self._tokens[key] = preprocessed(self._source, self._stated, kept, self.joined, self.asked)
             except NotRead:
                 self._tokens[key] = None
-        found = self._tokens[key]
-        if found is None:
-            raise NotRead
-        return found
+        return self._tokens[key]
 
     def functions(self, kept: Sequence[str] = ()) -> dict[str, Function]:
-        """Return the functions in the same tokens. Raises NotRead."""
-        tokens = self.tokens(kept)
+        """Return the functions in the same tokens; none if the text cannot be read."""
         if (key := tuple(kept)) not in self._functions:
-            self._functions[key] = functions_of(tokens)
+            self._functions[key] = functions_of(self.tokens(kept) or ())
         return self._functions[key]
 
 
@@ -139,11 +135,16 @@ def _holds(
     asked.update(tokens, re.findall(r"defined\s*(?:\(\s*)?(\w+)", rest))
     if len(tokens) > _MOST_CONDITION:
         return None
+    value = value_of(tokens)
+    return None if value is None else value != 0
+
+
+def value_of(tokens: Sequence[str]) -> int | None:
+    """Return the value of an expression of numbers, as `folded` does; None also if it cannot be read."""
     try:
-        value = folded(expression(tokens))
+        return folded(expression(tokens))
     except (NotRead, RecursionError):
         return None
-    return None if value is None else value != 0
 
 
 class _Expander:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 
@@ -28,7 +29,6 @@ from autotune.study.drafting.scanning import DEFINE, candidates, number_of, stat
 from autotune.study.drafting.shapes import Shapes
 from autotune.study.drafting.sketch import Sketch
 from autotune.study.drafting.statements import read
-from autotune.study.drafting.syntax import NotRead
 from autotune.study.drafting.terms import Sum
 from autotune.study.drafting.touching import components
 from autotune.study.drafting.typedefs import as_written, cast_to, enumerators, in_structs, structs_of, typedefs_of
@@ -58,7 +58,7 @@ class Proposal:
         """Sizes that the kernel does not take, each with a remark."""
         stated = OF_OPENCL | dict.fromkeys(sketch.extensions, "1")
         stated |= {name: stated_as(text, sketch.macros.get(name, text), given) for name, text in given.items()}
-        self._readings: dict[tuple[object, ...], Reading | None] = {}
+        self._readings: dict[tuple[object, ...], Reading] = {}
         self.code = Preprocessed(sketch.source, stated)
         """The text as preprocessed with the defaults."""
         self.values = Branches(sketch.source, stated, launched, self.code.joined).values
@@ -186,12 +186,9 @@ class Proposal:
         """Turn the macros that decide what is computed into tasks: these must not be tuned."""
         pointers = [one.name for one in self.arguments.values() if one.address != "private"]
         names = self.parameters.keys() - self.words.keys()
-        try:
-            tokens = self.code.tokens(self.kept(tuned=True))
+        if (tokens := self.code.tokens(self.kept(tuned=True))) is not None:
             found = repeats(tokens, names, pointers) | operands(tokens, names, pointers)
-        except (NotRead, RecursionError):
-            return
-        self._take_for(self.tasks, found | in_structs(self.text, names, self.arguments.values()))
+            self._take_for(self.tasks, found | in_structs(self.text, names, self.arguments.values()))
 
     def _set_apart_lengths(self) -> None:
         """Turn macros that alone give the length of inputs into tasks: inputs are the same for all configurations."""
@@ -209,7 +206,7 @@ class Proposal:
     def _set_apart_counts(self) -> None:
         """Turn macros that are sizes into counts: by their names, or as the end or row length of global ids."""
         found = {name for name in self.parameters if COUNT_NAME.match(name)}
-        for reading in filter(None, (self._reading(entry, tuned=True) for entry in self.launched)):
+        for reading in (self._reading(entry, tuned=True) for entry in self.launched):
             for limit in reading.ends():
                 if limit.names <= self.parameters.keys() and not any(map(is_of_group, limit.names)):
                     found |= limit.names
@@ -284,13 +281,12 @@ class Proposal:
     def _leave_out_idle(self) -> None:
         """Remove parameters that only their default or other kernels name, except extents of work-groups."""
         asked = {name for name in self.parameters if not self.is_idle(name)}
-        try:  # words become numbers in preprocessing, and so are not met there
-            words = reached(self.code.tokens(self.kept(tuned=True)), self.launched) | self.words.keys()
+        if (tokens := self.code.tokens(self.kept(tuned=True))) is not None:
+            # Words become numbers in preprocessing, and so are not met there.
+            words = reached(tokens, self.launched) | self.words.keys()
             put_in = re.findall(r"#[ \t]*define[ \t]+(\w+)", self.text)  # macros may be joined into words by ##
             words = words.union(*(self.code.joined.get(word, ()) for word in (*words, *put_in)))
             asked &= words | asked_by_directives(self.text) | asked_by_pragmas(self.text)
-        except NotRead:
-            pass
         for name in [name for name in self.parameters if name not in asked | self._extents()]:
             self._set_apart(name)
 
@@ -303,7 +299,7 @@ class Proposal:
 
     def _dimensions(self, entry: str) -> int:
         reading = self._reading(entry, tuned=True)
-        if reading is not None and reading.axes:
+        if reading.axes:
             return max(reading.axes) + 1
         asked = re.findall(r"get_(?:global|local|group)_(?:id|size)\s*\(\s*([012])\s*\)", self.text)
         return max([int(one) for one in asked], default=0) + 1
@@ -320,7 +316,7 @@ class Proposal:
         members, taken = set(self.members.values()), [one.name for one in self.sketch.signatures[entry]]
         whole = sorted(self.whole, key=lambda name: name not in taken)  # this kernel's before those of others
         return Shapes(
-            self._reading(entry, tuned=tuned) or Reading(spread={0, 1, 2}),
+            self._reading(entry, tuned=tuned),
             {name: name in members or self.is_small(name) for name in whole} | dict.fromkeys(self.counts, False),
             local,
             {*self.arguments, *given, *members},
@@ -328,12 +324,15 @@ class Proposal:
             each,
         )
 
-    def read_by_own_names(self, entry: str) -> Reading | None:
+    def read_by_own_names(self, entry: str) -> Reading:
         """Walk through a kernel; its own numbers remain names."""
         return self._reading(entry, tuned=True, own=[*self.own])
 
-    def _reading(self, entry: str, *, tuned: bool, own: Sequence[str] = ()) -> Reading | None:
-        """Walk through a kernel: its parameters remain names if it is `tuned`, else they have their defaults."""
+    def _reading(self, entry: str, *, tuned: bool, own: Sequence[str] = ()) -> Reading:
+        """Walk through a kernel: its parameters remain names if it is `tuned`, else they have their defaults.
+
+        Nothing is found in a kernel that cannot be read, except that groups may differ along each axis.
+        """
         kept, widths = [*self.kept(tuned=tuned), *own], widths_of(self, tuned=tuned)
         known = {name: number for name, number in enumerators(self.text).items() if name not in self.arguments}
         known |= {name: name for name in (*self.whole, *kept)}
@@ -347,11 +346,11 @@ class Proposal:
         }
         key = (entry, *kept, *known.items(), *self.members.items(), *map(str, given.items()))
         if key not in self._readings:
-            try:
-                functions = self.code.functions(kept)
-                self._readings[key] = read(functions, entry, given, known, widths) if entry in functions else None
-            except (NotRead, RecursionError):
-                self._readings[key] = None
+            functions = self.code.functions(kept)
+            self._readings[key] = Reading(spread={0, 1, 2})
+            with suppress(RecursionError):
+                if entry in functions:
+                    self._readings[key] = read(functions, entry, given, known, widths)
         return self._readings[key]
 
     def kept(self, *, tuned: bool) -> list[str]:

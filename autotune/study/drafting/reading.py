@@ -208,10 +208,9 @@ class Reading:
         level = 0
         while of[0] == "index":
             of, level = of[1], level + 1
-        if of[0] == "name" and of[1] in self.arrays and isinstance(index, Sum):
-            self.cells.append((of[1], level, index))
-        elif of[0] in ("name", "member") and isinstance(index, Sum):
-            self.inner.append((of[-1], level, index))
+        if isinstance(index, Sum) and of[0] in ("name", "member"):
+            cells = self.cells if of[0] == "name" and of[1] in self.arrays else self.inner
+            cells.append((of[-1], level, index))
 
     def filled(self, name: str) -> list[Mention]:
         """Return the mentions of local memory; if its writes are understood, without reads that loops double or halve.
@@ -224,6 +223,11 @@ class Reading:
             return found
         scaled = {each for each, (_, step) in self.loops.items() if step is None}
         return [mention for mention in found if mention in written or not mention.places[0].names & scaled]
+
+    @property
+    def stores(self) -> list[Mention]:
+        """All mentions that write, or both read and write."""
+        return [mention for mention in self.mentions if mention.kind != "read"]
 
     @property
     def places(self) -> list[Sum]:
@@ -339,20 +343,17 @@ class Reading:
         """Return the names that are added to places, as such or divided, and neither bound nor step anything."""
         terms = {(product, factor) for place in self.places for product, factor in place.fixed.terms.items()}
         alone = {product[0] for product, factor in terms if len(product) == factor == 1}
-        told = {name: re.match(r"\(?(\w+)(?: // \d+\))?$", name) for name in alone}
         bounds = " ".join(str(each) for _, each in (*self.guards, *self.loops.values(), *self.falling.items()))
         within = {word for place in self.places for name in place.names - alone for word in re.findall(r"\w+", name)}
-        found = {match[1] for match in told.values() if match}
+        found = {match[1] for name in alone if (match := re.match(r"\(?(\w+)(?: // \d+\))?$", name))}
         return found - within - {*re.findall(r"\w+", bounds)}
 
     def stencils_of(self, written: str) -> list[str]:
         """Return the buffers that are read as stencils when `written` is written: a program may swap the two."""
-        found = []
-        for name in dict.fromkeys(mention.name for mention in self.mentions) if "write" in self.kinds(written) else ():
-            numbers = {index.constant for mention in self.of(name) for index in mention.places}
-            if name != written and len(numbers) > 1 and min(numbers) < 0 < max(numbers):
-                found.append(name)
-        return found
+        names = dict.fromkeys(mention.name for mention in self.mentions) if "write" in self.kinds(written) else ()
+        numbers = {name: {index.constant for mention in self.of(name) for index in mention.places} for name in names}
+        around = [name for name, told in numbers.items() if min(told, default=0) < 0 < max(told, default=0)]
+        return [name for name in around if name != written]
 
     def kinds(self, name: str) -> set[str]:
         """Return how an argument is used: `read`, `write`, `both`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping
 from functools import lru_cache
 
@@ -44,12 +45,12 @@ def candidates(source: str) -> Mapping[str, str]:
     A macro is left out if others that the text uses are defined only together with its default.
     """
     plain, own = without_comments(source), defined_anyway(source)
-    found = {}
+    found, times = {}, Counter(_DEFINED.findall(plain))
     for match in _GUARDED.finditer(plain):
         either, other, defined, value = match.groups(default="")
         if defined == (either or other) and defined not in own and value.strip() and not name_fault(defined):
             with_it = _DEFINED.findall(plain, match.end(), _branch_end(plain, match.end()))
-            if all(len(re.findall(rf"\b{name}\b", plain)) == 1 or _is_defined_more(plain, name) for name in with_it):
+            if all(len(re.findall(rf"\b{name}\b", plain)) == 1 or times[name] > 1 for name in with_it):
                 found[defined] = value.strip()
     return found
 
@@ -62,10 +63,6 @@ def _branch_end(text: str, at: int) -> int:
             return match.start()
         depth += {"if": 1, "endif": -1}.get(match[1], 0)
     return len(text)
-
-
-def _is_defined_more(text: str, name: str) -> bool:
-    return _DEFINED.findall(text).count(name) > 1
 
 
 def stated_as(text: str, told: str, given: Collection[str]) -> str:
@@ -118,16 +115,11 @@ def struct_bodies(text: str) -> dict[str, list[str]]:
     """
     found, text = dict[str, list[str]](), without_unions(without_comments(text))
     for _, tag, body, _, alias, _ in _STRUCT.findall(text):
-        members: list[str] | None = []
-        for statement in filter(str.strip, body.split(";")):
-            kind, *names = re.split(r"\s*,\s*", statement.strip())
-            first = _MEMBER.fullmatch(kind)
-            if first is None or members is None:
-                members = None
-                continue
-            of = opencl_name(first[1])
-            members += [f"{of} " + re.sub(r"\s+(?=\[)", "", " ".join(name.split())) for name in (first[2], *names)]
-        if members is not None:
+        statements = (re.split(r"\s*,\s*", each.strip()) for each in body.split(";") if each.strip())
+        declared = [(_MEMBER.fullmatch(first), others) for first, *others in statements]
+        if all(first for first, _ in declared):
+            named = [(first[1], name) for first, others in declared if first for name in (first[2], *others)]
+            members = [f"{opencl_name(of)} " + re.sub(r"\s+(?=\[)", "", " ".join(name.split())) for of, name in named]
             found.update(dict.fromkeys(filter(None, (alias, tag)), members))
     for tag, alias in re.findall(r"\btypedef\s+struct\s+(\w+)\s+(\w+)\s*;", text):
         if tag in found:

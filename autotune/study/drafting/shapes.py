@@ -7,12 +7,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from math import gcd
-from typing import Any
+from typing import Any, NamedTuple
 
 from autotune.study.drafting.images import BEYOND, Images
 from autotune.study.drafting.indices import rows_of_ids, tile_of, words
 from autotune.study.drafting.launches import extent_of
-from autotune.study.drafting.terms import Sum, factors_of, is_multiple, taken_off, undivided
+from autotune.study.drafting.reading import Mention
+from autotune.study.drafting.terms import Sum, divided, factors_of, is_multiple, taken_off, undivided
 
 
 def product(shape: Sequence[Sum]) -> Sum:
@@ -33,6 +34,25 @@ def _ahead(varying: Sum, limit: Sum, rest: Sum) -> Sum:
         return limit + rest
     whole = all(factor % step == 0 for factor in limit.terms.values())
     return (limit if whole else Sum.of(f"round_up({limit}, {step})")) - step + ahead + 1
+
+
+class _Told(NamedTuple):
+    """What an index tells of its buffer: the extents of a row, and the limit of what counts the rows.
+
+    `number`: what the index adds to that count; `stored`: whether the place is written; `bounded`: whether a guard
+    bounds the whole index, or the limit is the length of rows along which ids count.
+    """
+
+    inner: tuple[Sum, ...]
+    limit: Sum
+    number: int
+    stored: bool
+    bounded: bool
+
+    @property
+    def kind(self) -> Sum:
+        """The limit without its number."""
+        return self.limit - self.limit.constant
 
 
 class Shapes(Images):
@@ -109,12 +129,13 @@ class Shapes(Images):
             local = self._local[int(axis)] if int(axis) < len(self._local) else "1"
             return extent_of(local) + (kind == "lsz")
         if kind in ("wid", "ngr"):
-            return self._groups(int(axis), more=kind == "ngr")
+            groups = self._groups(int(axis))
+            return None if groups is None else groups + (kind == "ngr")
         if kind == "gsz":
             return self.axes[int(axis)] + 1 if int(axis) in self.axes else None
         either = [self.upper(self._unmoved(value), depth + 1) for value in self.reading.either.get(name, ())]
-        if either and (larger := self._larger(*either)) is not None:
-            return larger
+        if len(told := [limit for limit in either if limit is not None]) == 2:
+            return max(told, key=lambda limit: self.elements([limit]))
         guarded = any(varying == Sum.of(name) for varying, _ in self.reading.guards)
         if guarded or name in self.reading.between:
             return self.upper(Sum.of(name), depth + 1)
@@ -193,9 +214,8 @@ class Shapes(Images):
         guards = sorted(self.reading.guards, key=lambda guard: -len(guard[0].terms))
         for count, (varying, limit) in enumerate(guards):
             held = next(iter(varying.terms))
-            among = [product for product in index.terms if not Counter(held) - Counter(product)]
-            for each in among if len(varying.terms) > 1 else ():
-                rest = tuple(sorted((Counter(each) - Counter(held)).elements()))
+            among = [(product, rest) for product in index.terms if (rest := divided(product, held)) is not None]
+            for each, rest in among if len(varying.terms) > 1 else ():
                 by = Sum([(rest, 1)]) * Sum.of(index.terms[each] // varying.terms[held])
                 if (
                     not by
@@ -209,11 +229,6 @@ class Shapes(Images):
                 self._turns[name] = self._named(limit - off)
                 index = index - (varying - off).expanded(by) + Sum.of(name) * by
         return index
-
-    def _larger(self, one: Sum | None, other: Sum | None) -> Sum | None:
-        if one is None or other is None:
-            return None
-        return max(one, other, key=lambda limit: self.elements([limit]))
 
     def along_rows(self) -> set[str]:
         """Return the sizes that bound how far a kernel goes along rows whose length is another size."""
@@ -264,61 +279,70 @@ class Shapes(Images):
         the `farthest` index. In `local` memory, which holds what was written, reads at places that a loop halves do not
         count.
         """
-        found: list[tuple[list[Sum], Sum, int]] = []
-        stored = list[Sum]()
-        guarded, by_items = list[Sum](), rows_of_ids(self.reading)
-        for mention in self.reading.filled(name) if local else self.reading.of(name):
-            index = self._from_starts(self._begun(mention.places[0]), name)
-            index = self._grouped(index) if farthest else index
-            whole = any(index.varying == varying.varying for varying, _ in self.reading.guards)
-            index = self._as_guarded(index) if self._strided(index) and not whole else index
-            for axis, extent in self.axes.items() if not whole else ():
-                index = self._spread(index, axis).with_value(f"gsz#{axis}", extent)
-            index = self._factored(index)
-            ended = self._ended(index)
-            flat = whole and (self._strided(index) or ended is not None)
-            rows = (index, []) if flat else self._rows(index)
-            if ended is not None and (across := self._rows(index)) is not None and ended.over(product(across[1])):
-                rows = across
-            rows = self._of_several(index, rows) if rows is not None and rows[1] else rows
-            limit = None if rows is None else self.upper(rows[0])
-            if limit is None and (apart := self._rows(self._as_guarded(index))) is not None and not ended:
-                rows, limit = apart, self.upper(apart[0])
-            if rows is not None and rows[1] and ended is not None:
-                limit = ended.over(product(rows[1]))
-            if rows is None or limit is None or not limit.known:
-                if not index.names & self.reading.contents.keys():  # contents are bounded by their data
-                    self.doubts[name] = BEYOND
-                continue
-            found.append((rows[1], limit, rows[0].constant))
-            stored += [limit] if mention.kind != "read" else []
-            guarded += [limit - limit.constant] if whole or limit.names & by_items else []
+        mentions = self.reading.filled(name) if local else self.reading.of(name)
+        told = [self._told(mention, farthest=farthest) for mention in mentions]
+        found = [each for each in told if each is not None]
         if name in self.reading.unread:
             self.doubts[name] = BEYOND
         if not found:
             return None
-        most = max(len(inner) for inner, *_ in found)
+        most = max(len(each.inner) for each in found)
 
         def most_of(counted: tuple[tuple[Sum, ...], Sum]) -> float:
             return self.elements([counted[1], *counted[0]])
 
-        counted = Counter((tuple(inner), limit - limit.constant) for inner, limit, _ in found if len(inner) == most)
+        counted = Counter((each.inner, each.kind) for each in found if len(each.inner) == most)
         (inner, kind), _ = max(counted.items(), key=lambda item: (self._sized(item[0][1]), item[1], most_of(item[0])))
         if farthest:
             inner, kind = max(counted, key=most_of)
+        guarded = [each.kind for each in found if each.bounded]
         kind = max([kind, *(each for each in guarded if not inner and is_multiple(each, kind))], key=factors_of)
-        alike = [each for each in found if tuple(each[0]) == inner and each[1] - each[1].constant == kind]
-        beyond = max(limit.constant for _, limit, _ in alike)
+        alike = [each for each in found if each.inner == inner and each.kind == kind]
+        beyond = max(each.limit.constant for each in alike)
         # Neighbours on both sides of bounded places: the rim is left out in a way that was not read.
-        plainly = any(not number and not limit.constant for _, limit, number in alike)
-        if plainly and ((written and stored) or min(number for *_, number in alike) < 0):
-            beyond = max((limit.constant for limit in stored if limit - limit.constant == kind), default=0)
+        plainly = any(not each.number and not each.limit.constant for each in alike)
+        stored = [each for each in found if each.stored]
+        if plainly and ((written and stored) or min(each.number for each in alike) < 0):
+            beyond = max((each.limit.constant for each in stored if each.kind == kind), default=0)
         if name in self.reading.rimmed or (inner and 0 < -beyond < gcd(*factors_of(kind))):
             beyond = max(beyond, 0)  # whole elements: with `3 * y * W + x`, the rows after the last exist too
         shape = [kind + beyond, *map(self._named, inner)]
-        if any(self.elements([limit, *inner]) > self.elements(shape) for inner, limit, _ in found if not plainly):
+        reached = max(self.elements([each.limit, *each.inner]) for each in found)
+        if not plainly and reached > self.elements(shape):
             self.doubts[name] = BEYOND
         return shape
+
+    def _told(self, mention: Mention, *, farthest: bool) -> _Told | None:
+        """Return what an index tells of its buffer; None if that is nothing, which is noted as a doubt."""
+        index = self._from_starts(self._begun(mention.places[0]), mention.name)
+        index = self._grouped(index) if farthest else index
+        whole = any(index.varying == varying.varying for varying, _ in self.reading.guards)
+        index = self._as_guarded(index) if self._strided(index) and not whole else index
+        for axis, extent in self.axes.items() if not whole else ():
+            index = self._spread(index, axis).with_value(f"gsz#{axis}", extent)
+        index = self._factored(index)
+        ended = self._ended(index)
+        flat = whole and (self._strided(index) or ended is not None)
+        rows = (index, []) if flat else self._rows(index)
+        if ended is not None and (across := self._rows(index)) is not None and ended.over(product(across[1])):
+            rows = across
+        rows = self._of_several(index, rows) if rows is not None and rows[1] else rows
+        limit = None if rows is None else self.upper(rows[0])
+        if limit is None and (apart := self._rows(self._as_guarded(index))) is not None and not ended:
+            rows, limit = apart, self.upper(apart[0])
+        if rows is not None and rows[1] and ended is not None:
+            limit = ended.over(product(rows[1]))
+        if rows is None or limit is None or not limit.known:
+            if not index.names & self.reading.contents.keys():  # contents are bounded by their data
+                self.doubts[mention.name] = BEYOND
+            return None
+        bounded = whole or bool(limit.names & self._by_items)
+        return _Told(tuple(rows[1]), limit, rows[0].constant, stored=mention.kind != "read", bounded=bounded)
+
+    @cached_property
+    def _by_items(self) -> set[str]:
+        """The lengths of rows along which ids count."""
+        return rows_of_ids(self.reading)
 
     def _ended(self, index: Sum) -> Sum | None:
         """Return the limit of a whole index of rows, `n` in `y * W + x < n` or `y * W + x - r < n`; None if none."""

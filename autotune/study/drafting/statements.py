@@ -12,6 +12,7 @@ from typing import Any
 
 from autotune.study.drafting.functions import Function
 from autotune.study.drafting.reading import Pointer, Reading
+from autotune.study.drafting.scopes import Block
 from autotune.study.drafting.syntax import (
     QUALIFIERS,
     changes,
@@ -65,20 +66,21 @@ class _Walk(Values):
 
     def function(self, function: Function, given: Mapping[str, Any]) -> Any:
         """Walk through a body; return its value if it has one return statement, else None."""
-        before = self._scopes, self._opened, self._plain, self._rest, self._returned
+        before = self._scopes, self._rest, self._returned
         turning = len(self.found.turning)
-        self._scopes, self._opened, self._plain, self._returned = [dict(given)], [self._branches], [set()], []
+        own = Block(dict(given), self._branches)
+        self._scopes, self._returned = [own], []
         for name, extents in function.rows.items():
             if isinstance(value := given.get(name), Pointer):
-                self._scopes[0][name] = value._replace(rows=self._extents(map(self._value, extents)))
+                own.values[name] = value._replace(rows=self._extents(map(self._value, extents)))
         for name in function.takes:  # a number that the kernel takes and changes has other values from there on
             mine = name in self._known and name not in given
             if mine and changes(name, function.body) and changes_plainly(name, function.body):
-                self._scopes[0][name] = Sum.of(self._known[name])
-                self._plain[0].add(name)
+                own.values[name] = Sum.of(self._known[name])
+                own.plain.add(name)
         self._block(function.body)
         returned = self._returned
-        self._scopes, self._opened, self._plain, self._rest, self._returned = before
+        self._scopes, self._rest, self._returned = before
         del self.found.turning[turning:]
         return returned[0] if len(returned) == 1 else None
 
@@ -95,37 +97,17 @@ class _Walk(Values):
         token = tokens[at]
         if token == "{":
             end = closing(tokens, at)
-            self._open()
+            self._scopes.append(Block(opened=self._branches))
             self._block(tokens[at + 1 : end])
-            self._close()
+            self._scopes.pop()
             return end + 1
         if token in ("for", "if", "while", "switch", "_Pragma") and tokens[at + 1 : at + 2] == ["("]:
-            end = closing(tokens, at + 1)
-            inside = tokens[at + 2 : end]
-            if token == "for":
-                return self._loop(inside, tokens, end + 1)
-            if token == "while":
-                self._leave_behind(tokens[at : end + 1 + _FARTHEST], end + 1 - at)
-            compared = len(self.found.compared)
-            if token != "_Pragma":
-                self._value(inside, bound=token == "while")
-            within, held = [len(self.found.mentions)], slice(compared, len(self.found.compared))
-            barriers = self.found.barriers
-            at = self._perhaps(tokens, end + 1)  # within the scope of a loop around it
-            while tokens[at : at + 1] == ["else"]:
-                within.append(len(self.found.mentions))
-                at = self._perhaps(tokens, at + 1)
-            if len(within) > 1:
-                self.found.note_rim(within)
-            self._part(held, barriers, leaves=token == "if" and "return" in tokens[end + 1 : at])
-            uses = len(self.found.mentions) > within[0]  # else it may set a flag
-            if token != "if" or (uses and not _LEAVING & {*tokens[end + 1 : at]}):
-                self.found.hold(held, *within[1:2])
-            return at
-        if token in ("else", "do"):
-            if token == "do":
-                self._leave_behind(tokens[at + 1 : at + 1 + _FARTHEST], 0)
-            return self._perhaps(tokens, at + 1) if token == "do" else at + 1
+            return self._loop(tokens, at) if token == "for" else self._conditional(tokens, at)
+        if token == "do":
+            self._leave_behind(tokens[at + 1 : at + 1 + _FARTHEST], 0)
+            return self._perhaps(tokens, at + 1)
+        if token == "else":  # whose `if` was not read
+            return at + 1
         if token in ("case", "default"):
             return next((n for n in range(at, len(tokens)) if tokens[n] == ":"), len(tokens)) + 1
         end = at
@@ -138,8 +120,33 @@ class _Walk(Values):
             self._simple(tokens[at:end])
         return end + 1
 
-    def _loop(self, inside: Sequence[str], tokens: Sequence[str], at: int) -> int:
-        self._open()
+    def _conditional(self, tokens: Sequence[str], begun: int) -> int:
+        """Walk through an `if` with its `else`, a `while` or a `switch`, and return the place after it."""
+        token, end = tokens[begun], closing(tokens, begun + 1)
+        if token == "while":
+            self._leave_behind(tokens[begun : end + 1 + _FARTHEST], end + 1 - begun)
+        compared = len(self.found.compared)
+        if token != "_Pragma":
+            self._value(tokens[begun + 2 : end], bound=token == "while")
+        within, held = [len(self.found.mentions)], slice(compared, len(self.found.compared))
+        barriers = self.found.barriers
+        at = self._perhaps(tokens, end + 1)  # within the scope of a loop around it
+        while tokens[at : at + 1] == ["else"]:
+            within.append(len(self.found.mentions))
+            at = self._perhaps(tokens, at + 1)
+        if len(within) > 1:
+            self.found.note_rim(within)
+        self._part(held, barriers, leaves=token == "if" and "return" in tokens[end + 1 : at])
+        uses = len(self.found.mentions) > within[0]  # else it may set a flag
+        if token != "if" or (uses and not _LEAVING & {*tokens[end + 1 : at]}):
+            self.found.hold(held, *within[1:2])
+        return at
+
+    def _loop(self, tokens: Sequence[str], at: int) -> int:
+        """Walk through a `for`, and return the place after it."""
+        end = closing(tokens, at + 1)
+        inside, at = tokens[at + 2 : end], end + 1
+        self._scopes.append(Block(opened=self._branches))
         self._rest = [*inside, *tokens[at : at + _FARTHEST]]
         parts = [*split(inside, ";"), [], [], []][:3]
         self._in_head = True
@@ -159,7 +166,7 @@ class _Walk(Values):
         at = self._perhaps(tokens, at)
         self.found.hold(held)
         self._part(held, barriers, leaves=False)
-        self._close()
+        self._scopes.pop()
         return at
 
     def _part(self, told: slice, barriers: int, *, leaves: bool) -> None:
@@ -170,16 +177,6 @@ class _Walk(Values):
         sums = [varying for varying, *_ in self.found.compared[told]]
         self.found.parted |= {*sums} if self.found.barriers > barriers else set()
         self.found.turning += sums if leaves else []
-
-    def _open(self) -> None:
-        self._scopes.append({})
-        self._opened.append(self._branches)
-        self._plain.append(set())
-
-    def _close(self) -> None:
-        self._scopes.pop()
-        self._opened.pop()
-        self._plain.pop()
 
     def _perhaps(self, tokens: Sequence[str], at: int) -> int:
         """Walk through one statement that is executed never, once or often."""
@@ -195,7 +192,7 @@ class _Walk(Values):
         its body begins.
         """
         loop, stepped = tokens[: ended(tokens, body)], list[str]()
-        names = {name for scope in self._scopes for name in scope}
+        names = {name for block in self._scopes for name in block.values}
         for name in sorted(names & {*loop}):
             value, pointed = self._lookup(name), isinstance(self._lookup(name), Pointer)
             if not (pointed or (isinstance(value, Sum) and self._is_plain(name))) or not changes(name, loop):
@@ -252,16 +249,16 @@ class _Walk(Values):
             value = value._replace(rows=self._extents(map(self._value, rows)))
         stated, changed = rest[:1] == ["="], changes(name, self._rest)
         if not stated and changed == 1:
-            self._scopes[-1][name] = None  # its only assignment comes later
+            self._scopes[-1].values[name] = None  # its only assignment comes later
             return
         if plain := isinstance(value, Sum) and not self._in_head and changes_plainly(name, self._rest):
-            self._plain[-1].add(name)
+            self._scopes[-1].plain.add(name)
         if changed and not plain and (value is None or isinstance(value, Sum)):
             begun = self._begun(name, Sum() if value is None else value)
             self.found.moved |= {str(begun)} if stated and value is None else set()  # its start is unknown
             self._once |= {str(begun)} if changed == 1 and value is not None else set()
             value = begun
-        self._scopes[-1][name] = value
+        self._scopes[-1].values[name] = value
 
     def _initial(self, tokens: Sequence[str], *, vector: bool) -> Any:
         """Return a variable's initial value; values in braces are only known as the components of a vector."""

@@ -6,7 +6,7 @@ This is a modest reader: it skips what it does not understand, and raises only N
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 Tree = tuple[Any, ...]
@@ -40,11 +40,9 @@ class NotRead(Exception):
 def tokens_of(text: str) -> list[str]:
     """Return the tokens of a text; `__global` is `global`."""
     found: list[str] = _TOKEN.findall(text)
-    return (
-        [re.sub(r"^__(?=[a-z]+$)", "", token) if token[:2] == "__" else token for token in found]
-        if "__" in text
-        else found
-    )
+    if "__" in text:
+        found = [re.sub(r"^__(?=[a-z]+$)", "", token) if token[:2] == "__" else token for token in found]
+    return found
 
 
 def names_in(text: str) -> set[str]:
@@ -60,6 +58,16 @@ def closing(tokens: Sequence[str], at: int) -> int:
         if depth == 0:
             return place
     return len(tokens)
+
+
+def opening(tokens: Sequence[str], at: int) -> int:
+    """Return the place of the parenthesis that the one at a place closes; -1 if there is none."""
+    depth = 0
+    for place in range(at, -1, -1):
+        depth += (tokens[place] == ")") - (tokens[place] == "(")
+        if depth == 0:
+            return place
+    return -1
 
 
 def closings(tokens: Sequence[str]) -> dict[int, int]:
@@ -143,12 +151,8 @@ def _is_guard(tokens: Sequence[str], at: int) -> bool:
     """Whether the block of an `if` begins at a place, and not that of an `else if`."""
     if tokens[at] != "{" or tokens[at - 1 : at] != [")"]:
         return False
-    depth = 0
-    for place in range(at - 1, 0, -1):
-        depth += (tokens[place] == ")") - (tokens[place] == "(")
-        if depth == 0:
-            return tokens[place - 1] == "if" and tokens[max(place - 2, 0)] != "else"
-    return False
+    place = opening(tokens, at - 1)
+    return place > 0 and tokens[place - 1] == "if" and tokens[max(place - 2, 0)] != "else"
 
 
 def ended(tokens: Sequence[str], at: int) -> int:
@@ -189,9 +193,9 @@ def is_type(token: str) -> bool:
     return _PLAIN.fullmatch(token) is not None
 
 
-def expression(tokens: Sequence[str], types: Collection[str] = ()) -> Tree:
+def expression(tokens: Sequence[str]) -> Tree:
     """Return the tree of an expression. Raises NotRead."""
-    reader = _Reader(tokens, types)
+    reader = _Reader(tokens)
     tree = reader.assignment()
     if reader.at != len(tokens):
         raise NotRead
@@ -232,17 +236,14 @@ def whole(text: str) -> int | None:
 class _Reader:
     """Recursive descent over C's expressions."""
 
-    def __init__(self, tokens: Sequence[str], types: Collection[str]) -> None:
+    def __init__(self, tokens: Sequence[str]) -> None:
         self.at = 0
         self._depth = 0
-        self._tokens, self._types = tokens, types
+        self._tokens = tokens
 
     def _next(self, *wanted: str) -> str:
         """Take the next token if it is one of `wanted`; return "" if it is not."""
-        if self.at < len(self._tokens) and self._tokens[self.at] in wanted:
-            self.at += 1
-            return self._tokens[self.at - 1]
-        return ""
+        return self._word() if self.at < len(self._tokens) and self._tokens[self.at] in wanted else ""
 
     def assignment(self) -> Tree:
         self._depth += 1
@@ -267,8 +268,7 @@ class _Reader:
         """Read operands joined by operators of a level or above, by precedence climbing."""
         left = self._unary()
         while self.at < len(self._tokens) and (level := _LEVEL.get(self._tokens[self.at], -1)) >= least:
-            operator = self._word()
-            left = (operator, left, self._binary(level + 1))
+            left = (self._word(), left, self._binary(level + 1))
         return left
 
     def _unary(self) -> Tree:
@@ -303,8 +303,8 @@ class _Reader:
             name, extents, length = declarator(words[(begun := words.index("(")) :])  # `(float (*)[N])`
             if extents and not name and begun + length == len(words):
                 self.at = end + 1
-                return ("cast", named[0], self._unary(), *(expression(extent, self._types) for extent in extents))
-        whole_type = len(named) <= 1 and all(is_type(word) or word in self._types for word in named)
+                return ("cast", named[0], self._unary(), *map(expression, extents))
+        whole_type = len(named) <= 1 and all(map(is_type, named))
         if not words or not whole_type or (not named and "unsigned" not in words):
             return None
         self.at = end + 1
@@ -313,7 +313,7 @@ class _Reader:
             parts = [part for part in split(self._tokens[self.at + 1 : inner]) if part]
             if len(parts) > 1 or (braces and parts):
                 self.at = inner + 1
-                each = [expression(part, self._types) for part in parts]
+                each = [*map(expression, parts)]
                 return self._postfix(("vector", *each)) if len(each) > 1 else each[0]
         return self._unary()
 
@@ -326,9 +326,8 @@ class _Reader:
                 tree = ("unary", operator, tree)
             else:
                 end = closing(self._tokens, self.at - 1)
-                parts = split(self._tokens[self.at : end])
+                inner = [*map(expression, split(self._tokens[self.at : end]))]
                 self.at = end + 1
-                inner = [expression(part, self._types) for part in parts]
                 if operator == "[" and len(inner) != 1:
                     raise NotRead
                 tree = ("index", tree, inner[0]) if operator == "[" else ("call", tree, *inner)

@@ -17,6 +17,16 @@ _LONGEST = 1000
 """The most characters of the names in a sum."""
 
 
+def divided(product: Product, by: Product) -> Product | None:
+    """Return a product without the names of another; None if it does not have them all."""
+    rest = list(product)
+    for name in by:
+        if name not in rest:
+            return None
+        rest.remove(name)
+    return tuple(rest)
+
+
 class Sum:
     """A sum of whole multiples of products of names; immutable."""
 
@@ -116,13 +126,8 @@ class Sum:
 
     def factor_of(self, name: str) -> Sum:
         """Return the sum by which a name is multiplied."""
-        found = []
-        for product, factor in self.terms.items():
-            if name in product:
-                rest = list(product)
-                rest.remove(name)
-                found.append((tuple(rest), factor))
-        return Sum(found)
+        parts = ((divided(product, (name,)), factor) for product, factor in self.terms.items())
+        return Sum((rest, factor) for rest, factor in parts if rest is not None)
 
     def over(self, other: Sum) -> Sum | None:
         """Return the exact quotient; None if there is none."""
@@ -132,14 +137,10 @@ class Sum:
             return None
         (below, divisor), found = next(iter(other.terms.items())), []
         for product, factor in self.terms.items():
-            rest = list(product)
-            for name in below:
-                if name not in rest:
-                    return None
-                rest.remove(name)
-            if factor % divisor:
+            rest = divided(product, below)
+            if rest is None or factor % divisor:
                 return None
-            found.append((tuple(rest), factor // divisor))
+            found.append((rest, factor // divisor))
         return Sum(found)
 
     def with_value(self, name: str, value: Sum) -> Sum:
@@ -187,11 +188,10 @@ def with_ids(value: Sum) -> Sum:
     """Replace `group * size + item` by the global id along each axis, and `groups * size` by the global size."""
     for axis in range(3):
         groups, size = f"ngr#{axis}", f"lsz#{axis}"
-        for product in [product for product in value.terms if {groups, size} <= {*product}]:
-            rest = list(product)
-            rest.remove(groups)
-            rest.remove(size)
-            value += Sum([(product, -value.terms[product]), ((*sorted((*rest, f"gsz#{axis}")),), value.terms[product])])
+        for product in [*value.terms]:
+            if (rest := divided(product, (groups, size))) is not None:
+                factor = value.terms[product]
+                value += Sum([(product, -factor), (tuple(sorted((*rest, f"gsz#{axis}"))), factor)])
         value = _joined(value, f"lid#{axis}", (f"lsz#{axis}", f"wid#{axis}"), f"gid#{axis}")
     return value
 
@@ -208,9 +208,9 @@ _THROUGH = (("gid#1", "gsz#0"), ("gsz#0", "wid#1"), ("gid#2", "gsz#0", "gsz#1"))
 
 def _joined(value: Sum, one: str, other: Product, joined: str) -> Sum:
     """Replace the sum of a name and a product by `joined`, wherever both have the same factor."""
-    for product in [product for product in value.terms if one in product]:
-        rest = list(product)
-        rest.remove(one)
+    for product in [*value.terms]:
+        if (rest := divided(product, (one,))) is None:
+            continue
         both, factor = tuple(sorted((*rest, *other))), value.terms[product]
         if value.terms.get(both) == factor:
             gone = [(product, -factor), (both, -factor), (tuple(sorted((*rest, joined))), factor)]

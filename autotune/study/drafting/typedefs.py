@@ -10,8 +10,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from autotune.devices import KernelArgument
+from autotune.study.drafting.preprocessing import value_of
 from autotune.study.drafting.scanning import DEFINE, opencl_name, scanned, struct_bodies, without_unions
-from autotune.study.drafting.syntax import NotRead, expression, folded, names_in, tokens_of
+from autotune.study.drafting.syntax import names_in, tokens_of
 from autotune.study.includes import without_comments
 from autotune.study.types import is_plain
 
@@ -52,11 +53,8 @@ def as_written(
 
 def typedefs_of(of: Proposal) -> dict[str, str]:
     """Return what typedefs finally stand for in the branches that the preprocessor takes."""
-    try:
-        text = " ".join(of.code.tokens([*of.choices]))
-    except NotRead:
-        text = of.text
-    text = without_unions(text)
+    tokens = of.code.tokens([*of.choices])
+    text = without_unions(of.text if tokens is None else " ".join(tokens))
     found = {name: opencl_name(meant) for meant, name in re.findall(r"\btypedef\s+([\w ]+?)\s+(\w+)\s*;", text)}
     found |= dict.fromkeys((f"enum {name}" for name in re.findall(r"\benum\s+(\w+)", text)), "int")
     for _ in range(_LONGEST):
@@ -81,16 +79,13 @@ def enumerators(text: str) -> Mapping[str, str]:
 
 
 def _number(text: str) -> int | None:
-    try:
-        return None if names_in(re.sub(r"0[xX]\w+", "", text)) else folded(expression(tokens_of(text)))
-    except (NotRead, RecursionError):
-        return None
+    return None if names_in(re.sub(r"0[xX]\w+", "", text)) else value_of(tokens_of(text))
 
 
-def cast_to(of: Proposal, readings: Iterable[Reading | None]) -> dict[str, str]:
+def cast_to(of: Proposal, readings: Iterable[Reading]) -> dict[str, str]:
     """Return the type to which each `void *` argument is cast, if that is one type."""
     untyped = [name for name, one in of.arguments.items() if one.type_name == "void*"]
-    read, found = list(filter(None, readings)) if untyped else [], dict[str, str]()
+    read, found = [*readings] if untyped else [], dict[str, str]()
     for name in untyped:
         kinds = {of.kind(kind) for reading in read for kind in reading.seen.get(name, ())}
         if len(kinds) == 1 and is_plain(of.choices.get(kind := kinds.pop(), kind)) and kind != "void":
@@ -100,10 +95,7 @@ def cast_to(of: Proposal, readings: Iterable[Reading | None]) -> dict[str, str]:
 
 def structs_of(of: Proposal) -> dict[str, list[str]]:
     """Return the members of the structs in a text; if a struct has directives in it, the preprocessor's result."""
-    try:
-        left = struct_bodies(" ".join(of.code.tokens([*of.choices])))
-    except NotRead:
-        left = {}
+    left = struct_bodies(" ".join(of.code.tokens([*of.choices]) or ()))
     given = {**enumerators(of.text)}
     given |= {name: str(number) for name, number in (of.parameters | of.tasks | of.counts).items()}
     return members_spelt_out({**left, **struct_bodies(of.text)}, of.text, {*of.choices}, given, typedefs_of(of))
@@ -141,10 +133,7 @@ def members_spelt_out(
 
     def number(extent: re.Match[str]) -> str:
         said = re.sub(r"[A-Za-z_]\w*", lambda name: stated.get(name[0], name[0]), extent[1])
-        try:
-            value = None if re.search(r"[A-Za-z_]", said) else folded(expression(tokens_of(said)))
-        except (NotRead, RecursionError):
-            value = None
+        value = None if re.search(r"[A-Za-z_]", said) else value_of(tokens_of(said))
         return f"[{said if value is None else value}]"
 
     def plain(member: str) -> str:

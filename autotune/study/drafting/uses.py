@@ -16,7 +16,7 @@ from autotune.study.drafting.proposal import Proposal
 from autotune.study.drafting.repeats import codes
 from autotune.study.drafting.scanning import of_unions, struct_attributes
 from autotune.study.drafting.shapes import product
-from autotune.study.drafting.syntax import NotRead, names_in
+from autotune.study.drafting.syntax import names_in
 from autotune.study.drafting.terms import Sum, spread_out
 from autotune.study.drafting.touching import components
 from autotune.study.types import is_plain, scalar_type
@@ -149,10 +149,7 @@ class Uses:
 
     def codes(self) -> set[str]:
         """Return the whole numbers that kernels only use to tell cases apart: they are no sizes."""
-        try:
-            functions = self._of.code.functions()
-        except NotRead:
-            return set()
+        functions = self._of.code.functions()
         bodies = (functions[entry].body for entry in self._of.launched if entry in functions)
         return codes([token for body in bodies for token in body], self._of.whole)
 

@@ -23,7 +23,6 @@ IDS = {
 _EXTENTS = {"get_image_width": 0, "get_image_height": 1, "get_image_depth": 2, "get_image_array_size": 2}
 _ARITHMETIC = ("+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>")
 _CONVERTED = re.compile(r"(convert_(half|float|double)|(convert|as)_u?(char|short|int|long))\d*(_sat)?(_rt[ezpn])?")
-_METHODS = ("vector", "unary", "cond", "member", "index", "assign", "call", "cast", "sizeof")
 _BELOW = Sum.of(-(2**31))
 """A place before all others, at which images with a border are read."""
 MOST_STEPS = 20_000
@@ -69,28 +68,33 @@ class Values(Divided, ABC):
         self._steps += 1
         if self._steps > MOST_STEPS:
             raise NotRead
-        operator, parts = tree[0], tree[1:]
-        if operator == "name":
-            return _BELOW if parts[0] == "INT_MIN" else self._lookup(str(parts[0]))
-        if operator == "number":
-            number = whole(str(parts[0]))
-            return None if number is None else Sum.of(number)
-        if operator == "text":
-            return None
-        method = operator if operator in _METHODS else "binary"
-        value = getattr(self, f"_of_{method}")(operator, parts, bound)
+        operator, *parts = tree
+        match operator:
+            case "name":
+                return _BELOW if parts[0] == "INT_MIN" else self._lookup(str(parts[0]))
+            case "number":
+                number = whole(str(parts[0]))
+                return None if number is None else Sum.of(number)
+            case "text":
+                return None
+            case "sizeof":
+                return Sum.of(size) if (size := bytes_of(str(parts[0]))) else None
+            case "vector":
+                return tuple(map(self._of, parts))
+            case "cond" | "member" | "index" | "call" | "cast":
+                value = getattr(self, f"_of_{operator}")(*parts)
+            case "unary" | "assign":
+                value = getattr(self, f"_of_{operator}")(*parts, bound)
+            case _:
+                value = self._of_binary(operator, parts[0], parts[1], bound)
         return self._unread(value) if isinstance(value, Sum) and value.is_long else value
 
-    def _of_vector(self, _: str, parts: Any, bound: bool) -> Any:
-        return tuple(self._of(part) for part in parts)
-
-    def _of_unary(self, _: str, parts: Any, bound: bool) -> Any:
-        sign, inner = parts
+    def _of_unary(self, sign: str, inner: Tree, bound: bool) -> Any:
         if sign in ("++", "--"):
             if inner[0] == "name":
                 self._stepped(inner, Sum.of(1) if sign == "++" else None, falls=sign == "--")
             else:  # an element is incremented
-                self._of_assign("assign", ("+=", inner, ("number", "1")), bound)
+                self._of_assign("+=", inner, ("number", "1"), bound)
             return self._of(inner)
         value = self._of(inner, bound)
         if sign == "*" and isinstance(value, Pointer):
@@ -99,15 +103,15 @@ class Values(Divided, ABC):
             return self._place(inner)
         return -value if sign == "-" and isinstance(value, Sum) else value if sign == "+" else None
 
-    def _of_cond(self, _: str, parts: Any, bound: bool) -> Any:
+    def _of_cond(self, condition: Tree, one: Tree, other: Tree) -> Any:
         before = len(self.found.compared)
-        self._of(parts[0])
+        self._of(condition)
         held, mentioned = slice(before, len(self.found.compared)), len(self.found.mentions)
-        first, second = self._of(parts[1]), self._of(parts[2])
+        first, second = self._of(one), self._of(other)
         self.found.hold(held)
         if len(self.found.mentions) == mentioned:
             self._leave_out(self.found.compared[held], first, second)
-        known = folded(parts[0]) if "name" not in repr(parts[0]) else None
+        known = folded(condition) if "name" not in repr(condition) else None
         return self._one_of(first, second) if known is None else second if known == 0 else first
 
     def _leave_out(self, compared: Sequence[tuple[Sum, Sum, bool]], first: Any, second: Any) -> None:
@@ -128,18 +132,15 @@ class Values(Divided, ABC):
         self.found.either[next(iter(either.names))] = (first, second)
         return either
 
-    def _of_cast(self, _: str, parts: Any, bound: bool) -> Any:
-        value = self._of(parts[1])
+    def _of_cast(self, kind: str, inner: Tree, *extents: Tree) -> Any:
+        value = self._of(inner)
         if not isinstance(value, Pointer):
             return value
-        return self._seen_as(value, str(parts[0]))._replace(rows=self._extents(map(self._of, parts[2:])))
+        return self._seen_as(value, kind)._replace(rows=self._extents(map(self._of, extents)))
 
     def _extents(self, told: Iterable[Any]) -> tuple[Sum, ...]:
         """Return the extents of an array that a pointer points to."""
         return tuple(each if isinstance(each, Sum) else self._fresh("any") for each in told)
-
-    def _of_sizeof(self, _: str, parts: Any, bound: bool) -> Any:
-        return Sum.of(size) if (size := bytes_of(str(parts[0]))) else None
 
     def _seen_as(self, value: Pointer, kind: str) -> Pointer:
         """Return a pointer cast to another type, whose elements are several of the argument's, or parts of them."""
@@ -149,24 +150,24 @@ class Values(Divided, ABC):
             return value._replace(width=width, parts=max(mine // (other or 1), 1), seen=kind)
         return value.moved(self._fresh("any"))._replace(seen=kind)
 
-    def _of_member(self, _: str, parts: Any, bound: bool) -> Any:
-        value = self._of(parts[0])
+    def _of_member(self, of: Tree, name: str) -> Any:
+        value = self._of(of)
         if isinstance(value, Pointer):
             return self._at(value, Sum())
         if isinstance(value, Mapping):
-            return value.get(str(parts[1]))
+            return value.get(name)
         if isinstance(value, Sum) and value.names and value.names <= self.found.contents.keys():
             return value  # a member read from a buffer's struct counts as the buffer's content
-        return swizzled(value, str(parts[1])) if type(value) is tuple else None
+        return swizzled(value, name) if type(value) is tuple else None
 
-    def _of_index(self, _: str, parts: Any, bound: bool) -> Any:
-        base, index = self._of(parts[0]), self._of(parts[1])
-        self.found.note_cell(parts[0], index)
+    def _of_index(self, array: Tree, place: Tree) -> Any:
+        base, index = self._of(array), self._of(place)
+        self.found.note_cell(array, index)
         if isinstance(base, Pointer):
             return self._at(base, index)
         if isinstance(base, list):
-            place = index.number if isinstance(index, Sum) else None
-            return base[place] if place is not None and 0 <= place < len(base) else None
+            number = index.number if isinstance(index, Sum) else None
+            return base[number] if number is not None and 0 <= number < len(base) else None
         return base if isinstance(base, Sum) and not any("@" in name for name in base.names) else None
 
     def _at(self, base: Pointer, index: Any, kind: str = "read") -> Any:
@@ -180,8 +181,7 @@ class Values(Divided, ABC):
         self.found.contents[next(iter(content.names))] = (base.name, place)
         return content
 
-    def _of_assign(self, _: str, parts: Any, bound: bool) -> Any:
-        sign, left, right = parts
+    def _of_assign(self, sign: str, left: Tree, right: Tree, bound: bool) -> Any:
         if sign == "=" and left[0] == "name" and right[0] in ("+", "-") and right[1] == left:
             sign, right = f"{right[0]}=", right[2]  # `i = i + n` steps it as `i += n` does
         value = self._of(right)
@@ -208,7 +208,7 @@ class Values(Divided, ABC):
             elif type(before := self._lookup(name)) is tuple:
                 self._set(name, self._combined(sign[:-1], before, value, bound))
             elif isinstance(before, Sum) and self._is_plain(name):
-                self._set(name, self._of_binary(sign[:-1], (left, right), bound))
+                self._set(name, self._of_binary(sign[:-1], left, right, bound))
             else:
                 step = value if sign in ("+=", "-=") and isinstance(value, Sum) else None
                 self._stepped(left, step, falls=sign in ("-=", "/=", ">>="))
@@ -221,14 +221,14 @@ class Values(Divided, ABC):
             return base.moved(index if isinstance(index, Sum) else self._fresh("any"))
         return None
 
-    def _of_binary(self, operator: str, parts: Any, bound: bool) -> Any:
+    def _of_binary(self, operator: str, left: Tree, right: Tree, bound: bool) -> Any:
         before = len(self.found.compared)
-        if operator in ("+", "-") and (pixel := beside_fraction(*parts)) is not None:
+        if operator in ("+", "-") and (pixel := beside_fraction(left, right)) is not None:
             return self._of(pixel, bound)
-        left, right = self._of(parts[0], bound), self._of(parts[1], bound)
+        one, other = self._of(left, bound), self._of(right, bound)
         if operator in ("&&", "||"):
             self.found.settle(before, both=operator == "&&")
-        return self._combined(operator, left, right, bound)
+        return self._combined(operator, one, other, bound)
 
     def _combined(self, operator: str, left: Any, right: Any, bound: bool) -> Any:
         """Return the result of an operator on two values."""
@@ -271,7 +271,9 @@ class Values(Divided, ABC):
 
     def _lasting(self, name: str, value: Any) -> Any:
         """Return a variable's value from an assignment on: unknown if it is in a branch or loop inside its block."""
-        return value if self._is_within(name) or not isinstance(value, Sum) else self._unread(value)
+        block = self._block_of(name)
+        within = block is not None and block.opened == self._branches
+        return value if within or not isinstance(value, Sum) else self._unread(value)
 
     def _ask_apart(self, *values: Any) -> None:
         """Note that ids along axes are used for more than counting the items of all axes."""
@@ -287,10 +289,10 @@ class Values(Divided, ABC):
         ids = sorted({name for part in parts for name in re.findall(r"(?:gid|wid)#[012]", str(part))})
         return self._fresh(f"({' '.join(ids)})")
 
-    def _of_call(self, _: str, parts: Any, bound: bool) -> Any:
-        name = str(parts[0][1]) if parts[0][0] == "name" else ""
-        if name in IDS and len(parts) == 2:
-            axis = folded(parts[1])
+    def _of_call(self, called: Tree, *parts: Tree) -> Any:
+        name = str(called[1]) if called[0] == "name" else ""
+        if name in IDS and len(parts) == 1:
+            axis = folded(parts[0])
             if axis not in (0, 1, 2):
                 self.found.lose_ids()
                 return None
@@ -299,13 +301,13 @@ class Values(Divided, ABC):
         if name == "get_global_offset":
             self.found.begun = True
             return Sum()
-        if name in _EXTENTS and len(parts) == 2:
+        if name in _EXTENTS and len(parts) == 1:
             return Sum.of(f"{EXTENT}{_EXTENTS[name]}")
         if name == "get_image_dim":
             return tuple(Sum.of(f"{EXTENT}{axis}") for axis in range(3))  # only volumes use the third
-        if (kind := atomic_kind(name)) and (place := addressed(*parts[1:2])) is not None:
-            return self._atomic(kind, place, parts[2:])
-        given = [self._of(part) for part in parts[1:]]
+        if (kind := atomic_kind(name)) and (place := addressed(*parts[:1])) is not None:
+            return self._atomic(kind, place, parts[1:])
+        given = [*map(self._of, parts)]
         if name == "min" and len(given) == 2:
             return self._minimum([each for each in given if isinstance(each, Sum)])
         if name == "clamp" and len(given) == 3 and isinstance(given[2], Sum):
@@ -343,9 +345,8 @@ class Values(Divided, ABC):
         if kind == "read":
             self._of(tree)
         else:
-            self._of_assign(
-                "assign", ("=" if kind == "write" else "+=", tree, *(given[:1] or [("number", "1")])), False
-            )
+            stored = given[0] if given else ("number", "1")
+            self._of_assign("=" if kind == "write" else "+=", tree, stored, False)
 
     def _touched(self, name: str, given: Sequence[Any]) -> None:
         """Note what OpenCL's own functions read and write."""

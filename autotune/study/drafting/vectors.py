@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from autotune.devices import KernelArgument
 from autotune.study.drafting.branches import VECTOR
 from autotune.study.drafting.reading import Pointer
-from autotune.study.drafting.syntax import NotRead
 from autotune.study.drafting.terms import Sum
 from autotune.study.drafting.touching import bytes_of, components
 
@@ -23,9 +22,7 @@ if TYPE_CHECKING:
 def widths_of(of: Proposal, *, tuned: bool) -> dict[str, str]:
     """Return the widths for reading a kernel, `tuned` or with the defaults."""
     kept, numbers = of.kept(tuned=tuned), {**of.tasks, **of.counts, **of.parameters}
-    try:
-        of.code.tokens(kept)
-    except NotRead:
+    if of.code.tokens(kept) is None:
         return {}
     joined = of.code.joined.items()
     pairs = [(word, name) for word, names in joined if VECTOR.match(word) for name in names if name in kept]
