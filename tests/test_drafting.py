@@ -196,12 +196,13 @@ def test_what_many_macros_are_compared_with_is_read_once() -> None:
 
 
 def test_of_very_many_values_no_more_are_tried_than_there_is_time_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    source = "".join(f"#if P == {n}\n#endif\n" for n in range(9)) + "kernel void k(global float *y) { y[0] = 1; }\n"
+    source = "".join(f"#if {name} == {n}\n#endif\n" for name in "PQR" for n in range(9))
+    source += "kernel void k(global float *y) { y[0] = 1; }\n"
     tried: list[int] = []
     monkeypatch.setattr(branches, "preprocessed", lambda text, *given: tried.append(len(text)) or ["k"])
     monkeypatch.setattr(branches, "MOST_TRIED", len(source) * 20)
     found = branches.Branches(source, {}, ["k"], {})
-    assert [found.values("P", default)[0] for default in (1, 2, 3, 1)] == [[*range(9)]] * 4
+    assert [found.values(name, 1)[0] for name in "PQRP"] == [[*range(9)]] * 4
     assert len(tried) == 18
 
 
@@ -218,6 +219,23 @@ def test_a_macro_that_decides_which_kernels_there_are_is_not_tuned() -> None:
     assert "values = [0, 1]  # guess: what the kernel's branches" in text_of("f", "1")
     default = f"#ifndef KIND\n#define KIND 2\n#endif\n{source}"
     assert "KIND" not in draft(sketched(default), "g")
+
+
+@pytest.mark.parametrize(
+    ("branches", "tuned"),
+    [
+        ("#if MODE == 2\ntypedef double real;\n#else\ntypedef float real;\n#endif", False),
+        ("#if MODE\n#define real double\n#else\n#define real float\n#endif", False),
+        ("#if MODE == 1\n#define real float\n#elif MODE == 2\n#define real float2\n#endif", True),
+        ("#define real float\n#if MODE == 2\n#define MORE , global const float *z\n#endif", False),
+        ("#define real float\n#if MODE == 2\n#define sum double\n#else\n#define sum float\n#endif", True),
+    ],
+)
+def test_a_macro_that_decides_what_a_kernel_takes_is_a_choice(branches: str, tuned: bool) -> None:
+    source = f"#ifndef MODE\n#define MODE 1\n#endif\n{branches}\n#ifndef MORE\n#define MORE\n#endif\n#ifndef sum\n"
+    source += "#define sum float\n#endif\nkernel void k(global const real *x, global real *y MORE) {\n"
+    text = draft(sketched(source + "int i = get_global_id(0); sum s = x[i]; y[i] = s * s; }\n"))
+    assert ("\n[parameters.MODE]" in text, "\nMODE = [1]" in text) == (tuned, not tuned)
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ guards and names. Each guess is marked as a guess: nothing here decides a result
     reading.py     the Reading: which places of which argument are used, and what bounds the variables
     shapes.py      extents from a Reading; images.py: those of images; launches.py: work-items; indices.py: indices
                    split into rows
-    proposal.py    proposals for parameters and choices, with repeats.py, nouns.py, and branches.py for what an #if
-                   asks; vectors.py: for their widths; fixed.py: for numbers that no tuner can set yet;
+    proposal.py    proposals for parameters and choices, with repeats.py, nouns.py, signatures.py, and branches.py for
+                   what an #if asks; vectors.py: for their widths; fixed.py: for numbers that no tuner can set yet;
                    groups.py: for work-groups; uses.py: for each argument; leaving.py: buffers that kernels do not use;
                    alternatives.py: for kernels that do the same; parts.py: for what one kernel leaves for the next
     sizes.py       which of a kernel's numbers are sizes, and their first values

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 
@@ -26,6 +27,7 @@ from autotune.study.drafting.reading import Reading
 from autotune.study.drafting.repeats import lengths, operands, repeats, row_lengths
 from autotune.study.drafting.scanning import DEFINE, candidates, number_of, stated_as
 from autotune.study.drafting.shapes import Shapes
+from autotune.study.drafting.signatures import deciding
 from autotune.study.drafting.sketch import Sketch
 from autotune.study.drafting.statements import read
 from autotune.study.drafting.syntax import NotRead
@@ -61,8 +63,8 @@ class Proposal:
         self._readings: dict[tuple[object, ...], Reading | None] = {}
         self.code = Preprocessed(sketch.source, stated)
         """The text as preprocessed with the defaults."""
-        self.values = Branches(sketch.source, stated, launched, self.code.joined).values
-        """Returns the values proposed for a parameter that is a number, and their origin."""
+        branches = Branches(sketch.source, stated, launched, self.code.joined)
+        self.values, self.texts = branches.values, branches.texts
         self._read_macros()
         self._set_apart_forms()
         self.arguments = self._merged()
@@ -183,15 +185,14 @@ class Proposal:
                 self._set_apart(name)
 
     def _set_apart_repeats(self) -> None:
-        """Turn the macros that decide what is computed into tasks: these must not be tuned."""
+        """Turn the macros that decide what is computed, and on what, into tasks: these must not be tuned."""
         pointers = [one.name for one in self.arguments.values() if one.address != "private"]
         names = self.parameters.keys() - self.words.keys()
-        try:
+        found = in_structs(self.text, names, self.arguments.values()) | deciding(self, names)
+        with suppress(NotRead, RecursionError):
             tokens = self.code.tokens(self.kept(tuned=True))
-            found = repeats(tokens, names, pointers) | operands(tokens, names, pointers)
-        except (NotRead, RecursionError):
-            return
-        self._take_for(self.tasks, found | in_structs(self.text, names, self.arguments.values()))
+            found |= repeats(tokens, names, pointers) | operands(tokens, names, pointers)
+        self._take_for(self.tasks, found)
 
     def _set_apart_lengths(self) -> None:
         """Turn macros that alone give the length of inputs into tasks: inputs are the same for all configurations."""

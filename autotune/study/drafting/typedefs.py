@@ -56,7 +56,11 @@ def typedefs_of(of: Proposal) -> dict[str, str]:
         text = " ".join(of.code.tokens([*of.choices]))
     except NotRead:
         text = of.text
-    text = without_unions(text)
+    return typedefs_in(without_unions(text))
+
+
+def typedefs_in(text: str) -> dict[str, str]:
+    """Return what the typedefs and enums of a text without directives finally stand for."""
     found = {name: opencl_name(meant) for meant, name in re.findall(r"\btypedef\s+([\w ]+?)\s+(\w+)\s*;", text)}
     found |= dict.fromkeys((f"enum {name}" for name in re.findall(r"\benum\s+(\w+)", text)), "int")
     for _ in range(_LONGEST):
