@@ -1555,3 +1555,21 @@ def test_a_condition_that_chooses_a_value_ends_no_places_where_neither_value_is_
     )
     assert 'y = { type = "float", shape = ["HEIGHT", "w"], access = "out" }' in lines
     assert any(line.startswith('global = ["w", "HEIGHT"]  # guess') for line in lines)
+
+
+@pytest.mark.parametrize("step", ["2", "(turn + 1)"])
+def test_a_step_between_coordinates_is_no_extent_and_what_loops_go_around_is_small(step: str) -> None:
+    _, lines = drafted(
+        f"""kernel void means(read_only image2d_t from, write_only image2d_t to, sampler_t how, int reach, int turn)
+        {{
+            const int2 at = (int2)(get_global_id(0), get_global_id(1));
+            float4 sum = 0;
+            for (int x = -reach; x <= reach; ++x)
+                for (int y = -reach; y <= reach; ++y)
+                    sum += read_imagef(from, how, at + (int2)(x * {step}, y * {step}));
+            write_imagef(to, at, sum);
+        }}"""
+    )
+    assert all('image = ["HEIGHT", "WIDTH"]' in shape_of(lines, name) for name in ("from_", "to"))
+    assert any(line.startswith("global = ") and '["WIDTH", "HEIGHT"]' in line for line in lines)
+    assert {'reach = { type = "int", value = "1" }  # guess: its value'} <= {*lines}

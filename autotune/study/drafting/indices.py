@@ -46,10 +46,15 @@ def flat_rows(axis: int, moved: Sum, places: Sum | None) -> dict[int, Sum]:
     return found
 
 
+def coordinates(reading: Reading) -> set[Sum]:
+    """Return the coordinates at which images are read and written: a factor in these is no length of rows."""
+    return {place for mention in reading.mentions if len(mention.places) > 1 for place in mention.places}
+
+
 def rows_of_ids(reading: Reading, axes: Sequence[int] = (0, 1, 2)) -> set[str]:
     """Return the names that alone are the length of rows along which global ids count: N in `2 * N + id`."""
     found = set[str]()
-    for place in reading.places:
+    for place in {*reading.places} - coordinates(reading):
         products = [product for product in place.terms if product]
         ids = [each for each in products if each in [(f"gid#{axis}",) for axis in axes] and place.terms[each] == 1]
         others = [each for each in products if each not in ids]

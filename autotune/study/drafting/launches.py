@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
-from autotune.study.drafting.indices import Indices, rows_of_ids, tile_of, words
+from autotune.study.drafting.indices import Indices, coordinates, rows_of_ids, tile_of, words
 from autotune.study.drafting.reading import EXTENT, Reading
 from autotune.study.drafting.terms import Sum, plain, quotient
 
@@ -151,7 +151,8 @@ class Launches(Indices):
             self._started(place): self._in_turns(place)
             for place in sorted(self.reading.places, key=lambda each: len(each.names))
         }
-        plain_ones = [each for each in indices if not self._strided(each)]
+        images = {self._started(place) for place in coordinates(self.reading)}
+        plain_ones = [each for each in indices if not self._strided(each) and each not in images]
         rows = [
             self._along(extent, counted, axis, written=each in stored)
             for each in plain_ones
@@ -172,7 +173,6 @@ class Launches(Indices):
         places = (place for each in self.reading.mentions if each.kind != "read" for place in each.places)
         if numbers := [*filter(None, map(partial(_apart_by_numbers, axis), places))]:
             return Sum.of(min(numbers))
-        images = any(len(mention.places) > 1 for mention in self.reading.mentions)
         names = IMAGE_NAMES if images else AXIS_NAMES[3 if self._used(2) else 2 if self._used(1) else 1]
         raw = [place for each in self.reading.mentions if each.kind != "read" for place in each.places]
         spread = {turns for place in raw if (turns := self._over_launch(place, axis))}

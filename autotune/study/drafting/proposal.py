@@ -24,7 +24,7 @@ from autotune.study.drafting.groups import FIRST, MADE, by_default, is_alone, is
 from autotune.study.drafting.nouns import COUNT_NAME, SMALL_NAME, TASK_NAME
 from autotune.study.drafting.preprocessing import Preprocessed
 from autotune.study.drafting.reading import Reading
-from autotune.study.drafting.repeats import lengths, operands, repeats, row_lengths
+from autotune.study.drafting.repeats import lengths, operands, radii, repeats, row_lengths
 from autotune.study.drafting.scanning import DEFINE, candidates, number_of, stated_as
 from autotune.study.drafting.shapes import Shapes
 from autotune.study.drafting.signatures import deciding
@@ -104,8 +104,8 @@ class Proposal:
         return ByValue(kinds, self.structs, self.meant, taken)
 
     def is_small(self, name: str) -> bool:
-        """Whether a whole number is, by its name, probably not a large size."""
-        return SMALL_NAME.match(name) is not None
+        """Whether a whole number is, by its name or as loops begin at minus it, probably not a large size."""
+        return SMALL_NAME.match(name) is not None or name in self.radii
 
     def is_known(self, kind: str) -> bool:
         """Whether a type is one of OpenCL's, of the text's structs, or a choice."""
@@ -143,6 +143,7 @@ class Proposal:
         return as_written(told, self.sketch.source, {*self.choices})
 
     structs = cached_property(structs_of)
+    radii = cached_property(radii)
 
     @cached_property
     def own(self) -> dict[str, str]:
@@ -245,8 +246,9 @@ class Proposal:
         self.arguments = self._merged()
 
     def _is_whole(self, one: KernelArgument) -> bool:
-        reserved = one.name in FUNCTIONS or one.name in DEVICE_FACTS or one.name in SCALAR_TYPES
-        return one.type_name in WHOLE_TYPES and not reserved
+        return one.type_name in WHOLE_TYPES and not any(
+            one.name in of for of in (FUNCTIONS, DEVICE_FACTS, SCALAR_TYPES)
+        )
 
     # -- work-groups ------------------------------------------------------------------------------
 
