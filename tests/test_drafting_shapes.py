@@ -1120,12 +1120,14 @@ def test_letters_and_texts_in_quotes_leave_no_gap(use: str) -> None:
         ("select(i, INT_MIN, i < 2), 0", '["1", "n"]'),
         ("select(k * w, -1, x < 0), i", '["n", "deep * w - w + 1"]'),
         ("i + 0.5f, 0.25f + k", '["deep", "n"]'),  # within a pixel
+        ("i + F(0.5), F(2.5e-1) + k", '["deep", "n"]'),  # the same, where a macro puts the suffix on
         ("(i + .5f) / n, (float)k / deep", '["deep", "n"]'),  # from 0 to 1
     ],
 )
 def test_images_are_as_large_as_what_is_read_of_them_and_never_empty(at: str, image: str) -> None:
-    text = f"""kernel void f(read_only image2d_t in, global float *y, const int n, const int w, const int deep,
-        const int x)
+    text = f"""
+    #define F(x) x##f
+    kernel void f(read_only image2d_t in, global float *y, const int n, const int w, const int deep, const int x)
     {{
         const sampler_t s = CLK_NORMALIZED_COORDS_FALSE | CLK_ADDRESS_CLAMP | CLK_FILTER_NEAREST;
         const int i = get_global_id(0);

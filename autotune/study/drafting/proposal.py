@@ -246,9 +246,8 @@ class Proposal:
         self.arguments = self._merged()
 
     def _is_whole(self, one: KernelArgument) -> bool:
-        return one.type_name in WHOLE_TYPES and not any(
-            one.name in of for of in (FUNCTIONS, DEVICE_FACTS, SCALAR_TYPES)
-        )
+        reserved = one.name in FUNCTIONS or one.name in DEVICE_FACTS or one.name in SCALAR_TYPES
+        return one.type_name in WHOLE_TYPES and not reserved
 
     # -- work-groups ------------------------------------------------------------------------------
 
@@ -305,8 +304,7 @@ class Proposal:
             self.fixed[name] = self.given[name]
 
     def _dimensions(self, entry: str) -> int:
-        reading = self._reading(entry, tuned=True)
-        if reading is not None and reading.axes:
+        if (reading := self._reading(entry, tuned=True)) is not None and reading.axes:
             return max(reading.axes) + 1
         asked = re.findall(r"get_(?:global|local|group)_(?:id|size)\s*\(\s*([012])\s*\)", self.text)
         return max([int(one) for one in asked], default=0) + 1

@@ -14,6 +14,9 @@ _UNDERSTOOD = re.compile(
     r"(read|write)_image|get_image|atom|v(load|store)|async_work_group(_strided)?_copy|prefetch|wait_group"
 )
 
+_FRACTION = re.compile(r"(\d*\.\d*(?:[eE][-+]?\d+)?)[fFhH]?$")
+"""A decimal number, with the suffix that a macro may have put on it: `x##f`."""
+
 
 def is_understood(name: str) -> bool:
     """Whether an OpenCL function is one that `touched` knows, or that uses no arguments' memory."""
@@ -68,7 +71,8 @@ def beside_fraction(left: Tree, right: Tree) -> Tree | None:
 def _is_fraction(tree: Tree) -> bool:
     if tree[0] == "vector":
         return all(map(_is_fraction, tree[1:]))
-    return tree[0] == "number" and "." in tree[1] and 0 < float(tree[1]) < 1
+    number = _FRACTION.match(tree[1]) if tree[0] == "number" else None
+    return number is not None and 0 < float(number[1]) < 1
 
 
 def components(type_name: str) -> tuple[str, int]:
