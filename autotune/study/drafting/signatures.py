@@ -10,7 +10,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
 from autotune.study.drafting.branches import asked_by_directives
-from autotune.study.drafting.scanning import scanned, without_unions
+from autotune.study.drafting.scanning import scanned, struct_bodies, without_unions
 from autotune.study.drafting.touching import components
 from autotune.study.drafting.typedefs import typedefs_in
 from autotune.study.types import is_plain
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class _Taken(NamedTuple):
-    """What a kernel takes: `scalar` is the type of one component, or empty if it is not one of OpenCL's."""
+    """What a kernel takes: `scalar` is the type of one component, or those of a struct's members; empty if unknown."""
 
     address: str
     pointer: bool
@@ -46,11 +46,16 @@ def _differ(texts: Mapping[int, Sequence[str]], kernels: Collection[str]) -> boo
 
 def _signatures(text: str, kernels: Collection[str]) -> dict[str, list[_Taken]]:
     text = without_unions(text)
-    meant = typedefs_in(text)
+    meant, structs = typedefs_in(text), struct_bodies(text)
+
+    def scalar(name: str) -> str:
+        kind = meant.get(name, name)
+        return components(kind)[0] if is_plain(kind) else ""
 
     def taken(address: str, type_name: str) -> _Taken:
-        kind = meant.get(name := type_name.removesuffix("*"), name)
-        return _Taken(address, type_name != name, components(kind)[0] if is_plain(kind) else "")
+        name = type_name.removesuffix("*")
+        members = " ".join(scalar(member.partition(" ")[0]) for member in structs.get(name, ()))
+        return _Taken(address, type_name != name, scalar(name) or members)
 
     told = {entry: arguments for entry, arguments in scanned(text).items() if entry in kernels}
     return {entry: [taken(one.address, one.type_name) for one in arguments] for entry, arguments in told.items()}

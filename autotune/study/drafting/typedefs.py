@@ -110,7 +110,10 @@ def structs_of(of: Proposal) -> dict[str, list[str]]:
         left = {}
     given = {**enumerators(of.text)}
     given |= {name: str(number) for name, number in (of.parameters | of.tasks | of.counts).items()}
-    return members_spelt_out({**left, **struct_bodies(of.text)}, of.text, {*of.choices}, given, typedefs_of(of))
+    bodies = struct_bodies(of.text)
+    pairs = (zip(bodies[name], left[name], strict=False) for name in bodies.keys() & left.keys())
+    macros = {one.partition(" ")[0]: other.partition(" ")[0] for pair in pairs for one, other in pair}
+    return members_spelt_out({**left, **bodies}, of.text, {*of.choices}, given, macros | typedefs_of(of))
 
 
 def in_structs(text: str, names: Collection[str], arguments: Iterable[KernelArgument]) -> set[str]:
