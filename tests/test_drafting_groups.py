@@ -706,3 +706,29 @@ def test_a_group_is_as_wide_as_it_is_along_the_axis_that_its_items_count() -> No
     )
     assert any(line.startswith('local = ["b", "b"]') for line in lines)
     assert 't = { type = "float", local = "b * b" }' in lines
+
+
+@pytest.mark.parametrize(
+    ("item", "place", "local"),
+    [
+        ("l & (LANES - 1)", "lane", "32"),
+        ("l % LANES", "lane", "32"),
+        ("l & 31", "lane", "32"),
+        ("l & (LANES - 1)", "l / LANES * LANES + lane", "64"),
+    ],
+)
+def test_items_whose_places_come_again_are_in_several_groups(item: str, place: str, local: str) -> None:
+    _, lines = drafted(
+        f"""#define LANES 32
+        kernel void csr(const int n, global const int *ends, global const float *x, global float *y)
+        {{
+            const int l = get_local_id(0), row = get_group_id(0);
+            const int lane = {item};
+            local float part[64];
+            part[{place}] = row < n ? x[ends[row] + lane] : 0;
+            barrier(CLK_LOCAL_MEM_FENCE);
+            if (lane < 16) part[{place}] += part[({place}) + 16];
+            if (lane == 0 && row < n) y[row] += part[{place}];
+        }}"""
+    )
+    assert any(line.startswith(f'local = ["{local}"]') for line in lines)

@@ -11,7 +11,7 @@ from math import gcd
 from autotune.errors import UsageError
 from autotune.expression import Expression
 from autotune.study.drafting.reading import EXTENT, Reading
-from autotune.study.drafting.terms import Product, Sum, spread_out
+from autotune.study.drafting.terms import Product, Sum, remainder, spread_out
 
 
 def words(text: str) -> list[str]:
@@ -43,6 +43,21 @@ def flat_rows(axis: int, moved: Sum, places: Sum | None) -> dict[int, Sum]:
     for of, extent in told.items():
         plain = (spread_out(min(extent.names)) if len(extent.names) == 1 else None) or extent
         found[of] = plain - (plain.number is None) * plain.constant
+    return found
+
+
+def wrapped(reading: Reading) -> dict[int, Sum]:
+    """Return C by axis if each index into a local array has `item % C`: more items of a group would share places."""
+    found = dict[int, Sum]()
+    for axis in range(3):
+        remainders = {remainder(Sum.of(f"lid#{axis}"), limit): limit for _, limit in reading.guards}
+        for array in reading.arrays:
+            cells = [(level, index) for name, level, index in reading.cells if name == array]
+            names = {name for _, index in cells for name in index.names if f"lid#{axis}" in name}
+            limit = remainders.get(Sum.of(min(names))) if len(names) == 1 else None
+            without = {level for level, index in cells if not names <= index.names}
+            if limit is not None and {level for level, _ in cells} - without:
+                found.setdefault(axis, limit)
     return found
 
 
