@@ -1575,3 +1575,28 @@ def test_a_step_between_coordinates_is_no_extent_and_what_loops_go_around_is_sma
     assert all('image = ["HEIGHT", "WIDTH"]' in shape_of(lines, name) for name in ("from_", "to"))
     assert any(line.startswith("global = ") and '["WIDTH", "HEIGHT"]' in line for line in lines)
     assert {'reach = { type = "int", value = "1" }  # guess: its value'} <= {*lines}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "items", "shapes"),
+    [
+        ("if (i < n)", "if (i < m)", "round_up(max(n, m), WG)", ["n", "m"]),
+        ("if (i < n)", "else if (i < m)", "round_up(max(n, m), WG)", ["n", "m"]),
+        ("if (i >= n) return;", "if (i < m)", "round_up(n, WG)", ["n", "n"]),
+        ("if (i < n - 1)", "if (i < n)", "round_up(n, WG)", ["n - 1", "n"]),
+        ("if (i < n)", "if (i < n + 2)", "round_up(n + 2, WG)", ["n", "n + 2"]),
+    ],
+)
+def test_a_launch_reaches_all_that_is_written_in_several_places(
+    first: str, second: str, items: str, shapes: list[str]
+) -> None:
+    _, lines = drafted(
+        f"""kernel void f(const int n, const int m, global float *a, global float *b)
+        {{
+            const int i = get_global_id(0);
+            {first} a[i] = 1;
+            {second} b[i] = 2;
+        }}"""
+    )
+    assert f'global = ["{items}"]' in lines
+    assert all(f'shape = ["{shape}"]' in shape_of(lines, name) for name, shape in zip("ab", shapes, strict=True))

@@ -77,6 +77,7 @@ class Launches(Indices):
         """The number of places in each work-group's tile, along axes with tiles."""
         self.wholes: dict[int, Sum] = {}
         """The number of places along axes that nothing bounds; each item may write several of them."""
+        self._limits: dict[tuple[int, Sum, Sum], Sum] = {}
         self._open = {axis for axis in range(3) if self._is_open(axis)}
         parted = {name for varying in reading.parted for name in self._started(varying).names}
         self.barred = {axis for axis in range(3) if f"gid#{axis}" in parted}
@@ -117,7 +118,30 @@ class Launches(Indices):
             for varying, limit in self.reading.guards
             if self._ids(self._started(varying)) == {axis} and limit.names and not limit.names <= set(self._local)
         ]
-        return sorted(found, key=lambda pair: (not self._sized(pair[1]), len(pair[1].terms)))
+        found = sorted(found, key=lambda pair: (not self._sized(pair[1]), len(pair[1].terms)))
+        return [(found[0][0], self._largest(axis, *found[0])), *found[1:]] if found else []
+
+    def _largest(self, axis: int, varying: Sum, limit: Sum) -> Sum:
+        """Return the largest of a guard's limit and those where other things are written: in two `if`s, `max(n, m)`."""
+        if (axis, varying, limit) not in self._limits:
+            written = [
+                {told for other, told in self.holding(number) if other == varying and self._sized(told)}
+                for number, mention in enumerate(self.reading.mentions)
+                if mention.kind != "read" and any(axis in self._ids(self._started(each)) for each in mention.places)
+            ]
+            others = {min(told, key=lambda each: (len(each.terms), str(each))) for told in written if told - {limit}}
+            most = limit
+            if all(written) and not all(limit in told for told in written):
+                for other in sorted(others - {limit}, key=str):
+                    ahead = (other - most).number
+                    most = Sum.of(f"max({most}, {other})") if ahead is None else most + max(ahead, 0)
+            self._limits[axis, varying, limit] = most
+        return self._limits[axis, varying, limit]
+
+    def holding(self, number: int) -> list[tuple[Sum, Sum]]:
+        """Return the comparisons, as guards, that hold where a mention is."""
+        told = zip(self.reading.compared, self.reading.held, strict=True)
+        return [(varying, limit) for (varying, limit, _), (first, end) in told if first <= number < end]
 
     def _is_open(self, axis: int) -> bool:
         """Whether items along an axis write their own places without any comparison that could keep them from it."""

@@ -41,6 +41,8 @@ class Shapes(Images):
     def __init__(self, *given: Any) -> None:
         self._turns: dict[str, Sum] = {}
         """The bounds of variables that stand for the turns of loops, or for other counted sums."""
+        self._here: list[tuple[Sum, Sum]] = []
+        """The guards that hold where the index is that is looked at, if it is known where."""
         super().__init__(*given)
 
     # -- limits -----------------------------------------------------------------------------------
@@ -53,6 +55,7 @@ class Shapes(Images):
             return None
         guards = self.reading.guards
         alike = [(varying, limit) for varying, limit in guards if varying.varying == value.varying]
+        alike = [guard for guard in alike if guard in self._here] or alike
         stated = [_ahead(varying, limit, value - varying) for varying, limit in alike]
         if stated:
             first = min(stated, key=lambda each: (not self._sized(each), len((each - each.constant).terms)))
@@ -267,7 +270,9 @@ class Shapes(Images):
         found: list[tuple[list[Sum], Sum, int]] = []
         stored = list[Sum]()
         guarded, by_items = list[Sum](), rows_of_ids(self.reading)
+        numbers = {id(mention): number for number, mention in enumerate(self.reading.mentions)}
         for mention in self.reading.filled(name) if local else self.reading.of(name):
+            self._here = self.holding(numbers[id(mention)])
             index = self._from_starts(self._begun(mention.places[0]), name)
             index = self._grouped(index) if farthest else index
             whole = any(index.varying == varying.varying for varying, _ in self.reading.guards)
@@ -293,6 +298,7 @@ class Shapes(Images):
             found.append((rows[1], limit, rows[0].constant))
             stored += [limit] if mention.kind != "read" else []
             guarded += [limit - limit.constant] if whole or limit.names & by_items else []
+        self._here = []
         if name in self.reading.unread:
             self.doubts[name] = BEYOND
         if not found:
