@@ -732,3 +732,16 @@ def test_items_whose_places_come_again_are_in_several_groups(item: str, place: s
         }}"""
     )
     assert any(line.startswith(f'local = ["{local}"]') for line in lines)
+
+
+def test_a_group_is_no_wider_than_what_is_between_it_and_the_next_along_another_axis() -> None:
+    _, lines = drafted(
+        """kernel void f(const int w, const int h, global const float *x, global float *y)
+        {
+            const int l = get_local_id(1), block = get_group_id(1) * w + get_group_id(0);
+            y[(block * 4 + l) * 32 + get_local_id(0)] = x[(block * 4 + (l & 1) + (l >> 1) * 2) * 32 + get_local_id(0)];
+        }"""
+    )
+    assert any(line.startswith('local = ["32", "4"]') for line in lines)
+    assert any(line.startswith('global = ["32 * w", "4 * h"]') for line in lines)
+    assert 'shape = ["h", "w", "128"]' in shape_of(lines, "y")

@@ -88,7 +88,8 @@ class Launches(Indices):
                 self.axes[axis] = self._named(extent)
             elif axis < len(local) and self._is_grouped(axis):
                 self.inferred.add(axis)
-                self.rows[axis] = self._left(axis, "GROUPS" if len(local) == 1 else f"GROUPS_{'XYZ'[axis]}")
+                name = "GROUPS" if len(local) == 1 else f"GROUPS_{'XYZ'[axis]}"
+                self.rows[axis] = self._row_of_groups(axis) or self._left(axis, name)
 
     @abstractmethod
     def _in_turns(self, index: Sum) -> Sum:
@@ -251,6 +252,13 @@ class Launches(Indices):
     def _is_grouped(self, axis: int) -> bool:
         """Whether each work-group along an axis has its own places and no guard bounds them."""
         return any(each.factor_of(f"wid#{axis}") for each in self._places) and not self._guards(axis)
+
+    def _row_of_groups(self, axis: int) -> Sum | None:
+        """Return the length of rows in which each group is an element, W in `(y * W + group) * 64 + item`; or None."""
+        written = (place for mention in self.reading.mentions if mention.kind != "read" for place in mention.places)
+        levels = (level for place in written for level in self._levels(place)[1:])
+        alone = (extent for extent, counted in levels if counted == Sum.of(f"wid#{axis}"))
+        return next((self._named(extent) for extent in alone if extent.known and self._sized(extent)), None)
 
     def _left(self, axis: int, name: str) -> Sum:
         """Return the size that counts along an axis: a size that nothing else uses, or else a new one of that name."""
