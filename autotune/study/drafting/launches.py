@@ -133,16 +133,19 @@ class Launches(Indices):
             others = {min(told, key=lambda each: (len(each.terms), str(each))) for told in written if told - {limit}}
             most = limit
             if all(written) and not all(limit in told for told in written):
-                for other in sorted(others - {limit}, key=str):
-                    ahead = (other - most).number
-                    most = Sum.of(f"max({most}, {other})") if ahead is None else most + max(ahead, 0)
+                for other in sorted((each for each in others if each.known), key=str):
+                    ahead = [*(other - most).terms.values()]
+                    if min(ahead, default=0) >= 0:
+                        most = other
+                    elif max(ahead) > 0:
+                        most = Sum.of(f"max({most}, {other})")
             self._limits[axis, varying, limit] = most
         return self._limits[axis, varying, limit]
 
     def holding(self, number: int) -> list[tuple[Sum, Sum]]:
-        """Return the comparisons, as guards, that hold where a mention is."""
+        """Return the comparisons, as guards, that hold where a mention is, or that only choose between values."""
         told = zip(self.reading.compared, self.reading.held, strict=True)
-        return [(varying, limit) for (varying, limit, _), (first, end) in told if first <= number < end]
+        return [(varying, limit) for (varying, limit, _), (first, end) in told if first <= number < end or first == end]
 
     def _is_open(self, axis: int) -> bool:
         """Whether items along an axis write their own places without any comparison that could keep them from it."""

@@ -41,8 +41,7 @@ class Shapes(Images):
     def __init__(self, *given: Any) -> None:
         self._turns: dict[str, Sum] = {}
         """The bounds of variables that stand for the turns of loops, or for other counted sums."""
-        self._here: list[tuple[Sum, Sum]] = []
-        """The guards that hold where the index is that is looked at, if it is known where."""
+        self._here = []
         super().__init__(*given)
 
     # -- limits -----------------------------------------------------------------------------------
@@ -87,7 +86,8 @@ class Shapes(Images):
     def _of_multiples(self, value: Sum) -> Sum | None:
         """Return the largest value of a variable's multiples, `WPT * item`, if a guard bounds just these; or None."""
         step = gcd(*value.terms.values())
-        limit = next((limit for varying, limit in self.reading.guards if varying == value), None)
+        alike = [guard for guard in self.reading.guards if guard[0] == value]
+        limit = next((guard[1] for guard in (*filter(self._here.__contains__, alike), *alike)), None)
         if limit is None or not self._sized(limit):
             return None
         return limit - 1 if step == 1 else _ahead(value, limit, Sum.of(step - 1)) - step
