@@ -353,6 +353,13 @@ def test_each_kernel_that_does_not_compile_has_its_cure(body: str, cure: str, tm
     assert re.search(cure, " ".join(result.output.split())), result.output
 
 
+def test_a_macro_that_stands_for_nothing_is_told(tmp_path: Path) -> None:
+    kernel = tmp_path / "a.cl"
+    kernel.write_text("kernel void f(global int *x) { x[0] = STEP(x[1]); }")
+    result = CliRunner().invoke(app, ["new", str(kernel), "-D", "STEP=FUNCTION"])
+    assert "; -D STEP=FUNCTION is nothing that the kernel or OpenCL C defines: give what STEP" in result.output
+
+
 LACKING = """
 kernel void f(global real4 *x, const uint8_t n)
 {

@@ -103,6 +103,9 @@ def _cure(error: WorkerError, source: str, compiler: Compiler) -> str:
         return f"copy {_listed(files)} beside the kernel, or name {their} folder: -I FOLDER of autotune new, {of_study}"
     if place := _placeholder(error.what, source):
         return f"{place} is filled in by a program before it compiles this: fill it in, in a copy"
+    for name in re.findall(r"(?:function|identifier) '(\w+)'", log):
+        if macro := next((macro for macro, meant in compiler.given().items() if meant == name != macro), ""):
+            return f"-D {macro}={name} is nothing that the kernel or OpenCL C defines: give what {macro} stands for"
     for language, words in unknown(log, source).foreign.items():
         return f"{_listed(words)}: this is {language}, not OpenCL C; {_PORTING[language]}, in a copy"
     names, structs, functions, samplers, brings, left = _lacking(error, source, compiler)
