@@ -47,8 +47,8 @@ class Images(Launches, ABC):
                 extent = self.axes.get(min(ids)) if len(ids) == 1 else self.upper(coordinate)
                 several = started.factor_of(f"gid#{min(ids, default=0)}")
                 bounded = any(varying.varying == started.varying for varying, _ in self.reading.guards)
-                if len(ids) == 1 and (bounded or not several):  # or the id is within a quotient, for example
-                    extent = self.upper(coordinate)
+                if len(ids) == 1 and (not several or (bounded and (several.number or 2) > 1)):
+                    extent = self.upper(coordinate)  # the id is within a quotient, or its multiple is bounded as it is
                 elif extent is not None and len(ids) == 1 and several.known and (several.number or 2) > 1:
                     extent = extent * several
                 found[place] = self._farther(found[place], extent, written=mention.kind != "read")
