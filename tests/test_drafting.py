@@ -607,6 +607,7 @@ kernel void f(const int n, global P *p) { int i = get_global_id(0); if (i < n) p
          'S = ["packed", "aligned(2)", "int a"]'),
         ("struct S {\nint a;\n#ifndef __OPENCL_VERSION__\nint first() { return a; }\n#else\nint b[2 * N];\n#endif\n};",
          'S = ["int a", "int b[6]"]'),
+        ("struct S { uint a, b[(N + 4) / 4 * 40 / sizeof(unsigned int)]; };", 'S = ["uint a", "uint b[10]"]'),
         ("typedef struct { unsigned short int a, b[3]; long int c; short d; } S;",
          'S = ["ushort a", "ushort b[3]", "long c", "short d"]'),
         ("#ifdef __cplusplus\n#define REAL4 Vector\n#else\ntypedef float4 REAL4;\n#endif\n"
