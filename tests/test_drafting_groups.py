@@ -745,3 +745,28 @@ def test_a_group_is_no_wider_than_what_is_between_it_and_the_next_along_another_
     assert any(line.startswith('local = ["32", "4"]') for line in lines)
     assert any(line.startswith('global = ["32 * w", "4 * h"]') for line in lines)
     assert 'shape = ["h", "w", "128"]' in shape_of(lines, "y")
+
+
+@pytest.mark.parametrize(
+    ("row", "lane", "held", "required"),
+    [
+        ("i / 64", "i & 63", "part[l]", "WG % 64 == 0"),
+        ("i >> 5", "i % 32", "part[l]", "WG % 32 == 0"),
+        ("i / 64", "i & 63", "sum", ""),
+        ("i / w", "i % w", "part[l]", ""),
+    ],
+)
+def test_items_of_a_row_that_share_local_memory_are_in_one_group(row: str, lane: str, held: str, required: str) -> None:
+    part = ", local float *part" if held != "sum" else ""
+    _, lines = drafted(
+        f"""kernel void csr(const int n, const int w, global const int *ends, global const float *x,
+                          global float *y{part})
+        {{
+            const int i = get_global_id(0), l = get_local_id(0), row = {row}, lane = {lane};
+            float sum = 0;
+            if (row >= n) return;
+            {held} = x[ends[row] + lane];
+            if (lane == 0) y[row] = {held};
+        }}"""
+    )
+    assert [line for line in lines if line.startswith("require = ")] == [f'require = "{required}"'] * bool(required)

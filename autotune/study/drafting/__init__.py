@@ -19,8 +19,8 @@ guards and names. Each guess is marked as a guess: nothing here decides a result
                    groups.py: for work-groups; uses.py: for each argument; leaving.py: buffers that kernels do not use;
                    alternatives.py: for kernels that do the same; parts.py: for what one kernel leaves for the next
     sizes.py       which of a kernel's numbers are sizes, and their first values
-    writer.py      the text of the study; naming.py: arguments that no expression can name; divisors.py: divisors in
-                   expressions
+    writer.py      the text of the study; naming.py: arguments that no expression can name; divisors.py: constraints
+                   on divisors and rows
     missing.py     what is missing in a kernel that does not compile by itself; asking.py: what its #ifs ask for
 """
 
