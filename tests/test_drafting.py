@@ -196,12 +196,13 @@ def test_what_many_macros_are_compared_with_is_read_once() -> None:
 
 
 def test_of_very_many_values_no_more_are_tried_than_there_is_time_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    source = "".join(f"#if P == {n}\n#endif\n" for n in range(9)) + "kernel void k(global float *y) { y[0] = 1; }\n"
+    source = "".join(f"#if {name} == {n}\n#endif\n" for name in "PQR" for n in range(9))
+    source += "kernel void k(global float *y) { y[0] = 1; }\n"
     tried: list[int] = []
     monkeypatch.setattr(branches, "preprocessed", lambda text, *given: tried.append(len(text)) or ["k"])
     monkeypatch.setattr(branches, "MOST_TRIED", len(source) * 20)
     found = branches.Branches(source, {}, ["k"], {})
-    assert [found.values("P", default)[0] for default in (1, 2, 3, 1)] == [[*range(9)]] * 4
+    assert [found.values(name, 1)[0] for name in "PQRP"] == [[*range(9)]] * 4
     assert len(tried) == 18
 
 
@@ -218,6 +219,24 @@ def test_a_macro_that_decides_which_kernels_there_are_is_not_tuned() -> None:
     assert "values = [0, 1]  # guess: what the kernel's branches" in text_of("f", "1")
     default = f"#ifndef KIND\n#define KIND 2\n#endif\n{source}"
     assert "KIND" not in draft(sketched(default), "g")
+
+
+@pytest.mark.parametrize(
+    ("branches", "tuned"),
+    [
+        ("#if MODE == 2\ntypedef double real;\n#else\ntypedef float real;\n#endif", False),
+        ("#if MODE\n#define real double\n#else\n#define real float\n#endif", False),
+        ("#if MODE == 1\n#define real float\n#elif MODE == 2\n#define real float2\n#endif", True),
+        ("#if MODE\n#define T double\n#else\n#define T float\n#endif\ntypedef struct { T x; } real;\n#define s", False),
+        ("#define real float\n#if MODE == 2\n#define MORE , global const float *z\n#endif", False),
+        ("#define real float\n#if MODE == 2\n#define sum double\n#else\n#define sum float\n#endif", True),
+    ],
+)
+def test_a_macro_that_decides_what_a_kernel_takes_is_a_choice(branches: str, tuned: bool) -> None:
+    source = f"#ifndef MODE\n#define MODE 1\n#endif\n{branches}\n#ifndef MORE\n#define MORE\n#endif\n#ifndef sum\n"
+    source += "#define sum float\n#endif\nkernel void k(global const real *x, global real *y MORE) {\n"
+    text = draft(sketched(source + "int i = get_global_id(0); sum s = x[i]; y[i] = s * s; }\n"))
+    assert ("\n[parameters.MODE]" in text, "\nMODE = [1]" in text) == (tuned, not tuned)
 
 
 @pytest.mark.parametrize(
@@ -572,10 +591,11 @@ kernel void f(const int n, global P *p) { int i = get_global_id(0); if (i < n) p
     assert unread.gaps[0] == "line 23: its members: the meaning of uint id[2 * (NONE + 1)][3] is not known"
     long, _ = drafted(source.replace("(DIM + 1)", "+".join(["2"] * 5000)))
     assert long.gaps[0].startswith("line 23: its members: the meaning of uint id[2 * 2+2+")
-    assert sketch.gaps == ["line 24: its members: the meaning of other w is not known"]
-    sketch, lines = drafted(source.replace("#define other half\n", ""))
-    assert 'P = ["Inner in", "double w"]' in lines
+    assert 'P = ["Inner in", "half w"]' in lines  # as in the branch that is taken
     assert sketch.gaps == []
+    assert 'P = ["Inner in", "double w"]' in drafted(source.replace("#define other half\n", ""))[1]
+    unknown, _ = drafted(source.replace("#define other", "#define another"))
+    assert unknown.gaps == ["line 24: its members: the meaning of other w is not known"]
 
 
 @pytest.mark.parametrize(
@@ -587,6 +607,7 @@ kernel void f(const int n, global P *p) { int i = get_global_id(0); if (i < n) p
          'S = ["packed", "aligned(2)", "int a"]'),
         ("struct S {\nint a;\n#ifndef __OPENCL_VERSION__\nint first() { return a; }\n#else\nint b[2 * N];\n#endif\n};",
          'S = ["int a", "int b[6]"]'),
+        ("struct S { uint a, b[(N + 4) / 4 * 40 / sizeof(unsigned int)]; };", 'S = ["uint a", "uint b[10]"]'),
         ("typedef struct { unsigned short int a, b[3]; long int c; short d; } S;",
          'S = ["ushort a", "ushort b[3]", "long c", "short d"]'),
         ("#ifdef __cplusplus\n#define REAL4 Vector\n#else\ntypedef float4 REAL4;\n#endif\n"

@@ -706,3 +706,67 @@ def test_a_group_is_as_wide_as_it_is_along_the_axis_that_its_items_count() -> No
     )
     assert any(line.startswith('local = ["b", "b"]') for line in lines)
     assert 't = { type = "float", local = "b * b" }' in lines
+
+
+@pytest.mark.parametrize(
+    ("item", "place", "local"),
+    [
+        ("l & (LANES - 1)", "lane", "32"),
+        ("l % LANES", "lane", "32"),
+        ("l & 31", "lane", "32"),
+        ("l & (LANES - 1)", "l / LANES * LANES + lane", "64"),
+    ],
+)
+def test_items_whose_places_come_again_are_in_several_groups(item: str, place: str, local: str) -> None:
+    _, lines = drafted(
+        f"""#define LANES 32
+        kernel void csr(const int n, global const int *ends, global const float *x, global float *y)
+        {{
+            const int l = get_local_id(0), row = get_group_id(0);
+            const int lane = {item};
+            local float part[64];
+            part[{place}] = row < n ? x[ends[row] + lane] : 0;
+            barrier(CLK_LOCAL_MEM_FENCE);
+            if (lane < 16) part[{place}] += part[({place}) + 16];
+            if (lane == 0 && row < n) y[row] += part[{place}];
+        }}"""
+    )
+    assert any(line.startswith(f'local = ["{local}"]') for line in lines)
+
+
+def test_a_group_is_no_wider_than_what_is_between_it_and_the_next_along_another_axis() -> None:
+    _, lines = drafted(
+        """kernel void f(const int w, const int h, global const float *x, global float *y)
+        {
+            const int l = get_local_id(1), block = get_group_id(1) * w + get_group_id(0);
+            y[(block * 4 + l) * 32 + get_local_id(0)] = x[(block * 4 + (l & 1) + (l >> 1) * 2) * 32 + get_local_id(0)];
+        }"""
+    )
+    assert any(line.startswith('local = ["32", "4"]') for line in lines)
+    assert any(line.startswith('global = ["32 * w", "4 * h"]') for line in lines)
+    assert 'shape = ["h", "w", "128"]' in shape_of(lines, "y")
+
+
+@pytest.mark.parametrize(
+    ("row", "lane", "held", "required"),
+    [
+        ("i / 64", "i & 63", "part[l]", "WG % 64 == 0"),
+        ("i >> 5", "i % 32", "part[l]", "WG % 32 == 0"),
+        ("i / 64", "i & 63", "sum", ""),
+        ("i / w", "i % w", "part[l]", ""),
+    ],
+)
+def test_items_of_a_row_that_share_local_memory_are_in_one_group(row: str, lane: str, held: str, required: str) -> None:
+    part = ", local float *part" if held != "sum" else ""
+    _, lines = drafted(
+        f"""kernel void csr(const int n, const int w, global const int *ends, global const float *x,
+                          global float *y{part})
+        {{
+            const int i = get_global_id(0), l = get_local_id(0), row = {row}, lane = {lane};
+            float sum = 0;
+            if (row >= n) return;
+            {held} = x[ends[row] + lane];
+            if (lane == 0) y[row] = {held};
+        }}"""
+    )
+    assert [line for line in lines if line.startswith("require = ")] == [f'require = "{required}"'] * bool(required)

@@ -1556,3 +1556,75 @@ def test_a_condition_that_chooses_a_value_ends_no_places_where_neither_value_is_
     )
     assert 'y = { type = "float", shape = ["HEIGHT", "w"], access = "out" }' in lines
     assert any(line.startswith('global = ["w", "HEIGHT"]  # guess') for line in lines)
+
+
+@pytest.mark.parametrize("step", ["2", "(turn + 1)"])
+def test_a_step_between_coordinates_is_no_extent_and_what_loops_go_around_is_small(step: str) -> None:
+    _, lines = drafted(
+        f"""kernel void means(read_only image2d_t from, write_only image2d_t to, sampler_t how, int reach, int turn)
+        {{
+            const int2 at = (int2)(get_global_id(0), get_global_id(1));
+            float4 sum = 0;
+            for (int x = -reach; x <= reach; ++x)
+                for (int y = -reach; y <= reach; ++y)
+                    sum += read_imagef(from, how, at + (int2)(x * {step}, y * {step}));
+            write_imagef(to, at, sum);
+        }}"""
+    )
+    assert all('image = ["HEIGHT", "WIDTH"]' in shape_of(lines, name) for name in ("from_", "to"))
+    assert any(line.startswith("global = ") and '["WIDTH", "HEIGHT"]' in line for line in lines)
+    assert {'reach = { type = "int", value = "1" }  # guess: its value'} <= {*lines}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "items", "shapes"),
+    [
+        ("if (i < n)", "if (i < m)", "round_up(max(n, m), WG)", ["n", "m"]),
+        ("if (i < n)", "else if (i < m)", "round_up(max(n, m), WG)", ["n", "m"]),
+        ("if (i >= n) return;", "if (i < m)", "round_up(n, WG)", ["n", "n"]),
+        ("if (i < n - 1)", "if (i < n)", "round_up(n, WG)", ["n - 1", "n"]),
+        ("if (i < n)", "if (i < n + 2)", "round_up(n + 2, WG)", ["n", "n + 2"]),
+        ("if (i < n)", "if (i < n - m)", "round_up(n, WG)", ["n", "n - m"]),
+    ],
+)
+def test_a_launch_reaches_all_that_is_written_in_several_places(
+    first: str, second: str, items: str, shapes: list[str]
+) -> None:
+    _, lines = drafted(
+        f"""kernel void f(const int n, const int m, global float *a, global float *b)
+        {{
+            const int i = get_global_id(0);
+            {first} a[i] = 1;
+            {second} b[i] = 2;
+        }}"""
+    )
+    assert f'global = ["{items}"]' in lines
+    assert all(f'shape = ["{shape}"]' in shape_of(lines, name) for name, shape in zip("ab", shapes, strict=True))
+
+
+def test_an_image_holds_all_that_is_written_and_steps_of_one_axis_with_a_remainder_of_another() -> None:
+    _, lines = drafted(
+        """kernel void f(read_only image2d_t from, write_only image2d_t to, sampler_t how, const int w, const int h)
+        {
+            const int x = get_global_id(0), y = get_global_id(1);
+            if (x >= w || y >= h) return;
+            float4 sum = read_imagef(from, how, (int2)(x / 4, 8 * y + (x & 3)));
+            write_imagef(to, (int2)(x, 4 * y), sum);
+            write_imagef(to, (int2)(x, 4 * y + 3), sum);
+        }"""
+    )
+    assert 'image = ["4 * h", "w"]' in shape_of(lines, "to")
+    assert 'image = ["8 * h", "ceil_div(w, 4)"]' in shape_of(lines, "from_")
+
+
+def test_a_bound_that_chooses_a_place_holds_where_the_place_is_used() -> None:
+    _, lines = drafted(
+        """kernel void copy(global const float *x, global float *y, const int n)
+        {
+            const int i = get_global_id(0) << 3;
+            if (i > n) return;
+            const int at = i + 8 > n ? n - 8 : i;
+            vstore8(vload8(0, x + at), 0, y + at);
+        }"""
+    )
+    assert 'shape = ["n"]' in shape_of(lines, "y")

@@ -314,6 +314,8 @@ def test_definitions_are_those_that_compilers_take(tmp_path: Path) -> None:
             "x[0] = 1;\n#if WIDTH == 1\n#elif WIDTH == 2\n#else\n#error\n#endif\n",
             ": #error; .*it depends on WIDTH$",
         ),
+        ("x[0] = 1;\n#ifndef cl_khr_none\n#error none\n#endif\n", "; it needs cl_khr_none, which .* lacks: fix it, or"),
+        ("x[0] = W;\n#if W % 4\n#error of fours\n#endif\n", "it depends on W: give another value than -D W=1$"),
         ("} int op(int a); kernel void g(global int *x) { x[0] = op(1);", "it calls op, not defined there: include it"),
         (
             "} template <class T> kernel void g(global T *x) { x[0] = 1;",
@@ -349,6 +351,13 @@ def test_each_kernel_that_does_not_compile_has_its_cure(body: str, cure: str, tm
     result = CliRunner().invoke(app, ["new", str(kernel)])
     assert result.exit_code == 2
     assert re.search(cure, " ".join(result.output.split())), result.output
+
+
+def test_a_macro_that_stands_for_nothing_is_told(tmp_path: Path) -> None:
+    kernel = tmp_path / "a.cl"
+    kernel.write_text("kernel void f(global int *x) { x[0] = STEP(x[1]); }")
+    result = CliRunner().invoke(app, ["new", str(kernel), "-D", "STEP=FUNCTION"])
+    assert "; -D STEP=FUNCTION is nothing that the kernel or OpenCL C defines: give what STEP" in result.output
 
 
 LACKING = """
@@ -469,6 +478,17 @@ def test_an_extent_of_a_work_group_is_no_single_item() -> None:
 def test_what_has_a_name_defined_is_looked_for_among_so_many(many: int, found: tuple[str, str]) -> None:
     opened, ended = "".join(f"#ifdef A{each}\n" for each in range(many)), "#endif\n" * many
     assert brought(f"{opened}#define X 1\n{ended}#ifdef LAST\n#define X 2\n#endif\nint a = X;", "X") == found
+
+
+@pytest.mark.parametrize("guard", ["#ifndef A_H", "#if !defined(A_H)", "#ifndef A_H\n#line 1"])
+def test_what_keeps_a_file_from_being_included_twice_brings_nothing(guard: str) -> None:
+    assert brought(f"{guard}\n#define A_H\n#ifdef B\n#define X 1\n#endif\nint a = X;\n#endif", "X") == ("B", "1")
+
+
+def test_what_is_called_on_an_image_reads_or_writes_it() -> None:
+    source = "kernel void f(__read_only image2d_t a, __write_only image2d_t b, int2 p) { W(b, p, R(a, p)); F(p); }"
+    told = unknown("".join(f"implicit declaration of function '{name}'\n" for name in "WRF"), source)
+    assert (told.names, told.functions) == ({"W": "write_imagef", "R": "read_imagef"}, ["F"])
 
 
 def test_what_is_put_together_lacks_what_it_is_made_of() -> None:

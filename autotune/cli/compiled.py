@@ -40,10 +40,14 @@ class Compiler(NamedTuple):
         more = [f"-D{name}={value}" for name, value in (defined or {}).items()]
         return self.inspector.inspect(source, [*self.options, *more], names)
 
+    def given(self) -> dict[str, str]:
+        """Return the macros that the options define, with their text."""
+        told = [re.fullmatch(r"-D(\w+)(?:\([^()]*\))?=?(.*)", option) for option in self.options]
+        return {match[1]: match[2] for match in told if match}
+
     def not_given(self, source: str) -> list[str]:
         """Return the macros that an #if uses and nothing defines: in the #if they are 0."""
-        given = {re.split(r"\W", option[2:])[0] for option in self.options}
-        return [name for name in undefined(source) if name not in given]
+        return [name for name in undefined(source) if name not in self.given()]
 
     def again(self, names: Mapping[str, str]) -> str:
         """Return the command with these names defined as well."""
@@ -99,6 +103,9 @@ def _cure(error: WorkerError, source: str, compiler: Compiler) -> str:
         return f"copy {_listed(files)} beside the kernel, or name {their} folder: -I FOLDER of autotune new, {of_study}"
     if place := _placeholder(error.what, source):
         return f"{place} is filled in by a program before it compiles this: fill it in, in a copy"
+    for name in re.findall(r"(?:function|identifier) '(\w+)'", log):
+        if macro := next((macro for macro, meant in compiler.given().items() if meant == name != macro), ""):
+            return f"-D {macro}={name} is nothing that the kernel or OpenCL C defines: give what {macro} stands for"
     for language, words in unknown(log, source).foreign.items():
         return f"{_listed(words)}: this is {language}, not OpenCL C; {_PORTING[language]}, in a copy"
     names, structs, functions, samplers, brings, left = _lacking(error, source, compiler)
@@ -121,7 +128,7 @@ def _cure(error: WorkerError, source: str, compiler: Compiler) -> str:
         macro = next((f", or define it by -D {name}=FUNCTION" for name in functions if name.isupper()), "")
         said.append(what + macro)
     if left or not said:
-        cure = _other_cure(left or error.what, source, compiler)
+        cure = _other_cure(left or error.what, source, compiler, names)
         left = _unmangled(left)
         said.append(f"then the compiler says: {left}{f'; {cure}' if cure != _FIX else ''}" if names else cure)
     return "; ".join(said)
@@ -168,8 +175,9 @@ def _lacking(error: WorkerError, source: str, compiler: Compiler) -> _Lacking:
         log = f"{error.what}\n{error.detail}"
         told = unknown(log, source)
         asked, alone = asked_by_error(source, log)
+        asked = [name for name in asked if alone and not _is_of_extension(name)]
         zeros = compiler.not_given(source) if "by zero in preprocessor expression" in log else []
-        found = told.names | dict.fromkeys([*(asked if alone else ()), *zeros], "1")
+        found = told.names | dict.fromkeys([*asked, *zeros], "1")
         for name in [*told.names, *told.functions]:
             macro, value = brought(source, name, lacks.brings)
             if macro and names.get(macro) != value:
@@ -195,16 +203,22 @@ def _lacking(error: WorkerError, source: str, compiler: Compiler) -> _Lacking:
     return lacks._replace(left="" if known else error.what)
 
 
-def _other_cure(told: str, source: str, compiler: Compiler) -> str:
-    """What to do about a message that is not about a name without a meaning."""
+def _other_cure(told: str, source: str, compiler: Compiler, names: Mapping[str, str]) -> str:
+    """What to do about a message that is not about a name without a meaning. `names`: those tried, with values."""
     if "<Spelling=<command line>" in told:
         return "a name that -D defines is also used in OpenCL's own headers: rename it in the kernel"
     asked, _ = asked_by_error(source, told)
+    elsewhere = "fix it, or choose a device that has it with --device (autotune devices lists them)"
+    device = compiler.inspector.device
+    if asked and all(_is_of_extension(name) and name not in device.extensions for name in asked):
+        return f"it needs {' or '.join(asked)}, which {device.name} lacks: {elsewhere}"
+    tried = {name: value for name, value in {**compiler.given(), **names}.items() if name in asked}
+    if asked and len(tried) == len(asked):
+        given = " ".join(f"-D {name}={value}" for name, value in tried.items())
+        return f"it depends on {_listed(asked)}: give another value than {given}"
     if asked or re.search(rf"#[ \t]*error[ \t]+{re.escape(told.rsplit(': ', 1)[-1])}", source):
         depends = f": it depends on {_listed(asked)}" if asked else ""
         return f"give what the kernel asks for there with -D NAME=1{depends}"
-    elsewhere = "fix it, or choose a device that has it with --device (autotune devices lists them)"
-    device = compiler.inspector.device
     if extension := lacking_extension(told, source, device.extensions):
         return f"it needs {extension}, which {device.name} lacks: {elsewhere}"
     if call := re.search(r"call to '((as|convert)_([a-z]+)(\d+)\w*)' is ambiguous", _unmangled(told)):
@@ -218,6 +232,11 @@ def _other_cure(told: str, source: str, compiler: Compiler) -> str:
     ):
         return elsewhere
     return _FIX
+
+
+def _is_of_extension(name: str) -> bool:
+    """Whether a macro says that a device has an extension: no user may define it."""
+    return name.startswith(("cl_", "__opencl_c_"))
 
 
 def _unmangled(told: str) -> str:

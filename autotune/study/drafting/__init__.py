@@ -14,14 +14,14 @@ guards and names. Each guess is marked as a guess: nothing here decides a result
     reading.py     the Reading: which places of which argument are used, and what bounds the variables
     shapes.py      extents from a Reading; images.py: those of images; launches.py: work-items; indices.py: indices
                    split into rows
-    proposal.py    proposals for parameters and choices, with repeats.py, nouns.py, and branches.py for what an #if
-                   asks; vectors.py: for their widths; fixed.py: for numbers that no tuner can set yet;
+    proposal.py    proposals for parameters and choices, with repeats.py, nouns.py, signatures.py, and branches.py for
+                   what an #if asks; vectors.py: for their widths; fixed.py: for numbers that no tuner can set yet;
                    groups.py: for work-groups; uses.py: for each argument; leaving.py: buffers that kernels do not use;
                    alternatives.py: for kernels that do the same; parts.py: for what one kernel leaves for the next
     sizes.py       which of a kernel's numbers are sizes, and their first values
-    writer.py      the text of the study; naming.py: arguments that no expression can name; divisors.py: divisors in
-                   expressions
-    missing.py     what is missing in a kernel that does not compile by itself
+    writer.py      the text of the study; naming.py: arguments that no expression can name; divisors.py: constraints
+                   on divisors and rows
+    missing.py     what is missing in a kernel that does not compile by itself; asking.py: what its #ifs ask for
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ from typing import TYPE_CHECKING
 from autotune import lazily
 
 if TYPE_CHECKING:
+    from autotune.study.drafting.asking import asked_by_error, brought, hiding
     from autotune.study.drafting.branches import undefined
-    from autotune.study.drafting.missing import asked_by_error, brought, hiding, lacking_extension, of_opencl, unknown
+    from autotune.study.drafting.missing import lacking_extension, of_opencl, unknown
     from autotune.study.drafting.scanning import candidates, scanned, struct_bodies
     from autotune.study.drafting.sketch import Sketch
     from autotune.study.drafting.writer import draft
@@ -40,8 +41,9 @@ else:  # a worker needs what scanning knows of structs, and none of the rest
     __getattr__ = lazily(
         __name__,
         {
+            "asking": "asked_by_error brought hiding",
             "branches": "undefined",
-            "missing": "asked_by_error brought hiding lacking_extension of_opencl unknown",
+            "missing": "lacking_extension of_opencl unknown",
             "sketch": "Sketch",
             "scanning": "candidates scanned struct_bodies",
             "writer": "draft",

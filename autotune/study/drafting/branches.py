@@ -113,6 +113,7 @@ class Branches:
     ) -> None:
         self._source, self._stated, self._kernels, self._joined = source, stated, {*kernels}, joined
         self._found: dict[tuple[str, int], tuple[list[int], str]] = {}
+        self._texts: dict[tuple[str | int, ...], Mapping[int, Sequence[str]]] = {}
         self._room = MOST_TRIED
 
     def values(self, name: str, default: int) -> tuple[list[int], str]:
@@ -126,15 +127,21 @@ class Branches:
         return numbers, said
 
     def _leaving(self, name: str, numbers: list[int]) -> list[int]:
+        texts = self.texts(name, numbers)
+        return [number for number in numbers if self._kernels <= {*texts[number]}] if texts else numbers
+
+    def texts(self, name: str, numbers: Sequence[int]) -> Mapping[int, Sequence[str]]:
+        """Return the text's tokens with each number as the macro's value; empty if they are not read or too many."""
+        key: tuple[str | int, ...] = (name, *numbers)
         cost = len(self._source) * len(numbers)
-        if cost > self._room:
-            return numbers
-        self._room -= cost
-        stated = self._stated
-        try:
-            return [n for n in numbers if self._kernels <= {*preprocessed(self._source, {**stated, name: str(n)}, ())}]
-        except NotRead:
-            return numbers
+        if key not in self._texts and cost <= self._room:
+            self._room -= cost
+            try:
+                each = {n: preprocessed(self._source, {**self._stated, name: str(n)}, ()) for n in numbers}
+            except NotRead:
+                each = {}
+            self._texts[key] = each
+        return self._texts.get(key, {})
 
 
 MOST_TRIED = 2_000_000

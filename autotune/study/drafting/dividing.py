@@ -14,6 +14,8 @@ class Divided(Guards):
     def __init__(self, known: Mapping[str, str], *, through: bool) -> None:
         super().__init__(known)
         self._through = through
+        self.takes: frozenset[str] = frozenset()
+        """The names of the kernel's arguments."""
 
     def _with_ids(self, value: Sum) -> Sum:
         value = with_ids(value)
@@ -34,6 +36,16 @@ class Divided(Guards):
         if not found.known:
             self.found.guards.append((found, by))
         return found
+
+    def _masked(self, value: Sum, mask: Sum) -> Sum:
+        """Return `value & mask`: a remainder if one more than the mask is a power of two; a macro is taken for one."""
+        by = mask + 1
+        named = not by.constant and len(by.terms) == 1 and by.names.isdisjoint(self.takes)
+        if named or (by.number is not None and by.number > 1 and by.number.bit_count() == 1):
+            return self._remainder(value, by)
+        masked = self._fresh("masked")
+        self.found.guards.append((masked, by))
+        return masked
 
     def _divided_by(self, value: Sum, taken: Sum) -> Sum | None:
         """Return the divisor if a value's quotient times the divisor is subtracted: W in `n - n / W * W`; else None."""

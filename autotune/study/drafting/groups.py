@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from autotune.errors import UsageError
 from autotune.expression import Expression
 from autotune.study.drafting.functions import reached
-from autotune.study.drafting.indices import flat_rows, words
+from autotune.study.drafting.indices import flat_rows, words, wrapped
 from autotune.study.drafting.parts import alike
 from autotune.study.drafting.reading import Reading
 from autotune.study.drafting.scanning import number_of
@@ -243,7 +243,7 @@ def _held(reading: Reading, parameters: set[str]) -> dict[int, Sum]:
 
     If none does, return those of loops that items share: `for (k = item; k < n; k += WG)`.
     """
-    whole: dict[int, set[Sum]] = {}
+    whole = {axis: {count} for axis, count in wrapped(reading).items()}
     steps: dict[int, set[Sum]] = {}
     shared = _shared(reading)
     left_out = {varying for varying, _ in reading.guards}  # a guard leaves out items: the group is wider than the array

@@ -23,6 +23,9 @@ def extents_of(type_name: str) -> int | None:
 class Images(Launches, ABC):
     """The extents of images that one kernel's reading tells; for the arguments see `Launches`."""
 
+    _here: list[tuple[Sum, Sum]]
+    """The guards that hold where the place is that is looked at, if it is known where."""
+
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         self.doubts: dict[str, str] = {}
@@ -31,26 +34,45 @@ class Images(Launches, ABC):
     def image(self, name: str, dimensions: int) -> list[Sum] | None:
         """Return the extents of an image in NumPy's order; None if its coordinates do not tell."""
         found: list[Sum | None] = [None] * dimensions
-        for mention in self.reading.mentions:
+        for number, mention in enumerate(self.reading.mentions):
             if mention.name != name:
                 continue
+            self._here = self.holding(number)
             for place, coordinate in enumerate(mention.places[:dimensions]):
                 if (shared := self._shared(coordinate)) is not None:
                     found[place] = found[place] or shared
                     continue
                 started = self._started(coordinate)
-                ids = self._ids(started)
+                ids = self._axes_of(started)
                 extent = self.axes.get(min(ids)) if len(ids) == 1 else self.upper(coordinate)
                 several = started.factor_of(f"gid#{min(ids, default=0)}")
-                if len(ids) == 1 and not several:  # the id is within a quotient, for example
-                    extent = self.upper(coordinate)
+                bounded = any(varying.varying == started.varying for varying, _ in self.reading.guards)
+                if len(ids) == 1 and (not several or (bounded and (several.number or 2) > 1)):
+                    extent = self.upper(coordinate)  # the id is within a quotient, or its multiple is bounded as it is
                 elif extent is not None and len(ids) == 1 and several.known and (several.number or 2) > 1:
                     extent = extent * several
-                found[place] = found[place] or extent
+                found[place] = self._farther(found[place], extent, written=mention.kind != "read")
                 if any(re.match(r"\([^.]*(?:gid|wid)#\d.*\)\.#", each) for each in started.names):
                     self.doubts[name] = BEYOND  # a value of which only the ids in it are known
+        self._here = []
         whole = [each for each in found if each is not None]
         return whole[::-1] if len(whole) == dimensions else None
+
+    def _farther(self, one: Sum | None, other: Sum | None, *, written: bool) -> Sum | None:
+        """Return the first of two extents; the larger one if both are of what is written, which no sampler clamps."""
+        if one is None or other is None or not written:
+            return one or other
+        return max(one, other, key=lambda extent: self.elements([extent]))
+
+    def _axes_of(self, coordinate: Sum) -> set[int]:
+        """The axes whose ids are in a coordinate: one alone, if it steps farther than all else reaches."""
+        ids = self._ids(coordinate)
+        for axis in ids if len(ids) > 1 else ():
+            step = coordinate.factor_of(f"gid#{axis}")
+            reach = self.upper(coordinate - Sum.of(f"gid#{axis}") * step) if step.number else None
+            if reach is not None and reach.number is not None and reach.number <= (step.number or 0):
+                return {axis}
+        return ids
 
     @property
     def normalized(self) -> bool:

@@ -10,7 +10,7 @@ from math import gcd
 from autotune.errors import UsageError
 from autotune.expression import Expression
 from autotune.study.drafting.reading import EXTENT, Reading
-from autotune.study.drafting.terms import Product, Sum, divided, spread_out
+from autotune.study.drafting.terms import Product, Sum, divided, remainder, spread_out
 
 
 def words(text: str) -> list[str]:
@@ -45,10 +45,30 @@ def flat_rows(axis: int, moved: Sum, places: Sum | None) -> dict[int, Sum]:
     return found
 
 
+def wrapped(reading: Reading) -> dict[int, Sum]:
+    """Return C by axis if each index into a local array has `item % C`: more items of a group would share places."""
+    found = dict[int, Sum]()
+    for axis in range(3):
+        remainders = {remainder(Sum.of(f"lid#{axis}"), limit): limit for _, limit in reading.guards}
+        for array in reading.arrays:
+            cells = [(level, index) for name, level, index in reading.cells if name == array]
+            names = {name for _, index in cells for name in index.names if f"lid#{axis}" in name}
+            limit = remainders.get(Sum.of(min(names))) if len(names) == 1 else None
+            without = {level for level, index in cells if not names <= index.names}
+            if limit is not None and {level for level, _ in cells} - without:
+                found.setdefault(axis, limit)
+    return found
+
+
+def coordinates(reading: Reading) -> set[Sum]:
+    """Return the coordinates at which images are read and written: a factor in these is no length of rows."""
+    return {place for mention in reading.mentions if len(mention.places) > 1 for place in mention.places}
+
+
 def rows_of_ids(reading: Reading, axes: Sequence[int] = (0, 1, 2)) -> set[str]:
     """Return the names that alone are the length of rows along which global ids count: N in `2 * N + id`."""
     found = set[str]()
-    for place in reading.places:
+    for place in {*reading.places} - coordinates(reading):
         products = [product for product in place.terms if product]
         ids = [each for each in products if each in [(f"gid#{axis}",) for axis in axes] and place.terms[each] == 1]
         others = [each for each in products if each not in ids]

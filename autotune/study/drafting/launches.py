@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
-from autotune.study.drafting.indices import Indices, rows_of_ids, tile_of, words
+from autotune.study.drafting.indices import Indices, coordinates, rows_of_ids, tile_of, words
 from autotune.study.drafting.reading import EXTENT, Reading
 from autotune.study.drafting.terms import Sum, plain, quotient
 
@@ -78,6 +78,7 @@ class Launches(Indices):
         """The number of places in each work-group's tile, along axes with tiles."""
         self.wholes: dict[int, Sum] = {}
         """The number of places along axes that nothing bounds; each item may write several of them."""
+        self._limits: dict[tuple[int, Sum, Sum], Sum] = {}
         self._open = {axis for axis in range(3) if self._is_open(axis)}
         parted = {name for varying in reading.parted for name in self._started(varying).names}
         self.barred = {axis for axis in range(3) if f"gid#{axis}" in parted}
@@ -88,7 +89,8 @@ class Launches(Indices):
                 self.axes[axis] = self._named(extent)
             elif axis < len(local) and self._is_grouped(axis):
                 self.inferred.add(axis)
-                self.rows[axis] = self._left(axis, "GROUPS" if len(local) == 1 else f"GROUPS_{'XYZ'[axis]}")
+                name = "GROUPS" if len(local) == 1 else f"GROUPS_{'XYZ'[axis]}"
+                self.rows[axis] = self._row_of_groups(axis) or self._left(axis, name)
 
     @abstractmethod
     def _in_turns(self, index: Sum) -> Sum:
@@ -118,7 +120,33 @@ class Launches(Indices):
             for varying, limit in self.reading.guards
             if self._ids(self._started(varying)) == {axis} and limit.names and not limit.names <= set(self._local)
         ]
-        return sorted(found, key=lambda pair: (not self._sized(pair[1]), len(pair[1].terms)))
+        found = sorted(found, key=lambda pair: (not self._sized(pair[1]), len(pair[1].terms)))
+        return [(found[0][0], self._largest(axis, *found[0])), *found[1:]] if found else []
+
+    def _largest(self, axis: int, varying: Sum, limit: Sum) -> Sum:
+        """Return the largest of a guard's limit and those where other things are written: in two `if`s, `max(n, m)`."""
+        if (axis, varying, limit) not in self._limits:
+            written = [
+                {told for other, told in self.holding(number) if other == varying and self._sized(told)}
+                for number, mention in enumerate(self.reading.mentions)
+                if mention.kind != "read" and any(axis in self._ids(self._started(each)) for each in mention.places)
+            ]
+            others = {min(told, key=lambda each: (len(each.terms), str(each))) for told in written if told - {limit}}
+            most = limit
+            if all(written) and not all(limit in told for told in written):
+                for other in sorted((each for each in others if each.known), key=str):
+                    ahead = [*(other - most).terms.values()]
+                    if min(ahead, default=0) >= 0:
+                        most = other
+                    elif max(ahead) > 0:
+                        most = Sum.of(f"max({most}, {other})")
+            self._limits[axis, varying, limit] = most
+        return self._limits[axis, varying, limit]
+
+    def holding(self, number: int) -> list[tuple[Sum, Sum]]:
+        """Return the comparisons, as guards, that hold where a mention is, or that only choose between values."""
+        told = zip(self.reading.compared, self.reading.held, strict=True)
+        return [(varying, limit) for (varying, limit, _), (first, end) in told if first <= number < end or first == end]
 
     def _is_open(self, axis: int) -> bool:
         """Whether items along an axis write their own places without any comparison that could keep them from it."""
@@ -151,7 +179,8 @@ class Launches(Indices):
             self._started(place): self._in_turns(place)
             for place in sorted(self.reading.places, key=lambda each: len(each.names))
         }
-        plain_ones = [each for each in indices if not self._strided(each)]
+        images = {self._started(place) for place in coordinates(self.reading)}
+        plain_ones = [each for each in indices if not self._strided(each) and each not in images]
         rows = [
             self._along(extent, counted, axis, written=each in stored)
             for each in plain_ones
@@ -171,7 +200,6 @@ class Launches(Indices):
             return Sum.of(apart[0])
         if numbers := [*filter(None, map(partial(_apart_by_numbers, axis), self._stored))]:
             return Sum.of(min(numbers))
-        images = any(len(mention.places) > 1 for mention in self.reading.mentions)
         names = IMAGE_NAMES if images else AXIS_NAMES[3 if self._used(2) else 2 if self._used(1) else 1]
         spread = {turns for place in self._stored if (turns := self._over_launch(place, axis))}
         self._note_each(axis, spread or {each.factor_of(f"gid#{axis}") for each in own & stored})
@@ -223,6 +251,13 @@ class Launches(Indices):
     def _is_grouped(self, axis: int) -> bool:
         """Whether each work-group along an axis has its own places and no guard bounds them."""
         return any(each.factor_of(f"wid#{axis}") for each in self._places) and not self._guards(axis)
+
+    def _row_of_groups(self, axis: int) -> Sum | None:
+        """Return the length of rows in which each group is an element, W in `(y * W + group) * 64 + item`; or None."""
+        written = (place for mention in self.reading.mentions if mention.kind != "read" for place in mention.places)
+        levels = (level for place in written for level in self._levels(place)[1:])
+        alone = (extent for extent, counted in levels if counted == Sum.of(f"wid#{axis}"))
+        return next((self._named(extent) for extent in alone if extent.known and self._sized(extent)), None)
 
     def _left(self, axis: int, name: str) -> Sum:
         """Return the size that counts along an axis: a size that nothing else uses, or else a new one of that name."""

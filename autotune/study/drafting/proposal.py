@@ -24,9 +24,10 @@ from autotune.study.drafting.groups import FIRST, MADE, by_default, is_alone, is
 from autotune.study.drafting.nouns import COUNT_NAME, SMALL_NAME, TASK_NAME
 from autotune.study.drafting.preprocessing import Preprocessed
 from autotune.study.drafting.reading import Reading
-from autotune.study.drafting.repeats import lengths, operands, repeats, row_lengths
+from autotune.study.drafting.repeats import lengths, operands, radii, repeats, row_lengths
 from autotune.study.drafting.scanning import DEFINE, candidates, number_of, stated_as
 from autotune.study.drafting.shapes import Shapes
+from autotune.study.drafting.signatures import deciding
 from autotune.study.drafting.sketch import Sketch
 from autotune.study.drafting.statements import read
 from autotune.study.drafting.terms import Sum
@@ -61,8 +62,8 @@ class Proposal:
         self._readings: dict[tuple[object, ...], Reading] = {}
         self.code = Preprocessed(sketch.source, stated)
         """The text as preprocessed with the defaults."""
-        self.values = Branches(sketch.source, stated, launched, self.code.joined).values
-        """Returns the values proposed for a parameter that is a number, and their origin."""
+        branches = Branches(sketch.source, stated, launched, self.code.joined)
+        self.values, self.texts = branches.values, branches.texts
         self._read_macros()
         self._set_apart_forms()
         self.arguments = self._merged()
@@ -102,8 +103,8 @@ class Proposal:
         return ByValue(kinds, self.structs, self.meant, taken)
 
     def is_small(self, name: str) -> bool:
-        """Whether a whole number is, by its name, probably not a large size."""
-        return SMALL_NAME.match(name) is not None
+        """Whether a whole number is, by its name or as loops begin at minus it, probably not a large size."""
+        return SMALL_NAME.match(name) is not None or name in self.radii
 
     def is_known(self, kind: str) -> bool:
         """Whether a type is one of OpenCL's, of the text's structs, or a choice."""
@@ -141,6 +142,7 @@ class Proposal:
         return as_written(told, self.sketch.source, {*self.choices})
 
     structs = cached_property(structs_of)
+    radii = cached_property(radii)
 
     @cached_property
     def own(self) -> dict[str, str]:
@@ -183,12 +185,13 @@ class Proposal:
                 self._set_apart(name)
 
     def _set_apart_repeats(self) -> None:
-        """Turn the macros that decide what is computed into tasks: these must not be tuned."""
+        """Turn the macros that decide what is computed, and on what, into tasks: these must not be tuned."""
         pointers = [one.name for one in self.arguments.values() if one.address != "private"]
         names = self.parameters.keys() - self.words.keys()
+        found = in_structs(self.text, names, self.arguments.values()) | deciding(self, names)
         if (tokens := self.code.tokens(self.kept(tuned=True))) is not None:
-            found = repeats(tokens, names, pointers) | operands(tokens, names, pointers)
-            self._take_for(self.tasks, found | in_structs(self.text, names, self.arguments.values()))
+            found |= repeats(tokens, names, pointers) | operands(tokens, names, pointers)
+        self._take_for(self.tasks, found)
 
     def _set_apart_lengths(self) -> None:
         """Turn macros that alone give the length of inputs into tasks: inputs are the same for all configurations."""
@@ -298,9 +301,8 @@ class Proposal:
             self.fixed[name] = self.given[name]
 
     def _dimensions(self, entry: str) -> int:
-        reading = self._reading(entry, tuned=True)
-        if reading.axes:
-            return max(reading.axes) + 1
+        if axes := self._reading(entry, tuned=True).axes:
+            return max(axes) + 1
         asked = re.findall(r"get_(?:global|local|group)_(?:id|size)\s*\(\s*([012])\s*\)", self.text)
         return max([int(one) for one in asked], default=0) + 1
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from autotune.study.drafting.syntax import Tree
-from autotune.study.drafting.terms import Sum, apart, in_elements, quotient, undivided
+from autotune.study.drafting.terms import Sum, apart, in_elements, places_of_group, quotient, undivided
 
 _MOST_GUARDS = 200
 """The most guards to read: each place is compared with all of them."""
@@ -250,8 +250,7 @@ class Reading:
         sums += [varying for varying, _ in self.guards]
         for each in (self.started(value, shared=False) for value in (*sums, *self.places)):
             for axis in (0, 1, 2):
-                group, item = each.factor_of(f"wid#{axis}"), each.factor_of(f"lid#{axis}")
-                extent = group.over(item) if group.known and item.known and item else None
+                extent = places_of_group(each, axis)
                 several = extent is not None and (extent.names or 1 < (extent.number or 0) <= _MOST_ITEMS)
                 if extent is not None and several and (axis not in found or found[axis].over(extent) is not None):
                     found[axis] = extent

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from autotune.study.drafting.groups import EXTENT_NAME, is_of_group
 from autotune.study.drafting.indices import rows_of_ids
 from autotune.study.drafting.syntax import closing, names_in, split
+from autotune.study.drafting.terms import Sum
 from autotune.study.drafting.touching import is_understood
 
 if TYPE_CHECKING:
@@ -62,6 +63,13 @@ def lengths(of: Proposal, names: Collection[str]) -> set[str]:
             plain = [product for extent in extents for product in extent.terms if len(extent.terms) == 1]
             found = found.union(*({*product} & {*names} for product in plain if {*product} & {*of.whole}))
     return found
+
+
+def radii(of: Proposal) -> set[str]:
+    """Return the names at whose negative loops begin, `for (i = -r; i <= r; i++)`: they go around a middle."""
+    readings = filter(None, map(of.read_by_own_names, of.launched))
+    starts = [start for reading in readings for start, _ in reading.loops.values()]
+    return {name for start in starts for name in start.names if start == Sum() - Sum.of(name)}
 
 
 def row_lengths(reading: Reading, names: Collection[str]) -> set[str]:

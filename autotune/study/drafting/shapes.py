@@ -61,6 +61,7 @@ class Shapes(Images):
     def __init__(self, *given: Any) -> None:
         self._turns: dict[str, Sum] = {}
         """The bounds of variables that stand for the turns of loops, or for other counted sums."""
+        self._here = []
         super().__init__(*given)
 
     # -- limits -----------------------------------------------------------------------------------
@@ -73,6 +74,7 @@ class Shapes(Images):
             return None
         guards = self.reading.guards
         alike = [(varying, limit) for varying, limit in guards if varying.varying == value.varying]
+        alike = [guard for guard in alike if guard in self._here] or alike
         stated = [_ahead(varying, limit, value - varying) for varying, limit in alike]
         if stated:
             first = min(stated, key=lambda each: (not self._sized(each), len((each - each.constant).terms)))
@@ -104,7 +106,8 @@ class Shapes(Images):
     def _of_multiples(self, value: Sum) -> Sum | None:
         """Return the largest value of a variable's multiples, `WPT * item`, if a guard bounds just these; or None."""
         step = gcd(*value.terms.values())
-        limit = next((limit for varying, limit in self.reading.guards if varying == value), None)
+        alike = [guard for guard in self.reading.guards if guard[0] == value]
+        limit = next((guard[1] for guard in (*filter(self._here.__contains__, alike), *alike)), None)
         if limit is None or not self._sized(limit):
             return None
         return limit - 1 if step == 1 else _ahead(value, limit, Sum.of(step - 1)) - step
@@ -279,9 +282,13 @@ class Shapes(Images):
         the `farthest` index. In `local` memory, which holds what was written, reads at places that a loop halves do not
         count.
         """
-        mentions = self.reading.filled(name) if local else self.reading.of(name)
-        told = [self._told(mention, farthest=farthest) for mention in mentions]
-        found = [each for each in told if each is not None]
+        numbers = {id(mention): number for number, mention in enumerate(self.reading.mentions)}
+        found = list[_Told]()
+        for mention in self.reading.filled(name) if local else self.reading.of(name):
+            self._here = self.holding(numbers[id(mention)])
+            if (told := self._told(mention, farthest=farthest)) is not None:
+                found.append(told)
+        self._here = []
         if name in self.reading.unread:
             self.doubts[name] = BEYOND
         if not found:

@@ -276,6 +276,19 @@ def remainder(value: Sum, by: Sum) -> Sum:
     return Sum.of(0) if by == Sum.of(1) else Sum.of(f"({_operand(value)} % {_operand(by)})")
 
 
+def places_of_group(value: Sum, axis: int) -> Sum | None:
+    """Return how many items of a group have places apart, TILE in `group * TILE + item`; None for other sums.
+
+    Groups or items along another axis may be nearer: 4 places are apart in `(group1 * W + group0) * 4 + item1`.
+    """
+    group, item = value.factor_of(f"wid#{axis}"), value.factor_of(f"lid#{axis}")
+    if not (group and group.known and item and item.known):
+        return None
+    near = [value.factor_of(f"{kind}#{other}") for kind in ("wid", "lid") for other in range(3) if other != axis]
+    told = [each.over(item) for each in (group, *near) if each and each.known and group.over(each) and each != item]
+    return min(filter(None, told), key=lambda extent: (len(extent.names), extent.number or 0), default=None)
+
+
 def put_together(value: Sum, name: str, whole: Sum, by: Sum) -> Sum:
     """Replace a quotient (`name`) times divisor plus remainder by the dividend: `n // W * W + n % W` is n."""
     left = remainder(whole, by)

@@ -13,6 +13,7 @@ from autotune.devices import KernelArgument
 from autotune.study.drafting.preprocessing import value_of
 from autotune.study.drafting.scanning import DEFINE, opencl_name, scanned, struct_bodies, without_unions
 from autotune.study.drafting.syntax import names_in, tokens_of
+from autotune.study.drafting.touching import bytes_of
 from autotune.study.includes import without_comments
 from autotune.study.types import is_plain
 
@@ -54,7 +55,11 @@ def as_written(
 def typedefs_of(of: Proposal) -> dict[str, str]:
     """Return what typedefs finally stand for in the branches that the preprocessor takes."""
     tokens = of.code.tokens([*of.choices])
-    text = without_unions(of.text if tokens is None else " ".join(tokens))
+    return typedefs_in(without_unions(of.text if tokens is None else " ".join(tokens)))
+
+
+def typedefs_in(text: str) -> dict[str, str]:
+    """Return what the typedefs and enums of a text without directives finally stand for."""
     found = {name: opencl_name(meant) for meant, name in re.findall(r"\btypedef\s+([\w ]+?)\s+(\w+)\s*;", text)}
     found |= dict.fromkeys((f"enum {name}" for name in re.findall(r"\benum\s+(\w+)", text)), "int")
     for _ in range(_LONGEST):
@@ -98,7 +103,10 @@ def structs_of(of: Proposal) -> dict[str, list[str]]:
     left = struct_bodies(" ".join(of.code.tokens([*of.choices]) or ()))
     given = {**enumerators(of.text)}
     given |= {name: str(number) for name, number in (of.parameters | of.tasks | of.counts).items()}
-    return members_spelt_out({**left, **struct_bodies(of.text)}, of.text, {*of.choices}, given, typedefs_of(of))
+    bodies = struct_bodies(of.text)
+    pairs = (zip(bodies[name], left[name], strict=False) for name in bodies.keys() & left.keys())
+    macros = {one.partition(" ")[0]: other.partition(" ")[0] for pair in pairs for one, other in pair}
+    return members_spelt_out({**left, **bodies}, of.text, {*of.choices}, given, macros | typedefs_of(of))
 
 
 def in_structs(text: str, names: Collection[str], arguments: Iterable[KernelArgument]) -> set[str]:
@@ -132,7 +140,8 @@ def members_spelt_out(
     stated = {name: values.pop() for name, values in meanings.items() if len(values) == 1} | dict(given)
 
     def number(extent: re.Match[str]) -> str:
-        said = re.sub(r"[A-Za-z_]\w*", lambda name: stated.get(name[0], name[0]), extent[1])
+        said = re.sub(r"\bsizeof\s*\(([\w\s]+)\)", lambda of: str(bytes_of(opencl_name(of[1])) or of[0]), extent[1])
+        said = re.sub(r"[A-Za-z_]\w*", lambda name: stated.get(name[0], name[0]), said)
         value = None if re.search(r"[A-Za-z_]", said) else value_of(tokens_of(said))
         return f"[{said if value is None else value}]"
 

@@ -37,8 +37,6 @@ class Values(Divided, ABC):
     ) -> None:
         super().__init__(known, through=through)
         self._functions, self._widths = functions, widths
-        self.takes: frozenset[str] = frozenset()
-        """The names of the kernel's arguments."""
         self._returned: list[Any] = []
         self._steps = self._depth = 0
 
@@ -259,9 +257,7 @@ class Values(Divided, ABC):
             if operator in ("/", "%"):
                 return self._quotient(left, right) if operator == "/" else self._remainder(left, right)
             if operator == "&":
-                masked = self._fresh("masked")
-                self.found.guards.append((masked, right + 1))
-                return masked
+                return self._masked(left, right)
             if power is not None:
                 return self._quotient(left, power) if operator == ">>" else left * power
         if operator == "-" and (divisor := self._divided_by(left, right)) is not None:

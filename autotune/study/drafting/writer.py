@@ -10,7 +10,7 @@ from dataclasses import replace
 from autotune.devices import KernelArgument
 from autotune.study.drafting.alternatives import alternatives, idle
 from autotune.study.drafting.branches import AROUND
-from autotune.study.drafting.divisors import zero_for_some
+from autotune.study.drafting.divisors import whole_rows, zero_for_some
 from autotune.study.drafting.fixed import hints, own_to_tune
 from autotune.study.drafting.groups import OF_GROUPS, widths
 from autotune.study.drafting.images import extents_of
@@ -176,7 +176,7 @@ class _Writer:
             self._add("", "[[constraints]]")
             self._guess(f'require = "{divisor} > 0"', "an expression below divides by it")
             self._add(f'reason = "{divisor} is a divisor"')
-        for required, reason in idle(of, self._alternatives):
+        for required, reason in (*idle(of, self._alternatives), *whole_rows(of)):
             self._add("", "[[constraints]]", f'require = "{required}"', f'reason = "{reason}"')
 
     def _hint(self, what: str) -> None:
