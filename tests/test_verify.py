@@ -565,6 +565,32 @@ def test_what_lies_in_local_memory_makes_no_kernel_right(session: Session) -> No
         list(runs)
 
 
+def test_a_run_follows_at_once_on_the_filling_of_local_memory(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An idle GPU turns to other processes, whose kernels leave zeros there."""
+    done: list[str] = []
+
+    def noting(name: str) -> Callable[..., Any]:
+        method = getattr(session, name)
+        return lambda *given: (done.append(name), method(*given))[1]
+
+    for name in ("finish", "fill", "launch"):
+        monkeypatch.setattr(session, name, noting(name))
+    monkeypatch.setattr("autotune.bench.launcher.spoiler", lambda _: lambda *_: done.append("spoil"))
+    bench = Bench(session, {}, {"y": np.full(64, 7)}, Rules(), Limits(), lambda *_: None)
+    source = "kernel void k(global int *y, local int *t) { int i = get_local_id(0); t[i] = 7; y[i] = t[i]; }"
+    arguments = {"y": Buffer("y", "int", (64,), (64,), "out"), "t": Local("t", "int", 64)}
+    built = bench.build(Plan(source, (), (Launch("k", (64,), (64,), ("y", "t")),), arguments, {"y": Tolerance()}))
+    bench.verify_first(built, 60.0)
+    bench.launcher.on_zeros(built, ["y"], 60.0)
+    bench.launcher.repeat(built, 2, 1e9, poison=True)
+    bench.launcher.enqueue(built)
+    bench.launcher.finish()
+    followed = [after for name, after in itertools.pairwise(done) if name == "spoil"]
+    assert followed == ["launch"] * 4
+
+
 def test_a_device_that_cannot_fill_local_memory_is_asked_once_and_refuses_nothing(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:

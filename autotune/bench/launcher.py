@@ -66,13 +66,13 @@ class Launcher:
         """
         self._announce("verify", self._limits.first_s)
         self._turn = self._arena.first
-        self._spoil_local(built)
         self.finish()
         began = time.monotonic()
         self._put_back(built, "out", "scratch")
         self.finish()
         self.restore_s = time.monotonic() - began
         self._announce("run", limit_s)
+        self._spoil_local(built)
         first: Event = None
         seen = set()
         for kernel, launch in built.kernels:
@@ -108,11 +108,11 @@ class Launcher:
         spans = []
         for left in reversed(range(count)):
             self._put_back(built, *(() if left else poisoned))
-            if poison and not left:
-                self._spoil_local(built)
             if cold:
                 with noticing_loss():
                     self._flush()
+            if poison and not left:
+                self._spoil_local(built)
             spans.append(self._run(built))
         self.finish()
         times = [self._span_ns(first, last) for first, last in spans]
@@ -143,20 +143,20 @@ class Launcher:
         Does not wait.
         """
         self._turn = (self._turn + 1) % len(LOCAL)
-        self._spoil_local(built)
         self._put_back(built, "out")
+        self._spoil_local(built)
         self._run(built)
 
     def on_zeros(self, built: Built, names: Collection[str], limit_s: float) -> None:
         """Run once as in a first run, but with zeros in the named outputs and scratch."""
         self._announce("run", limit_s)
         self._turn = self._arena.first
-        self._spoil_local(built)
         self._put_back(built, "out", "scratch")
         with noticing_loss():
             for guarded in built.buffers:
                 if guarded.buffer.name in names:
                     self._arena.zero(guarded)
+        self._spoil_local(built)
         self._run(built)
         self.finish()
 
@@ -201,7 +201,10 @@ class Launcher:
         return busy_ns * 1e-9
 
     def _spoil_local(self, built: Built) -> None:
-        """Poison local memory, so that a kernel that relies on zeros or on an earlier run's values there shows."""
+        """Poison local memory, so that a kernel that relies on zeros or on an earlier run's values there shows.
+
+        The run must follow at once: a GPU that is idle for a moment turns to other processes, and clears this memory.
+        """
         if built.local_bytes and self._spoil is not None:
             with suppress(BackendError):
                 self._spoil(built.local_bytes, LOCAL[self._turn])
