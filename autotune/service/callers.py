@@ -14,7 +14,6 @@ import asyncio
 import hashlib
 import hmac
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
@@ -25,6 +24,7 @@ from fastapi import Request, Response
 from autotune.errors import StoreError
 from autotune.service.answers import Refused
 from autotune.service.config import Config
+from autotune.service.newest import Newest
 from autotune.store import CONSOLE, ROLES, ServerStore, new_token
 
 COOKIE = "autotune"
@@ -63,7 +63,7 @@ class Callers:
         self._store = store
         self._anonymous = Caller("", "read" if config.is_local else None)
         self._read_only = config.read_only
-        self._known: OrderedDict[str, tuple[float, Caller | None]] = OrderedDict()
+        self._known: Newest[str, tuple[float, Caller | None]] = Newest(_KNOWN)
 
     def known(self, token: str | None) -> Caller | None:
         """Return the caller with this token if known without asking the database; otherwise use `look_up`."""
@@ -82,8 +82,6 @@ class Callers:
         role = "read" if self._read_only else found.role
         caller = Caller(found.name, role, token=token)
         self._known[token] = (time.monotonic() + _KNOWN_S, caller)
-        while len(self._known) > _KNOWN:
-            self._known.popitem(last=False)
         return caller
 
     async def may_still_read(self, caller: Caller) -> bool:

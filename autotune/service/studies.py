@@ -7,7 +7,6 @@ import re
 import shutil
 import tempfile
 import time
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +18,7 @@ from autotune.pool import RunFolder
 from autotune.service import uploads
 from autotune.service.answers import Refused
 from autotune.service.config import Config
+from autotune.service.newest import Newest
 from autotune.store import ServerStore, Uploaded
 from autotune.study import (
     YOUNG_NS,
@@ -56,9 +56,9 @@ class Studies:
         self._store = store
         self._config = config
         self._folder = RunFolder()
-        self._read: OrderedDict[str, StudyText] = OrderedDict()
+        self._read: Newest[str, StudyText] = Newest(_KEPT)
         self._own: dict[str, _Own] = {}
-        self._none: OrderedDict[str, float] = OrderedDict()  # until when a name is known to be none of its own
+        self._none: Newest[str, float] = Newest(_KEPT)  # until when a name is known to be none of its own
         self._orders: dict[str, _Order] = {}
 
     def close(self) -> None:
@@ -135,8 +135,6 @@ class Studies:
             if study_file(name) is None:
                 self._own.pop(name, None)
                 self._none[name] = time.monotonic() + self._config.best_age_s
-                while len(self._none) > _KEPT:
-                    self._none.popitem(last=False)
                 return None
             began_ns = time.time_ns()
             with watched() as files:
@@ -175,8 +173,6 @@ class Studies:
             except (AutotuneError, OSError):
                 return None
             self._read[name] = found
-            while len(self._read) > _KEPT:
-                self._read.popitem(last=False)
         return found
 
     def _unpacked(self, upload: Mapping[str, Any], folder: Path) -> Path:
