@@ -17,7 +17,7 @@ from autotune.service import answered, views
 from autotune.service import submit as submitting
 from autotune.service.answered import Shows
 from autotune.service.answers import NothingNew, documented
-from autotune.service.depends import Admin, Before, Opened, Reader, SearchId, Submitter, Writer, require_asked
+from autotune.service.depends import Admin, Before, Number, Opened, Reader, SearchId, Submitter, Writer, require_asked
 from autotune.service.feeds import BEAT
 from autotune.service.shapes import Check, NewToken, StudyName, Submit
 from autotune.service.takein import take_in
@@ -213,9 +213,7 @@ def trials(
 
 
 @router.get("/trials/{number}", responses=FOUND, tags=["results"])
-def trial(
-    service: Opened, caller: Reader, number: Annotated[int, Path(ge=1, le=2**63 - 1)]
-) -> Annotated[Json, Shows(answered.WholeTrial)]:
+def trial(service: Opened, caller: Reader, number: Number) -> Annotated[Json, Shows(answered.WholeTrial)]:
     """One trial: samples, options, build log, environment."""
     return views.trial(service, number)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse
 
 from autotune.errors import AutotuneError
@@ -16,7 +16,7 @@ from autotune.lookup import open_records
 from autotune.reports import learned, single
 from autotune.service import views
 from autotune.service.answers import Refused, for_others
-from autotune.service.depends import Before, Opened, Reader
+from autotune.service.depends import Before, Number, Opened, Reader
 from autotune.service.pages import snippets
 from autotune.service.pages.common import Word, show
 from autotune.service.pages.lessons import Lesson, Lessons
@@ -32,8 +32,6 @@ PAGE = 20
 
 _MOST_NAME = 120
 """The most characters in the name of a file to download."""
-
-Number = Annotated[int, Path(ge=1, le=2**63 - 1)]
 
 
 @router.get("/")
