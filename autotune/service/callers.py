@@ -121,6 +121,11 @@ def caller_of(request: Request) -> Caller:
     return caller
 
 
+def _callers(request: Request) -> Callers:
+    callers: Callers = request.app.state.service.callers
+    return callers
+
+
 def require_role(caller: Caller, role: str) -> None:
     """Raise Refused, 401 or 403, if a caller may not do what takes a role."""
     if not caller.may(role):
@@ -148,8 +153,8 @@ async def _require_csrf(request: Request, caller: Caller) -> None:
         ("application/x-www-form-urlencoded", "multipart/form-data")
     ):
         given = str((await request.form()).get(CSRF_FIELD, ""))
-    callers: Callers = request.app.state.service.callers
-    if not hmac.compare_digest((given or "").encode("utf-8", "replace"), callers.csrf_token(caller.token).encode()):
+    known = _callers(request).csrf_token(caller.token)
+    if not hmac.compare_digest((given or "").encode("utf-8", "replace"), known.encode()):
         raise Refused(
             403, "the form is from another server, or of another token", hint="reload the page and send it again"
         )
@@ -158,13 +163,12 @@ async def _require_csrf(request: Request, caller: Caller) -> None:
 def csrf_token(request: Request) -> str:
     """Return what a form of a page must carry in its field `csrf`, or "" if nobody is logged in."""
     caller = caller_of(request)
-    callers: Callers = request.app.state.service.callers
-    return callers.csrf_token(caller.token) if caller.token else ""
+    return _callers(request).csrf_token(caller.token) if caller.token else ""
 
 
 def signed_in(request: Request, token: str) -> Caller | None:
     """Return the holder of a token, for a page that asks for one, or None if it is not valid. Takes a moment."""
-    callers: Callers = request.app.state.service.callers
+    callers = _callers(request)
     return callers.known(token) or callers.look_up(token)
 
 
