@@ -64,7 +64,7 @@ def best(
             name = f"{problem.key._replace(kernel_hash='', study_hash='')}"
             if name not in seen:  # of several texts of a study, only the newest is shown
                 seen.add(name)
-                rows.append(views.row_of_problem(service, problem.number, problem.key, nullcontext(records), text_of))
+                rows.append(views.row_of_problem(service, problem, nullcontext(records), text_of))
     rows = _by_size(rows)
     studies, devices = listing.names(service.store)
     more = last if len(rows) == PAGE or len(problems) == 4 * PAGE else None
@@ -108,9 +108,7 @@ def problem(request: Request, service: Opened, caller: Reader, number: Number) -
     }
     try:
         with open_records(locate(service.config.database)) as records:
-            data["best"], answer = views.best_of_problem(
-                service, records, number, found.key, service.studies.of, whole=True
-            )
+            data["best"], answer = views.best_of_problem(service, records, found, service.studies.of, whole=True)
         data["key"]["size"] = data["best"]["size"]
         data["forms"] = (
             [] if answer is None else snippets.forms(answer, str(request.base_url).rstrip("/") + service.config.root)
