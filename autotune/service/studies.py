@@ -130,21 +130,12 @@ class Studies:
         known = self._own.get(name)
         if known is not None and time.monotonic() < known.until:
             return known.text
-        stamps = None if known is None else {path: stamp(path) for path in known.stamps}
-        if known is None or stamps != known.stamps:
+        if known is None or known.stamps != {path: stamp(path) for path in known.stamps}:
             if study_file(name) is None:
                 self._own.pop(name, None)
                 self._none[name] = time.monotonic() + self._config.best_age_s
                 return None
-            began_ns = time.time_ns()
-            with watched() as files:
-                text = find_study(name)
-                _ = text.study_hash
-            hiding = Path("studies") / f"{name}.toml"
-            found = {path: stamp(path) for path in (*map(Path, list(files)), hiding)}
-            # A young file is read again: it may have changed without a new stamp.
-            young = {path for path, one in found.items() if one is not None and one[0] > began_ns - YOUNG_NS}
-            known = _Own(text, found | dict.fromkeys(young), 0.0)
+            known = _read(name)
         self._own[name] = known._replace(until=time.monotonic() + self._config.best_age_s)
         return known.text
 
@@ -186,6 +177,19 @@ class Studies:
             finally:
                 shutil.rmtree(part, ignore_errors=True)
         return uploads.study_in(folder)
+
+
+def _read(name: str) -> _Own:
+    """Read a study of the server's, with what shows that it has changed since. Raises StudyError."""
+    began_ns = time.time_ns()
+    with watched() as files:
+        text = find_study(name)
+        _ = text.study_hash
+    hiding = Path("studies") / f"{name}.toml"
+    found = {path: stamp(path) for path in (*map(Path, list(files)), hiding)}
+    # A young file is read again: it may have changed without a new stamp.
+    young = {path for path, one in found.items() if one is not None and one[0] > began_ns - YOUNG_NS}
+    return _Own(text, found | dict.fromkeys(young), 0.0)
 
 
 def _is(text: StudyText, kernel_hash: str | None, study_hash: str | None) -> bool:
