@@ -27,6 +27,7 @@ from autotune.store.location import (
     database_error,
     is_ambiguous,
     is_our_file,
+    kind_of,
     log_of,
     require_writable,
 )
@@ -103,7 +104,7 @@ def open_as_it_is(location: Location, *, alone: bool) -> Engine:
 
 def is_busy(error: object) -> bool:
     """Return whether SQLite's error says that another process writes; a file in WAL mode may be read meanwhile."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
+    return kind_of(error) == sqlite3.SQLITE_BUSY
 
 
 def holds_nothing(path: str) -> bool:
@@ -251,7 +252,7 @@ def _use_wal(connection: sqlite3.Connection) -> None:
             connection.execute("PRAGMA journal_mode=WAL")
             return
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+            if not is_busy(error) or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
 

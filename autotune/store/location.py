@@ -169,12 +169,18 @@ def _shared_of(path: str) -> str:
     return f"{log_of(path).removesuffix('wal')}shm"
 
 
+def kind_of(error: object) -> int:
+    """Return the kind of SQLite's error, the low byte of its code (the rest gives details); 0 for any other error."""
+    code: int = getattr(error, "sqlite_errorcode", 0)
+    return code & 0xFF
+
+
 def may_not_be_written(path: str, error: object) -> bool:
     """Return whether SQLite's error says that a file or its directory is read-only, and the file is complete.
 
     Then nobody can be writing there. The error decides, since on a failed disk files may only seem to be writable.
     """
-    unwritable = getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
+    unwritable = kind_of(error) in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
     return unwritable and os.path.isfile(path) and _is_complete(path)
 
 
@@ -308,21 +314,20 @@ def version_in(value: object, where: str) -> int:
 
 def database_error(where: str, error: BaseException | None) -> StoreError:
     """Return a database driver's error as one clear line."""
-    code = getattr(error, "sqlite_errorcode", None)
-    if code in _UNLOCKED or (code is not None and code & 0xFF == sqlite3.SQLITE_BUSY):
+    code, kind = getattr(error, "sqlite_errorcode", 0), kind_of(error)
+    if code in _UNLOCKED or kind == sqlite3.SQLITE_BUSY:
         from autotune.store.mounts import LOCAL, takes_locks
 
         if code in _UNLOCKED or not takes_locks(where):
             return StoreError("is in a place where SQLite cannot lock or share files", where=where, hint=LOCAL)
-    if code is not None and code & 0xFF == sqlite3.SQLITE_CANTOPEN:
+    if kind == sqlite3.SQLITE_CANTOPEN:
         from autotune.store.mounts import spent
 
         what, hint = spent(where)
         if what:
             return StoreError(what, where=where, hint=hint)
     for known, what, hint in _SQLITE_ERRORS:
-        # The low byte is the kind; the rest gives details.
-        if code is not None and code & 0xFF == known:
+        if kind == known:
             return StoreError(what, where=where, hint=hint)
     if isinstance(error, sqlite3.Error):
         # Every statement is tested on sound databases: if SQLite cannot run one, the database is damaged.
