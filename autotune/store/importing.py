@@ -23,7 +23,7 @@ from autotune.store.fields import measurement_columns, trial_columns
 from autotune.store.interchange import HINT, Line, Retiming, parsed
 from autotune.store.location import CAME_IN, IMPORTED, TIMED_ELSEWHERE
 from autotune.store.records import UNFINISHED, Columns, device_columns, device_of, mapping, now, ordered, pages
-from autotune.store.schema import problems, retimings, searches, trials
+from autotune.store.schema import problem_key, problems, retimings, searches, trials
 
 MOST_LINE = 2**24
 """The most characters of a line with one trial: thousands of samples and a build log need fewer."""
@@ -295,7 +295,7 @@ def _mark(connection: Connection, trial: Any, retimings: Sequence[str]) -> None:
 
 def _store_search(connection: Connection, uuid: str, search: Incoming) -> _Place:
     """Return the numbers of a search, its problem and its devices; store them if they are new."""
-    joined = select(searches, *(column for column in problems.c if column.name not in ("id", "trials"))).join(problems)
+    joined = select(searches, *problem_key).join(problems)
     known = connection.execute(joined.where(searches.c.uuid == uuid)).mappings().first()
     if known is not None:
         _require_one_problem(search.problem, known, search.where, "the same search in the database")

@@ -18,7 +18,7 @@ from autotune.store.fields import trial_of
 from autotune.store.location import IMPORTED
 from autotune.store.presence import is_dead
 from autotune.store.records import UNFINISHED, Columns, key_of, now, pages
-from autotune.store.schema import devices, problems, retimings, search_devices, searches, trials
+from autotune.store.schema import devices, problem_key, problems, retimings, search_devices, searches, trials
 
 PROCESS = "process"
 """The key in a search's environment whose value identifies its process (presence.py)."""
@@ -248,7 +248,7 @@ def everything(study: str | None = None, device: str | None = None) -> Select[An
             searches.c.submission,
             searches.c.sampler,
             searches.c.generation,
-            *(column for column in problems.c if column.name not in ("id", "trials")),
+            *problem_key,
         )
         .select_from(trials.join(searches, searches.c.id == trials.c.search_id))
         .join(problems, problems.c.id == searches.c.problem_id)
