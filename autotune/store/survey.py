@@ -81,7 +81,8 @@ def outcomes(store: Store, problem: int) -> Counter[Outcome]:
 
 _FASTEST = """
 SELECT id, time_ns FROM trials
-WHERE search_id = :search AND outcome = 'ok' AND driver = :driver AND time_ns > 0{bound} ORDER BY time_ns, id LIMIT 1
+WHERE search_id = :search AND outcome = 'ok' AND driver = :driver AND time_ns > 0 AND id < :before
+ORDER BY time_ns, id LIMIT 1
 """
 
 
@@ -110,20 +111,17 @@ def records(store: Store, wanted: Sequence[int], drivers: Mapping[int, Iterable[
     best = float("inf")
     for search_id in wanted:
         stairs: list[tuple[int, float]] = []
-        bound: int | None = None
+        before = 2**63 - 1
         while True:
             steps = [
                 (float(row[1]), int(row[0]))
                 for driver in drivers.get(search_id, ())
-                for row in store.rows(
-                    _FASTEST.format(bound="" if bound is None else " AND id < :before"),
-                    {"search": search_id, "driver": driver} | ({} if bound is None else {"before": bound}),
-                )
+                for row in store.rows(_FASTEST, {"search": search_id, "driver": driver, "before": before})
             ]
             if not steps or min(steps)[0] >= best:
                 break
-            time, bound = min(steps)
-            stairs.append((bound, time))
+            time, before = min(steps)
+            stairs.append((before, time))
         if stairs:
             best = stairs[0][1]
         found += [trial for trial, _ in reversed(stairs)]
