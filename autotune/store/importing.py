@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import IO, Any, NamedTuple
@@ -136,7 +136,7 @@ def store(
     """
     waiting.seek(0)
     places: dict[str, _Place] = {}
-    changed: dict[int, _Changed] = {}
+    changed: defaultdict[int, _Changed] = defaultdict(_Changed)
     lines = (_Waiting(*json.loads(line)) for line in waiting)
     new = 0
     for page in pages(lines):
@@ -198,7 +198,7 @@ def _store_page(
     page: Sequence[_Waiting],
     found: Mapping[str, Incoming],
     places: dict[str, _Place],
-    changed: dict[int, _Changed],
+    changed: defaultdict[int, _Changed],
 ) -> int:
     """Store a page with few statements, not a few for each line; return the number of new trials. Updates `changed`."""
     uuids = dict.fromkeys(entry.trial["uuid"] for entry in page)
@@ -232,7 +232,7 @@ def _store_page(
     ended = [*new.values(), *later]
     for columns in [*ended, *(here[uuid] for uuid in again)]:
         if problem := problem_of.get(columns["uuid"]):
-            changed.setdefault(problem, _Changed()).configurations.add(columns["configuration_hash"])
+            changed[problem].configurations.add(columns["configuration_hash"])
     for columns in ended:
         if problem := problem_of.get(columns["uuid"]):
             changed[problem].finished[columns["search_id"]] += columns["outcome"] not in UNFINISHED
