@@ -205,19 +205,21 @@ def retimed(store: Store, problem: int, limit: int) -> list[int]:
 
 def _rows(store: Store, rows: Iterable[Sequence[Any]]) -> list[Row]:
     with sound(store):
-        return [
-            Row(
-                int(row[0]),
-                int(row[1]),
-                mapping(row[2]),
-                text(row[3]),
-                Outcome(row[4]),
-                text(row[5]),
-                None if row[6] is None else float(number(row[6])),
-                float(number(row[7])),
-                float(number(row[8])),
-                float(number(row[9])),
-                *("" if value is None else text(value) for value in row[10:13]),
-            )
-            for row in rows
-        ]
+        return [_row(row) for row in rows]
+
+
+def _row(columns: Sequence[Any]) -> Row:
+    trial, search, configuration, name, outcome, reason, time_ns, build_s, verify_s, time_s, *texts = columns
+    return Row(
+        int(trial),
+        int(search),
+        mapping(configuration),
+        text(name),
+        Outcome(outcome),
+        text(reason),
+        None if time_ns is None else float(number(time_ns)),
+        float(number(build_s)),
+        float(number(verify_s)),
+        float(number(time_s)),
+        *("" if value is None else text(value) for value in texts),
+    )
