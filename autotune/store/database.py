@@ -140,7 +140,7 @@ def clear_errors(location: Location) -> Iterator[None]:
         where = str(location)
         found = database_error(where, error.orig)
         if location.url:
-            state = getattr(error.orig, "sqlstate", None)
+            state = state_of(error)
             if state == LOCKED:
                 what = f"is locked by another session, for {BUSY_S:g} s"
                 raise ConnectionLost(what, where=where, hint="end that session, or ask again later") from error
@@ -167,9 +167,14 @@ def clear_values(location: Location) -> Iterator[None]:
         raise damaged_database(str(location), error) from error
 
 
+def state_of(error: DBAPIError) -> str | None:
+    """Return PostgreSQL's code of an error (SQLSTATE); None for any other error."""
+    return getattr(error.orig, "sqlstate", None)
+
+
 def _is_lost(error: DBAPIError) -> bool:
     """Return whether a connection broke or cannot be made, or the server aborted the transaction."""
-    state = getattr(error.orig, "sqlstate", None)
+    state = state_of(error)
     if error.connection_invalidated or state in _TRY_AGAIN:
         return True
     return state is None and type(error.orig).__name__ in ("OperationalError", "ConnectionTimeout")

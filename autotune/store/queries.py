@@ -14,6 +14,7 @@ from sqlalchemy.exc import DBAPIError
 
 from autotune.model import Outcome, ProblemKey, Trial
 from autotune.ranking import ANSWERING, NEWEST
+from autotune.store.database import state_of
 from autotune.store.fields import trial_of
 from autotune.store.location import IMPORTED
 from autotune.store.presence import is_dead
@@ -118,7 +119,7 @@ def mark_lost(connection: Connection) -> None:
         with connection.begin_nested():
             _mark_lost(connection, died)
     except DBAPIError as error:
-        if getattr(error.orig, "sqlstate", None) not in _READS_ONLY:
+        if state_of(error) not in _READS_ONLY:
             raise
 
 
