@@ -13,7 +13,6 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from autotune.model import Measurement, Outcome
-from autotune.store.fields import FIELDS
 from autotune.store.listing import answering, placeholders, rows_of, sound
 from autotune.store.records import mapping, number, pages, text
 from autotune.store.store import Store
@@ -149,29 +148,6 @@ def failures(store: Store, wanted: Iterable[int], most: int) -> list[Row]:
 def trials_of(store: Store, wanted: Iterable[int]) -> dict[int, Row]:
     """Return the trials with these numbers, by number."""
     return {row.number: row for row in _rows(store, rows_of(store, f"{_ROW} WHERE t.id IN", wanted))}
-
-
-def stored_trial(store: Store, wanted: int) -> dict[str, Any] | None:
-    """Return all stored fields of a trial by name, with `retimings` and the number of its `search`.
-
-    None if there is no such trial. Instants are ISO 8601; `binary_hash`, `made` and `environment` are as stored.
-    """
-    columns = [field.name for field in FIELDS]
-    rows = store.rows(f"SELECT search_id, {', '.join(columns)} FROM trials WHERE id = :wanted", {"wanted": wanted})
-    if not rows:
-        return None
-    names = ("driver", "time_ns", "samples_ns", "warmup_ns", "cache", "taken")
-    query = f"SELECT {', '.join(names)} FROM retimings WHERE trial_id = :wanted ORDER BY id"
-    again = store.rows(query, {"wanted": wanted})
-    with sound(store):
-        row = dict(zip(columns, rows[0][1:], strict=True))
-        for field in FIELDS:
-            field.told(row)  # raises ValueError for what no trial has
-        shown = {field.name: field.shown(row) for field in FIELDS}
-        retimings = [dict(zip(names, entry, strict=True)) for entry in again]
-        for entry in retimings:
-            entry |= {name: json.loads(text(entry[name])) for name in ("samples_ns", "warmup_ns")}
-        return {**shown, "search": int(rows[0][0]), "retimings": retimings}
 
 
 def retimings(store: Store, wanted: Iterable[int]) -> dict[int, Measurement]:
