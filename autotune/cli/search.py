@@ -154,10 +154,9 @@ def search(
     if sizes_ or len(studies) > 1 or len(models) > 1:
         if asked_budget == Budget():
             budget = Budget(seconds=DEFAULT_SECONDS * sum(len(one.requests) for one in parts[0]))
-        given = {"-d": [device] if device else [], "--sizes": sizes_, "--size": size, "--choice": choice}
-        given["--db"] = [shown(database)] if database is not None else []
-        words = [word for option, texts in given.items() for text in texts or () for word in (option, text)]
-        whole = typed(["autotune", "search", *studies, *words]) + again
+        place = None if database is None else shown(database)
+        of_all = {"-d": device, "--sizes": sizes_, "--size": size, "--choice": choice, "--db": place}
+        whole = typed(["autotune", "search", *studies]) + options.kept(of_all) + again
         sizes_command.search(parts, budget, database, as_json=as_json_, run=run, on=again, again=whole)
         return
     (request,) = parts[0][0].requests
