@@ -77,8 +77,7 @@ class _Nearest:
 
         Also return the note on what that order lost at the stored sizes, each left out in turn.
         """
-        text = (self.key.device, self.key.kernel_hash, self.key.study_hash)
-        alike = [one for one in candidates if (one.key.device, one.key.kernel_hash, one.key.study_hash) == text]
+        alike = [one for one in candidates if one.key._replace(size=self.key.size) == self.key]
         stored = ((one.number, one.key.size) for one in alike)
         known = known_sizes(self.asked.records, stored, self.asked.driver, MOST_SIZES)
         if len(known) < 2:
