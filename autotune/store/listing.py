@@ -144,6 +144,14 @@ def problems(
     return _problems(store, f"{wanted} ORDER BY id DESC" + ("" if limit is None else f" LIMIT {limit:d}"), values)
 
 
+def latest_texts(found: Iterable[Problem]) -> list[Problem]:
+    """Return the first of the problems that differ only in the texts of kernel and study: of `problems`, the newest."""
+    firsts: dict[str, Problem] = {}
+    for one in found:
+        firsts.setdefault(f"{one.key._replace(kernel_hash='', study_hash='')}", one)
+    return list(firsts.values())
+
+
 def problem(store: Store, wanted: int) -> Problem | None:
     """Return the problem with a number; None if there is none."""
     return next(iter(_problems(store, "id = :wanted", {"wanted": wanted})), None)

@@ -52,22 +52,16 @@ def best(
 ) -> Response:
     """The best configuration of every stored problem, the newest of them, by size: match, time, ties, age, driver."""
     problems = listing.problems(service.store, study=study, device=device, before=before, limit=4 * PAGE)
-    rows: list[dict[str, Any]] = []
-    seen: set[str] = set()
+    shown = listing.latest_texts(problems)[:PAGE]
     text_of = views.asked_once(service.studies.of)
-    last = None
     with open_records(locate(service.config.database)) as records:
-        for problem in problems:
-            if len(rows) == PAGE:
-                break
-            last = problem.number
-            name = f"{problem.key._replace(kernel_hash='', study_hash='')}"
-            if name not in seen:  # of several texts of a study, only the newest is shown
-                seen.add(name)
-                rows.append(views.row_of_problem(service, problem, nullcontext(records), text_of))
-    rows = _by_size(rows)
+        rows = _by_size([views.row_of_problem(service, one, nullcontext(records), text_of) for one in shown])
     studies, devices = listing.names(service.store)
-    more = last if len(rows) == PAGE or len(problems) == 4 * PAGE else None
+    more = None
+    if len(shown) == PAGE:
+        more = shown[-1].number
+    elif len(problems) == 4 * PAGE:
+        more = problems[-1].number
     data = {"rows": rows, "study": study, "device": device, "studies": studies, "devices": devices, "next": more}
     data["paged"] = more is not None or before is not None
     return show(request, "best.html", data)
