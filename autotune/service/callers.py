@@ -56,19 +56,22 @@ class Caller:
 
 
 class Callers:
-    """Finds out who a request is from. `console` is a token of this process alone, for the person who started it."""
+    """Finds out who a request is from: `anonymous`, if it has no token.
+
+    `console` is a token of this process alone, for the person who started it.
+    """
 
     def __init__(self, store: ServerStore, config: Config) -> None:
         self.console = new_token()
         self._store = store
-        self._anonymous = Caller("", "read" if config.is_local else None)
+        self.anonymous = Caller("", "read" if config.is_local else None)
         self._read_only = config.read_only
         self._known: Newest[str, tuple[float, Caller | None]] = Newest(_KNOWN)
 
     def known(self, token: str | None) -> Caller | None:
         """Return the caller with this token if known without asking the database; otherwise use `look_up`."""
         if token is None:
-            return self._anonymous
+            return self.anonymous
         if hmac.compare_digest(token.encode("utf-8", "replace"), self.console.encode()):
             return Caller(CONSOLE, "read" if self._read_only else "admin", token=token)
         until, caller = self._known.get(token, (0.0, None))
