@@ -226,11 +226,11 @@ def heat_map(known: Sample, across: str, down: str) -> dict[str, Any]:
     """
     parameters = parameters_of(known)
     columns, rows = parameters.get(across, []), parameters.get(down, [])
-    places = [{value: place for place, value in enumerate(values)} for values in (rows, columns)]
+    row_of, column_of = ({value: place for place, value in enumerate(values)} for values in (rows, columns))
     groups = [[_Group([], []) for _ in columns] for _ in rows]
 
     def group(configuration: Configuration) -> _Group:
-        row, column = places[0].get(configuration.get(down, "")), places[1].get(configuration.get(across, ""))
+        row, column = row_of.get(configuration.get(down, "")), column_of.get(configuration.get(across, ""))
         return _Group([], []) if row is None or column is None else groups[row][column]
 
     for one in known.measured:
