@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Iterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
@@ -21,12 +21,12 @@ from autotune.service.depends import Admin, Before, Number, Opened, Reader, Sear
 from autotune.service.feeds import BEAT
 from autotune.service.shapes import Check, NewToken, StudyName, Submit
 from autotune.service.takein import take_in
+from autotune.service.views import Json
 from autotune.store import lifetime
 from autotune.text import in_quotes, plain
 
 router = APIRouter(prefix="/v1", dependencies=[Depends(require_asked)])
 
-Json = dict[str, Any]
 Limit = Annotated[int, Query(ge=1, le=1000)]
 Word = Annotated[str | None, Query(max_length=200)]
 Words = Annotated[list[Annotated[str, Query(max_length=400)]], Query(max_length=64)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from autotune import __version__
 from autotune.errors import AutotuneError, StoreError
@@ -13,7 +13,7 @@ from autotune.lookup import Best, Records, asking, best_alone, best_in, open_rec
 from autotune.reports import row_json, sides
 from autotune.service.answers import Refused, for_others
 from autotune.service.views.queues import Queues
-from autotune.service.views.searches import study_from, submitted
+from autotune.service.views.searches import Json, study_from, submitted
 from autotune.store import OPEN, RUNNING, STOPPING, listing, locate
 from autotune.study import StudyText, default_size, offered_choices, parameter_values
 from autotune.text import did_you_mean, line, parse_choices, parse_size
@@ -21,7 +21,6 @@ from autotune.text import did_you_mean, line, parse_choices, parse_size
 if TYPE_CHECKING:
     from autotune.service.state import Service
 
-Json = dict[str, Any]
 TextOf = Callable[[str, str, str], StudyText]
 """Finds the study of a stored problem by its name and hashes."""
 
