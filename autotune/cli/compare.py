@@ -185,14 +185,13 @@ def _baselines(cells: Sequence[compare.Cell], device: DeviceInfo | None) -> tupl
 def _print(cells: Sequence[compare.Cell], extras: Sequence[charts.Extra], costs: Costs, by: str) -> None:
     place = () if by == compare.BY_SIZE else ("size",)
     headings = (*place, by, "time", "GFLOPS", "GB/s", "of best", "trials", "configuration")
-    rows = []
+    rows = list[tuple[str, ...]]()
     for size in compare.sizes_of(cells):
         here = [cell for cell in cells if cell.size == size]
-        times = [cell.best.time_ns for cell in here if cell.best is not None]
-        for cell in here:
-            rows.append(_row(cell, min(times, default=0.0), by))
+        least = min((cell.best.time_ns for cell in here if cell.best is not None), default=0.0)
+        rows += [_row(cell, least, by) for cell in here]
         known = next((cell.problem for cell in here if cell.problem is not None), None)
-        rows += [_extra_row(extra, known, min(times, default=0.0), by) for extra in extras if extra.size == size]
+        rows += [_extra_row(extra, known, least, by) for extra in extras if extra.size == size]
     table(headings, rows, right=("time", "GFLOPS", "GB/s", "of best", "trials"))
     if costs:
         print()

@@ -106,16 +106,19 @@ def _cure(error: WorkerError, source: str, compiler: Compiler) -> str:
     for name in re.findall(r"(?:function|identifier) '(\w+)'", log):
         if macro := next((macro for macro, meant in compiler.given().items() if meant == name != macro), ""):
             return f"-D {macro}={name} is nothing that the kernel or OpenCL C defines: give what {macro} stands for"
-    for language, words in unknown(log, source).foreign.items():
+    if foreign := unknown(log, source).foreign:
+        language, words = next(iter(foreign.items()))
         return f"{_listed(words)}: this is {language}, not OpenCL C; {_PORTING[language]}, in a copy"
     names, structs, functions, samplers, brings, left = _lacking(error, source, compiler)
     said = [f"its #if defines {_listed(those)} if {macro} is defined" for macro, those in brings.items()]
-    for one in [*structs][:1]:
+    if structs:
         what = "a struct that is not declared" if len(structs) == 1 else "structs that are not declared"
-        said.append(f"{_listed(structs)}: {what}, put typedef struct {{ ... }} {one}; or its #include before it")
-    for one in [*samplers][:1]:
+        put = f"typedef struct {{ ... }} {next(iter(structs))};"
+        said.append(f"{_listed(structs)}: {what}, put {put} or its #include before it")
+    if samplers:
         what = f"{_listed(samplers)}: no sampler of that name is declared"
-        said.append(f"{what}, put constant sampler_t {one} = CLK_FILTER_NEAREST; or its #include before it")
+        put = f"constant sampler_t {next(iter(samplers))} = CLK_FILTER_NEAREST;"
+        said.append(f"{what}, put {put} or its #include before it")
     if len(names) > _MOST:
         some = ", ".join([*names][:_FIRST])
         said.append(f"{len(names)} names are not defined there ({some}, ...): include the files that define them")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated
 
 import typer
@@ -41,7 +41,6 @@ def history(
       autotune history -d h200
       autotune history --json > trials.json
     """
-    name, rows = study, list[StoredTrial]()
     if server is not None:
         from autotune.cli import remote
 
@@ -52,7 +51,7 @@ def history(
         if as_json:
             write_json(told)
             return
-        rows = remote.history(asked, told)
+        name, rows = study, remote.history(asked, told)
     else:
         name, rows = _stored(study, limit, failed, device, database)
     if as_json:
@@ -64,7 +63,11 @@ def history(
         of = (f" of {name}" if name else "") + (f" on {device}" if device else "")
         say(f"no {'failed ' if failed else ''}trial is stored{of}" + f"; {search} makes some" * (not failed))
         return
-    orders = {name: _order_of(study or name) for name in {row.key.study for row in rows}}
+    _print(rows, {name: _order_of(study or name) for name in {row.key.study for row in rows}})
+
+
+def _print(rows: Sequence[StoredTrial], orders: Mapping[str, Iterable[str]]) -> None:
+    """Print some trials; `orders` gives the names of each study's sizes in its order."""
     heads = [tuple(map(line, _history_head(row, orders[row.key.study]))) for row in rows]
     widths = [max(map(len, column)) for column in zip(*heads, strict=True)]
     for row, head in zip(rows, heads, strict=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -54,20 +54,11 @@ def new_study(
     """
     folders = _folders(include or [])
     source = _source(kernel, folders)  # reports an unreadable file or a folder before a name is made from it
-    path = file or kernel.with_suffix(".toml")
-    if path == kernel:
-        what, hint = "is the kernel itself, and the study would overwrite it", "give the .cl file"
-        raise UsageError(what, where=str(path), hint=f"{hint}, or name the study: autotune new KERNEL.cl STUDY.toml")
-    if os.path.lexists(path):
-        raise StudyError("exists already", where=str(path), hint="name another file")
+    path = _target(kernel, file)
     if not source.strip():
         raise StudyError("the file is empty", where=str(kernel), hint="write kernel void name(...)")
     defined = _defined(define or [])
-    own = defined_anyway(source)
-    for name in (each.partition("(")[0] for each in defined):
-        if name in own:
-            hint = f"leave it out, or write #ifndef {name} before that #define, and #endif after it"
-            raise UsageError(f"{name}: the kernel defines it itself, so -D has no effect", where="--define", hint=hint)
+    _require_undefined(defined, source)
     options = tuple(f"-D{name}={value}" for name, value in defined.items())
     found = {**candidates(source), **defined}
     sketch = Sketch(study_name_of(path.stem, "study"), _relative(kernel, path), source, {}, {})
@@ -108,6 +99,26 @@ def _folders(included: list[Path]) -> list[str]:
             what = f"{str(folder)!r} has characters that compilers take for the end of an option"
             raise UsageError(what, where="--include", hint="give it another name, or a link to it")
     return [os.fspath(folder) for folder in included]
+
+
+def _target(kernel: Path, file: Path | None) -> Path:
+    """Return the file to write. Raises UsageError for the kernel itself, StudyError for a file that is there."""
+    path = file or kernel.with_suffix(".toml")
+    if path == kernel:
+        what, hint = "is the kernel itself, and the study would overwrite it", "give the .cl file"
+        raise UsageError(what, where=str(path), hint=f"{hint}, or name the study: autotune new KERNEL.cl STUDY.toml")
+    if os.path.lexists(path):
+        raise StudyError("exists already", where=str(path), hint="name another file")
+    return path
+
+
+def _require_undefined(names: Iterable[str], source: str) -> None:
+    """Raise UsageError for a macro, `NAME` or `NAME(a,b)`, that the kernel defines whatever -D says."""
+    own = defined_anyway(source)
+    for name in (each.partition("(")[0] for each in names):
+        if name in own:
+            hint = f"leave it out, or write #ifndef {name} before that #define, and #endif after it"
+            raise UsageError(f"{name}: the kernel defines it itself, so -D has no effect", where="--define", hint=hint)
 
 
 def _defined(given: list[str]) -> dict[str, str]:

@@ -89,16 +89,7 @@ def search(
         "fix": _lists_of(typed["fix"]),
         "start": [_values_of([one], "--start") for one in typed["start"] or ()],
     }
-    queued = server.submit(study, **asked)
-    name = search_id(queued, server.url)
-    place = f"; {line(str(queued['place']))} before it" if queued.get("place") else ""
-    of, on = (line(str(queued.get(what))) for what in ("study", "device"))
-    announce(f"search {name} of {of} on {on} at {server.url}{place}")
-    with believed(server.url):
-        if (text_from := queued.get("study_from")) is not None:
-            whose = sent_text(*(text_from[what] for what in ("asked_by", "created", "search")))
-            say(f"note: {of} is not a study of the server; this is {whose}")
-    ended, stopped = _watched(server, name)
+    ended, stopped = _watched(server, _announced(server, server.submit(study, **asked)))
     with believed(server.url):
         best = (ended.get("result") or {}).get("best") or {}
         throttled, unverified = (str(best.get(what) or "") for what in ("throttled", "unverified"))
@@ -115,6 +106,19 @@ def search(
         raise typer.Exit(130)
     if state != "done":
         raise failure
+
+
+def _announced(server: Server, queued: Mapping[str, Any]) -> str:
+    """Say what was queued, and whose text of a study it uses; return the search's id."""
+    name = search_id(queued, server.url)
+    place = f"; {line(str(queued['place']))} before it" if queued.get("place") else ""
+    of, on = (line(str(queued.get(what))) for what in ("study", "device"))
+    announce(f"search {name} of {of} on {on} at {server.url}{place}")
+    with believed(server.url):
+        if (text_from := queued.get("study_from")) is not None:
+            whose = sent_text(*(text_from[what] for what in ("asked_by", "created", "search")))
+            say(f"note: {of} is not a study of the server; this is {whose}")
+    return name
 
 
 def _watched(server: Server, name: str) -> tuple[Mapping[str, Any], bool]:

@@ -133,18 +133,8 @@ def search(
     entry_of(sampler, where="--sampler")
     settings = options.settings_of(run_limit, allow_python, build_limit)
     tuned = [options.load_study(one) for one in studies]
-    run: Callable[..., Result] = tuner.run
-    if on is None:
-        if at_most is not None:
-            raise UsageError(
-                "--at-most leaves devices of a cluster to others", hint="name it with --on, or leave it out"
-            )
-        models, again = [_devices(device)], as_here
-    else:
-        address = cluster.Address.parse(on)
-        models = [[one] for one in _models(address, device)]
-        again = f"{as_here} {typed(['--on', on])}{'' if at_most is None else f' --at-most {at_most}'}"
-        run = partial(cluster.run, address=address, most=at_most)
+    models, run = _place(on, at_most, device)
+    again = as_here + options.kept({"--on": on, "--at-most": None if at_most is None else str(at_most)})
 
     def part(of: Study, name: str, chosen: Sequence[DeviceInfo]) -> sizes_command.Part:
         choices, fixed = parse_choices(choice, of.choices), options.parse_fix(fix, of)
@@ -164,10 +154,9 @@ def search(
     if sizes_ or len(studies) > 1 or len(models) > 1:
         if asked_budget == Budget():
             budget = Budget(seconds=DEFAULT_SECONDS * sum(len(one.requests) for one in parts[0]))
-        given = {"-d": [device] if device else [], "--sizes": sizes_, "--size": size, "--choice": choice}
-        given["--db"] = [shown(database)] if database is not None else []
-        words = [word for option, texts in given.items() for text in texts or () for word in (option, text)]
-        whole = typed(["autotune", "search", *studies, *words]) + again
+        place = None if database is None else shown(database)
+        of_all = {"-d": device, "--sizes": sizes_, "--size": size, "--choice": choice, "--db": place}
+        whole = typed(["autotune", "search", *studies]) + options.kept(of_all) + again
         sizes_command.search(parts, budget, database, as_json=as_json_, run=run, on=again, again=whole)
         return
     (request,) = parts[0][0].requests
@@ -207,6 +196,19 @@ def _nothing_passed(result: Result, named: str, run_as: str) -> AutotuneError:
     kernel = str(result.problem.study.text.kernel_path)
     hint = hint_of_undefined(result.problem, example.build_log) or hint
     return StudyError(f"no configuration builds: {example.reason}", where=kernel, hint=hint, detail=example.build_log)
+
+
+def _place(
+    on: str | None, at_most: int | None, selector: str | None
+) -> tuple[list[list[DeviceInfo]], Callable[..., Result]]:
+    """Return the devices of each model to search on, here or of a cluster, and the function that searches there."""
+    if on is not None:
+        address = cluster.Address.parse(on)
+        return [[one] for one in _models(address, selector)], partial(cluster.run, address=address, most=at_most)
+    if at_most is not None:
+        what, hint = "--at-most leaves devices of a cluster to others", "name it with --on, or leave it out"
+        raise UsageError(what, hint=hint)
+    return [_devices(selector)], tuner.run
 
 
 def _models(address: cluster.Address, selector: str | None) -> list[DeviceInfo]:

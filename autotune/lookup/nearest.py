@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,7 +27,7 @@ from autotune.lookup.answer import (
 )
 from autotune.lookup.architecture import architecture, compute_units, kind, vendor
 from autotune.lookup.losses import MOST_SIZES, by_loss, known_sizes, nearness
-from autotune.lookup.records import Told
+from autotune.lookup.records import Ranking, Told
 from autotune.ranking import median
 from autotune.study import default_configuration, space_hash
 
@@ -77,8 +77,7 @@ class _Nearest:
 
         Also return the note on what that order lost at the stored sizes, each left out in turn.
         """
-        text = (self.key.device, self.key.kernel_hash, self.key.study_hash)
-        alike = [one for one in candidates if (one.key.device, one.key.kernel_hash, one.key.study_hash) == text]
+        alike = [one for one in candidates if one.key._replace(size=self.key.size) == self.key]
         stored = ((one.number, one.key.size) for one in alike)
         known = known_sizes(self.asked.records, stored, self.asked.driver, MOST_SIZES)
         if len(known) < 2:
@@ -121,22 +120,22 @@ class _Nearest:
 
     def _answer(self, candidate: _Candidate) -> Best | None:
         """Answer with the fastest configuration of a stored problem that is valid for the one asked about."""
-        ranking = self.asked.records.ranking(candidate.number, self.asked.driver)
-        place = 0
-        while True:
-            if place == len(ranking.entries):
-                if ranking.whole:
-                    return None
-                ranking = self.asked.records.ranking(candidate.number, self.asked.driver, whole=True)
-                continue
+        for ranking, place in self._ranked(candidate.number):
             told = self.asked.records.told(candidate.number, ranking.entries[place])
             stored = self._of_study(told)
             if stored is not None and (self._is_known(candidate, told) or self._is_valid(stored)):
-                break
-            place += 1
-        best = found(self.asked, candidate.number, candidate.key, candidate.match, stored, told, ranking, place)
-        best = best._replace(notes=(*self._differences(candidate.key), *best.notes))
-        return self._built(best, candidate, told)
+                best = found(self.asked, candidate.number, candidate.key, candidate.match, stored, told, ranking, place)
+                best = best._replace(notes=(*self._differences(candidate.key), *best.notes))
+                return self._built(best, candidate, told)
+        return None
+
+    def _ranked(self, number: int) -> Iterator[tuple[Ranking, int]]:
+        """Yield each place in a problem's ranking, best first. All of it is read only after its first few."""
+        few = self.asked.records.ranking(number, self.asked.driver)
+        yield from ((few, place) for place in range(len(few.entries)))
+        if not few.whole:
+            whole = self.asked.records.ranking(number, self.asked.driver, whole=True)
+            yield from ((whole, place) for place in range(len(few.entries), len(whole.entries)))
 
     def _built(self, best: Best, candidate: _Candidate, told: Told) -> Best:
         """Fill in the build options, the launches and, if this size was measured, the operations per run."""

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from autotune.identity import Choices, Size
 from autotune.lookup.answer import Best, best
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _MOST = 4096
 """How many answers are kept, and how many studies."""
 
+_Key = TypeVar("_Key")
+_Kept = TypeVar("_Kept")
 _Stamp = tuple[int, int, int] | None
 _Stamps = tuple[tuple[str, _Stamp], ...]
 
@@ -84,11 +86,16 @@ def best_again(
         whole=True,
     )
     if before is not None and key is not None and _are(before):
-        with _lock:
-            if len(_answers) >= _MOST:
-                _answers.clear()
-            _answers[key] = _Answer(text, before, found)
+        _keep(_answers, key, _Answer(text, before, found))
     return own(found)
+
+
+def _keep(known: dict[_Key, _Kept], key: _Key, value: _Kept) -> None:
+    """Remember what was read or found; where too much is remembered, all of that is forgotten first."""
+    with _lock:
+        if len(known) >= _MOST:
+            known.clear()
+        known[key] = value
 
 
 def _find(selector: str | None) -> DeviceInfo:
@@ -135,10 +142,7 @@ def _text(study: str) -> StudyText:
     files = [os.path.join(folder, name) for name in list(names)]  # noqa: PTH118
     stamps = None if code else _stamped(dict.fromkeys(files), began_ns)
     if stamps is not None:
-        with _lock:
-            if len(_studies) >= _MOST:
-                _studies.clear()
-            _studies[study, folder] = _Read(text, stamps)
+        _keep(_studies, (study, folder), _Read(text, stamps))
     return text
 
 

@@ -81,8 +81,7 @@ class Builders:
         with self._changed:
             self._due += self._others
             self._others = []
-            if not self._trials:
-                self._begin_due()
+            self._begin_due()
 
     def have(self, device: DeviceInfo, count: int) -> None:
         """Start a device's builders until `count` have begun, and wait until those that have begun are ready."""
@@ -91,11 +90,13 @@ class Builders:
             more = [keeper for keeper in self._others if keeper.device == device][: max(0, count - begun)]
             self._others = [keeper for keeper in self._others if keeper not in more]
             self._due += more
-            if not self._trials:
-                self._begin_due()
+            self._begin_due()
         self.wait_ready()
 
     def _begin_due(self) -> None:
+        """Start the builders that are due, unless a trial runs: its end starts them."""
+        if self._trials:
+            return
         due, self._due = self._due, []
         self.begun += due
         for keeper in due:
@@ -130,8 +131,7 @@ class Builders:
         finally:
             with self._changed:
                 self._trials -= 1
-                if not self._trials:
-                    self._begin_due()
+                self._begin_due()
                 self._changed.notify_all()
 
     def _await_turn(self) -> None:

@@ -175,16 +175,8 @@ def _open_shared(path: Path) -> int:
     put a link there.
     """
     where, hint = str(path), f"remove it: sudo rm {shlex.quote(str(path))}"
-    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     try:
-        try:
-            descriptor = os.open(path, flags)
-        except FileNotFoundError:
-            try:
-                descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666)
-                os.fchmod(descriptor, 0o666)  # whatever the umask
-            except FileExistsError:
-                descriptor = os.open(path, flags)
+        descriptor = _opened(path)
     except OSError as error:
         if error.errno == errno.EROFS or not os.path.lexists(path):
             hint = "set AUTOTUNE_LOCKS to a folder that you may write to"
@@ -193,6 +185,19 @@ def _open_shared(path: Path) -> int:
     if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
         os.close(descriptor)
         raise SetupError("is not a lock file", where=where, hint=hint)
+    return descriptor
+
+
+def _opened(path: Path) -> int:
+    """Open a file, which is made for all users if it is missing. Raises OSError."""
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    with suppress(FileNotFoundError):
+        return os.open(path, flags)
+    try:
+        descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666)
+    except FileExistsError:  # another process was faster
+        return os.open(path, flags)
+    os.fchmod(descriptor, 0o666)  # whatever the umask
     return descriptor
 
 

@@ -40,10 +40,10 @@ def require_device_room(plan: Plan, device: DeviceInfo, *, hint: str) -> None:
     for buffer in plan.buffers:
         needed = buffer.nbytes + 2 * GUARD
         if 0 < device.max_allocation < needed:
-            raise _refusal(f"buffer {buffer.name} takes", needed, device.max_allocation, "allows", device.name, hint)
+            raise _refusal(f"buffer {buffer.name} takes", needed, f"{device.name} allows", device.max_allocation, hint)
     needed = sum(_device_bytes(buffer) for buffer in plan.buffers)
     if needed > device.memory:
-        raise _refusal("the buffers take", needed, device.memory, "has", device.name, hint)
+        raise _refusal("the buffers take", needed, f"{device.name} has", device.memory, hint)
 
 
 def _host_bytes(buffer: Buffer, on_host: bool) -> int:
@@ -58,11 +58,11 @@ def _device_bytes(buffer: Buffer) -> int:
     return buffer.nbytes * (2 if buffer.access == "inout" else 1)
 
 
-def _refusal(what: str, needed: int, limit: int, verb: str, device: str, hint: str) -> DeviceError:
+def _refusal(what: str, needed: int, there: str, limit: int, hint: str) -> DeviceError:
     told, most = _gib(needed), _gib(limit)
     if told == most:  # only the bytes show the difference
         told, most = f"{needed:,} bytes", f"{limit:,}"
-    return DeviceError(f"{what} {told}, {device} {verb} {most}", hint=hint)
+    return DeviceError(f"{what} {told}, {there} {most}", hint=hint)
 
 
 def _gib(nbytes: float) -> str:

@@ -38,7 +38,8 @@ def draw(path: Path, cells: Sequence[Cell], extras: Sequence[Extra], *, by: str,
     """Draw GFLOPS if the study gives its operations, else GB/s if it gives its bytes, else milliseconds."""
     axis, scale = _metric(cells)
     if by == BY_SIZE and all(len(set(cell.size.values())) == 1 for cell in cells):
-        _lines(path, cells, extras, axis, scale, title, subtitle)
+        lines, x_axis = _lines(cells, extras, scale), " = ".join(cells[0].size)
+        line_chart(path, lines, title=title, subtitle=subtitle, x_axis=x_axis, y_axis=axis)
         return
     panels = [_panel(size, cells, extras, scale) for size in sizes_of(cells)]
     if by == BY_SIZE:
@@ -70,9 +71,7 @@ def _panel(size: Size, cells: Sequence[Cell], extras: Sequence[Extra], scale: Sc
     return Panel(text.size(size), (*bars, *more))
 
 
-def _lines(
-    path: Path, cells: Sequence[Cell], extras: Sequence[Extra], axis: str, scale: Scale, title: str, subtitle: str
-) -> None:
+def _lines(cells: Sequence[Cell], extras: Sequence[Extra], scale: Scale) -> list[Line]:
     found: dict[str, list[tuple[float, float]]] = {}
     several = len({cell.device for cell in cells}) > 1
     for cell in cells:
@@ -83,5 +82,4 @@ def _lines(
             value = scale(cell, ns)
             if value is not None:
                 found.setdefault(name, []).append((float(next(iter(cell.size.values()))), value))
-    lines = [Line(label, tuple(sorted(points))) for label, points in found.items()]
-    line_chart(path, lines, title=title, subtitle=subtitle, x_axis=" = ".join(cells[0].size), y_axis=axis)
+    return [Line(label, tuple(sorted(points))) for label, points in found.items()]

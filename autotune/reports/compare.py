@@ -71,7 +71,16 @@ def compare(
         for device in devices:
             stored = _Stored(store)
             for value, one in _values(study, by, size, device):
-                cells.append(_cell(study, value, size, choices, device, {**(fix or {}), **one}, stored, trials, search))
+                try:
+                    problem = Problem(study, size, choices, device, fix={**(fix or {}), **one})
+                    valid = len(problem.space)
+                except (SpaceError, DeviceError) as error:
+                    why = error.what.removeprefix("no configuration is valid: ")
+                    cells.append(Cell(value, size, device.fingerprint, None, None, 0, 0, f"not possible: {why}"))
+                    continue
+                if search is not None:
+                    _fill(problem, min(trials, valid), stored, search)
+                cells.append(_cell(problem, value, stored))
         if by == BY_DEVICE:
             cells += _elsewhere(study, size, choices, devices, store)
     return cells
@@ -108,31 +117,19 @@ def _drivers(problem: Problem, trials: Sequence[Trial]) -> set[str]:
     return {trial.driver for trial, row in zip(trials, rows, strict=True) if row >= 0}
 
 
-def _cell(
-    study: Study,
-    value: Value,
-    size: Size,
-    choices: Choices,
-    device: DeviceInfo,
-    fix: Mapping[str, Sequence[Value]],
-    stored: _Stored,
-    trials: int,
-    search: Search | None,
-) -> Cell:
-    try:
-        problem = Problem(study, size, choices, device, fix=fix)
-        valid = len(problem.space)
-    except (SpaceError, DeviceError) as error:
-        why = error.what.removeprefix("no configuration is valid: ")
-        return Cell(value, size, device.fingerprint, None, None, 0, 0, f"not possible: {why}")
-    if search is not None:
-        missing = min(trials, valid) - len(recall(problem, ours(problem, stored.store.trials(problem.key))))
-        if missing > 0:
-            stored.answering = None
-            search(problem, missing)
+def _fill(problem: Problem, wanted: int, stored: _Stored, search: Search) -> None:
+    """Search until so many trials of a problem are stored."""
+    missing = wanted - len(recall(problem, ours(problem, stored.store.trials(problem.key))))
+    if missing > 0:
+        stored.answering = None
+        search(problem, missing)
+
+
+def _cell(problem: Problem, value: Value, stored: _Stored) -> Cell:
     own = ours(problem, stored.read(problem))
     reason = "" if own.best is not None else _why_none(own, _drivers(problem, stored.read(problem)))
-    return Cell(value, size, device.fingerprint, problem, own.best, _count(own), valid, reason)
+    fingerprint, valid = problem.device.fingerprint, len(problem.space)
+    return Cell(value, problem.size, fingerprint, problem, own.best, _count(own), valid, reason)
 
 
 def _elsewhere(

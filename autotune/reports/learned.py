@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeGuard
 from autotune import samplers
 from autotune.identity import Configuration, Value, canonical
 from autotune.lookup import records
-from autotune.model import Outcome, verified_runs
+from autotune.model import Outcome
 from autotune.ranking import MEASURED, Event, Standing, median, median_interval, ordered, speedup
 from autotune.store import Store, listing, survey
 from autotune.text import giga_rate
@@ -226,11 +226,11 @@ def heat_map(known: Sample, across: str, down: str) -> dict[str, Any]:
     """
     parameters = parameters_of(known)
     columns, rows = parameters.get(across, []), parameters.get(down, [])
-    places = [{value: place for place, value in enumerate(values)} for values in (rows, columns)]
+    row_of, column_of = ({value: place for place, value in enumerate(values)} for values in (rows, columns))
     groups = [[_Group([], []) for _ in columns] for _ in rows]
 
     def group(configuration: Configuration) -> _Group:
-        row, column = places[0].get(configuration.get(down, "")), places[1].get(configuration.get(across, ""))
+        row, column = row_of.get(configuration.get(down, "")), column_of.get(configuration.get(across, ""))
         return _Group([], []) if row is None or column is None else groups[row][column]
 
     for one in known.measured:
@@ -242,33 +242,31 @@ def heat_map(known: Sample, across: str, down: str) -> dict[str, Any]:
     return {"across": across, "down": down, "columns": columns, "rows": rows, "cells": cells}
 
 
-def summary(store: Store, trial: int | None) -> dict[str, Any] | None:
+def summary(store: Store, number: int | None) -> dict[str, Any] | None:
     """Return what is stored of a verified trial: configuration, time, 95 % interval, rates, build options.
 
     None if there is no such trial. Rates are None and options are empty if they are not stored.
     """
-    told = None if trial is None else survey.stored_trial(store, trial)
-    if told is None or not told["samples_ns"]:
+    stored = None if number is None else store.trial(number)
+    if stored is None or (measured := stored.trial.measurement) is None or not measured.samples_ns:
         return None
-    again = [entry for entry in told["retimings"] if entry["driver"] == told["driver"]]
-    samples, taken = told["samples_ns"], told["finished"] or ""
-    if again:
-        samples, taken = again[-1]["samples_ns"], again[-1]["taken"]
-    made = told["made"] or {}
+    trial, latest, made = stored.trial, stored.trial.latest, stored.trial.made or {}
+    finished = trial.finished.isoformat(timespec="microseconds") if trial.finished is not None else ""
+    samples = list(latest.samples_ns)
     time = median(samples)
     return {
-        "trial": trial,
-        "configuration": told["configuration"],
+        "trial": number,
+        "configuration": trial.configuration,
         "time_ns": time,
         "interval_ns": median_interval(samples),
         "runs": len(samples),
-        "cache": told["cache"],
-        "verified_runs": verified_runs(told["environment"]),
+        "cache": measured.cache,
+        "verified_runs": trial.verified_runs,
         "gflops": giga_rate(made.get("flops"), time),
         "gbytes_per_s": giga_rate(made.get("bytes"), time),
         "options": made.get("options") or [],
-        "driver": told["driver"],
-        "taken": taken,
+        "driver": trial.driver,
+        "taken": latest.taken or finished,
     }
 
 

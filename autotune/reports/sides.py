@@ -43,7 +43,7 @@ def sides(
     """
     stored = [
         problem._replace(key=problem.key._replace(size=in_order(problem.key.size, order)))
-        for problem in _newest(listing.problems(store, study=study))
+        for problem in listing.latest_texts(listing.problems(store, study=study))
     ]
     if choices is None:
         choices = next((problem.key.choices for problem in stored), {})
@@ -66,14 +66,6 @@ def sides(
             ended = sum(count for outcome, count in told.items() if outcome.ended)
             cells.append(_cell(known, size, device, text.size(size), None, ended, told))
     return cells, 0 if sizes else len(stored_sizes) - len(wanted)
-
-
-def _newest(problems: Sequence[listing.Problem]) -> list[listing.Problem]:
-    """Return the problems of the latest text of a study for each device, size and choices."""
-    found: dict[str, listing.Problem] = {}
-    for problem in problems:  # newest first
-        found.setdefault(f"{problem.key._replace(kernel_hash='', study_hash='')}", problem)
-    return list(found.values())
 
 
 def _sizes(problems: Sequence[listing.Problem]) -> list[dict[str, int]]:

@@ -12,7 +12,7 @@
     submit.py    requested searches: checked, bounded, queued;  uploads.py: studies that are sent along
     takein.py    exported lines that are sent
     runner.py    the queues, a process.py per search (child.py, search.py, asked.py);  feeds.py: their events
-    studies.py, machine.py, state.py   what a server knows and keeps open
+    studies.py, machine.py, state.py   what a server knows and keeps open;  newest.py: at most so many entries
     serving.py   serve: on its socket;  connections.py: limits how long a connection keeps the server waiting
     pages/       for browsers: `pages.router`
     client.py    the client: `connect`, with transport.py, sending.py, kept.py and trust.py

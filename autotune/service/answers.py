@@ -148,55 +148,61 @@ def _takes(request: Request, method: str) -> bool:
     return any(route.matches(scope)[0] is Match.FULL for route in request.app.router.routes)
 
 
+async def _ours(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, AutotuneError)
+    return answer(error)
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    if (unknown := unknown_of(error)) is not None:
+        return answer(unknown)
+    if first["loc"] == ("body",) and "json" not in request.headers.get("content-type", ""):
+        return answer(Refused(422, "is not sent as JSON", where="body", hint=_AS_JSON))
+    place = ".".join(str(part) for part in first["loc"] if part != "body")
+    where = "body" if first["type"] == "json_invalid" else place
+    return answer(Refused(422, str(first["msg"]), where=where, hint=_HINT))
+
+
+async def _http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    where = "body" if error.status_code == 400 else ""
+    told = Refused(error.status_code, str(error.detail), where=where, hint=_HINTS.get(error.status_code, ""))
+    found = JSONResponse(problem_of(told), error.status_code, headers_of(request, error))
+    found.headers.setdefault("Cache-Control", "no-store")
+    return found
+
+
+async def _full(request: Request, error: Exception) -> Response:
+    what = _FULL.get(error.errno or 0) if isinstance(error, OSError) else None
+    if what is None:
+        raise error
+    hint = "make room there, or start it with TMPDIR set to a folder that has more"
+    told = SetupError(what, where="the server's folder for temporary files", hint=hint)
+    handler: Any = request.app.exception_handlers[AutotuneError]
+    found: Response = await handler(request, told)  # a page, if one is asked for
+    return found
+
+
+async def _broken(_request: Request, _error: Exception) -> Response:
+    return answer(Refused(500, "the server failed at this", hint="the server's stderr says why"))
+
+
+async def _nothing(_request: Request, _error: Exception) -> Response:
+    return Response(status_code=204)
+
+
+async def _gone(_request: Request, _error: Exception) -> Response:
+    return answer(Refused(400, "the request was cut off"))  # nobody reads it
+
+
 def install(app: FastAPI) -> None:
     """Have every error answered in this shape."""
-
-    async def ours(_request: Request, error: Exception) -> Response:
-        assert isinstance(error, AutotuneError)
-        return answer(error)
-
-    async def invalid(request: Request, error: Exception) -> Response:
-        assert isinstance(error, RequestValidationError)
-        first = error.errors()[0]
-        if (unknown := unknown_of(error)) is not None:
-            return answer(unknown)
-        if first["loc"] == ("body",) and "json" not in request.headers.get("content-type", ""):
-            return answer(Refused(422, "is not sent as JSON", where="body", hint=_AS_JSON))
-        place = ".".join(str(part) for part in first["loc"] if part != "body")
-        where = "body" if first["type"] == "json_invalid" else place
-        return answer(Refused(422, str(first["msg"]), where=where, hint=_HINT))
-
-    async def http(request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
-        where = "body" if error.status_code == 400 else ""
-        told = Refused(error.status_code, str(error.detail), where=where, hint=_HINTS.get(error.status_code, ""))
-        found = JSONResponse(problem_of(told), error.status_code, headers_of(request, error))
-        found.headers.setdefault("Cache-Control", "no-store")
-        return found
-
-    async def full(request: Request, error: Exception) -> Response:
-        what = _FULL.get(error.errno or 0) if isinstance(error, OSError) else None
-        if what is None:
-            raise error
-        hint = "make room there, or start it with TMPDIR set to a folder that has more"
-        told = SetupError(what, where="the server's folder for temporary files", hint=hint)
-        handler: Any = app.exception_handlers[AutotuneError]
-        found: Response = await handler(request, told)  # a page, if one is asked for
-        return found
-
-    async def broken(_request: Request, _error: Exception) -> Response:
-        return answer(Refused(500, "the server failed at this", hint="the server's stderr says why"))
-
-    async def nothing(_request: Request, _error: Exception) -> Response:
-        return Response(status_code=204)
-
-    async def gone(_request: Request, _error: Exception) -> Response:
-        return answer(Refused(400, "the request was cut off"))  # nobody reads it
-
-    app.add_exception_handler(NothingNew, nothing)
-    app.add_exception_handler(ClientDisconnect, gone)
-    app.add_exception_handler(OSError, full)
-    app.add_exception_handler(Exception, broken)
-    app.add_exception_handler(AutotuneError, ours)
-    app.add_exception_handler(RequestValidationError, invalid)
-    app.add_exception_handler(HTTPException, http)
+    app.add_exception_handler(NothingNew, _nothing)
+    app.add_exception_handler(ClientDisconnect, _gone)
+    app.add_exception_handler(OSError, _full)
+    app.add_exception_handler(Exception, _broken)
+    app.add_exception_handler(AutotuneError, _ours)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _http)

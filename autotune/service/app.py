@@ -19,7 +19,7 @@ from autotune.service.callers import Callers
 from autotune.service.config import Config, require_safe
 from autotune.service.document import document_of
 from autotune.service.guard import Guard
-from autotune.service.state import Service
+from autotune.service.state import Service, service_of
 
 
 def create_app(config: Config, failed: Callable[[AutotuneError], None] | None = None) -> FastAPI:
@@ -48,8 +48,7 @@ def create_app(config: Config, failed: Callable[[AutotuneError], None] | None = 
         return service.callers
 
     async def best(request: Request) -> Response:
-        service: Service = request.app.state.service
-        return await service.lookups.best(request)
+        return await service_of(request).lookups.best(request)
 
     app = FastAPI(
         title="autotune",

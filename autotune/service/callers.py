@@ -14,7 +14,6 @@ import asyncio
 import hashlib
 import hmac
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
@@ -25,6 +24,7 @@ from fastapi import Request, Response
 from autotune.errors import StoreError
 from autotune.service.answers import Refused
 from autotune.service.config import Config
+from autotune.service.newest import Newest
 from autotune.store import CONSOLE, ROLES, ServerStore, new_token
 
 COOKIE = "autotune"
@@ -56,19 +56,22 @@ class Caller:
 
 
 class Callers:
-    """Finds out who a request is from. `console` is a token of this process alone, for the person who started it."""
+    """Finds out who a request is from: `anonymous`, if it has no token.
+
+    `console` is a token of this process alone, for the person who started it.
+    """
 
     def __init__(self, store: ServerStore, config: Config) -> None:
         self.console = new_token()
         self._store = store
-        self._anonymous = Caller("", "read" if config.is_local else None)
+        self.anonymous = Caller("", "read" if config.is_local else None)
         self._read_only = config.read_only
-        self._known: OrderedDict[str, tuple[float, Caller | None]] = OrderedDict()
+        self._known: Newest[str, tuple[float, Caller | None]] = Newest(_KNOWN)
 
     def known(self, token: str | None) -> Caller | None:
         """Return the caller with this token if known without asking the database; otherwise use `look_up`."""
         if token is None:
-            return self._anonymous
+            return self.anonymous
         if hmac.compare_digest(token.encode("utf-8", "replace"), self.console.encode()):
             return Caller(CONSOLE, "read" if self._read_only else "admin", token=token)
         until, caller = self._known.get(token, (0.0, None))
@@ -82,8 +85,6 @@ class Callers:
         role = "read" if self._read_only else found.role
         caller = Caller(found.name, role, token=token)
         self._known[token] = (time.monotonic() + _KNOWN_S, caller)
-        while len(self._known) > _KNOWN:
-            self._known.popitem(last=False)
         return caller
 
     async def may_still_read(self, caller: Caller) -> bool:
@@ -123,6 +124,11 @@ def caller_of(request: Request) -> Caller:
     return caller
 
 
+def _callers(request: Request) -> Callers:
+    callers: Callers = request.app.state.service.callers
+    return callers
+
+
 def require_role(caller: Caller, role: str) -> None:
     """Raise Refused, 401 or 403, if a caller may not do what takes a role."""
     if not caller.may(role):
@@ -150,8 +156,8 @@ async def _require_csrf(request: Request, caller: Caller) -> None:
         ("application/x-www-form-urlencoded", "multipart/form-data")
     ):
         given = str((await request.form()).get(CSRF_FIELD, ""))
-    callers: Callers = request.app.state.service.callers
-    if not hmac.compare_digest((given or "").encode("utf-8", "replace"), callers.csrf_token(caller.token).encode()):
+    known = _callers(request).csrf_token(caller.token)
+    if not hmac.compare_digest((given or "").encode("utf-8", "replace"), known.encode()):
         raise Refused(
             403, "the form is from another server, or of another token", hint="reload the page and send it again"
         )
@@ -160,13 +166,12 @@ async def _require_csrf(request: Request, caller: Caller) -> None:
 def csrf_token(request: Request) -> str:
     """Return what a form of a page must carry in its field `csrf`, or "" if nobody is logged in."""
     caller = caller_of(request)
-    callers: Callers = request.app.state.service.callers
-    return callers.csrf_token(caller.token) if caller.token else ""
+    return _callers(request).csrf_token(caller.token) if caller.token else ""
 
 
 def signed_in(request: Request, token: str) -> Caller | None:
     """Return the holder of a token, for a page that asks for one, or None if it is not valid. Takes a moment."""
-    callers: Callers = request.app.state.service.callers
+    callers = _callers(request)
     return callers.known(token) or callers.look_up(token)
 
 

@@ -16,6 +16,7 @@ Writer = Annotated[Caller, Depends(allowed("write"))]
 Submitter = Annotated[Caller, Depends(allowed("run"))]
 Admin = Annotated[Caller, Depends(allowed("admin"))]
 Before = Annotated[int | None, Query(ge=1, le=2**63 - 1)]
+Number = Annotated[int, Path(ge=1, le=2**63 - 1)]
 SearchId = Annotated[str, Path(pattern="^[0-9a-f]{32}$")]
 
 

@@ -21,7 +21,7 @@ from fastapi import HTTPException
 
 from autotune.errors import AutotuneError
 from autotune.service.answers import Refused, answer
-from autotune.service.callers import Callers, require_role, token_of
+from autotune.service.callers import Caller, Callers, require_role, token_of
 from autotune.service.config import Config
 
 Scope = MutableMapping[str, Any]
@@ -135,20 +135,18 @@ class Guard:
             hint = "start the server with --behind-proxy; without one speak HTTP/1.1 and send no headers of proxies"
             raise Refused(421, "this came through a proxy", hint=hint)
 
-    async def _caller(self, headers: dict[bytes, bytes]) -> Any:
+    async def _caller(self, headers: dict[bytes, bytes]) -> Caller:
         token, by_cookie = token_of(headers)
         callers = self._callers()
         caller = callers.known(token)
         if caller is None and token is not None:
             caller = await to_thread.run_sync(callers.look_up, token)
-        if caller is None:
-            if not by_cookie:
-                hint = "its operator can make another: autotune token add NAME"
-                raise Refused(401, "the token is not known, has expired or was revoked", hint=hint)
-            caller = callers.known(None)  # an old cookie: as without one
-            assert caller is not None
-            return caller
-        return replace(caller, by_cookie=True) if by_cookie else caller
+        if caller is not None:
+            return replace(caller, by_cookie=True) if by_cookie else caller
+        if by_cookie:  # an old one: as without one
+            return callers.anonymous
+        hint = "its operator can make another: autotune token add NAME"
+        raise Refused(401, "the token is not known, has expired or was revoked", hint=hint)
 
     def _bounded(self, scope: Scope, headers: dict[bytes, bytes], receive: Receive) -> Receive:
         """Return a `receive` that takes at most as much as a route allows, and waits no longer than BODY_S allows."""

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
+from autotune.identity import text_digest
 from autotune.service.trust import FLOPS, MATCH, NOTES
 
 _HEADERS = ("etag", MATCH, NOTES, FLOPS)
@@ -86,7 +87,7 @@ class KeptAnswers:
                 Path(name).unlink(missing_ok=True)
 
     def _path(self, question: str) -> Path:
-        return self._folder / hashlib.sha256(question.encode()).hexdigest()[:32]
+        return self._folder / text_digest(question)
 
 
 def _cache() -> Path:

@@ -10,7 +10,6 @@ import asyncio
 import hashlib
 import json
 import time
-from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +25,7 @@ from autotune.service.answers import LABEL, Refused, answer
 from autotune.service.callers import caller_of, require_role
 from autotune.service.config import Config
 from autotune.service.machine import Machine
+from autotune.service.newest import Newest
 from autotune.service.studies import Studies, stamp
 from autotune.service.trust import FLOPS, MATCH, NOTES, sent_text
 from autotune.store import locate, log_of
@@ -64,7 +64,7 @@ class Lookups:
         self._config = config
         self._studies = studies
         self._machine = machine
-        self._kept: OrderedDict[str, Answer] = OrderedDict()
+        self._kept: Newest[str, Answer] = Newest(_KEPT)
         self._asked: dict[str, asyncio.Future[Answer]] = {}
         path = locate(config.database).path
         self._files = (Path(path), Path(log_of(path))) if path else ()
@@ -91,9 +91,6 @@ class Lookups:
             asked.add_done_callback(lambda _: self._asked.pop(query, None))
         found = await asyncio.shield(asked)
         self._kept[query] = found
-        self._kept.move_to_end(query)
-        while len(self._kept) > _KEPT:
-            self._kept.popitem(last=False)
         return found
 
     def _stands(self, known: Answer) -> bool:

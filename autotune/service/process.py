@@ -21,7 +21,7 @@ LAST_S = 5.0
 
 _LOOK_S = 0.02
 
-SAID = 40
+_SAID = 40
 """How many lines of a process's stderr are kept."""
 
 _LINE = 2**22
@@ -32,27 +32,25 @@ async def work(name: str, asked: Mapping[str, Any], seconds: float) -> Mapping[s
 
     Raises Refused with the error that it reports, or if it takes too long or dies.
     """
-    process = await started(name)
-    said: deque[str] = deque(maxlen=SAID)
-    listening = asyncio.create_task(listen(process, said))
+    child = Child(await started(name))
     answer: dict[str, Any] = {}
     try:
         async with asyncio.timeout(seconds):
-            await ask(process, asked)
-            async for line in lines(process):
+            await child.ask(asked)
+            async for line in child.lines():
                 answer = json.loads(line)
-            await _code(process)
+            await child.code()
     except TimeoutError:
         raise Refused(422, f"it takes more than {seconds:g} s to check", hint="make it smaller") from None
     finally:
-        await gone(process)
-        await ended(process, listening)
+        await child.gone()
+        await child.ended()
     if "error" in answer:
         what, where, hint, detail, *_ = answer["error"]
         raise Refused(422, what, where=where, hint=hint, detail=detail)
     if "result" not in answer:
-        last = f": {said[-1]}" if said else ""
-        raise Refused(422, f"its process ended without an answer{last}"[:500], hint="make it smaller")
+        what = f"its process ended without an answer{child.last_words}"
+        raise Refused(422, what[:500], hint="make it smaller")
     return dict(answer["result"])
 
 
@@ -63,66 +61,72 @@ async def started(name: str) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(*words, stdin=pipe, stdout=pipe, stderr=pipe, limit=_LINE)
 
 
-async def ask(process: asyncio.subprocess.Process, asked: Mapping[str, Any]) -> None:
-    """Tell a process what to do."""
-    assert process.stdin is not None
-    with suppress(BrokenPipeError, ConnectionResetError):  # it has died: its exit code says why
-        process.stdin.write(json.dumps(asked).encode())
-        await process.stdin.drain()
-        process.stdin.close()
+class Child:
+    """A process that was `started`; what it writes to stderr is read from now on."""
 
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self._said: deque[str] = deque(maxlen=_SAID)
+        self._listening = asyncio.create_task(self._listen())
 
-async def lines(process: asyncio.subprocess.Process) -> AsyncIterator[bytes]:
-    """Yield the lines that a process writes. Raises Refused for a line that is longer than any should be."""
-    assert process.stdout is not None
-    try:
-        async for line in process.stdout:
-            yield line
-    except ValueError:
-        raise Refused(422, f"its process wrote more than {_LINE // 2**20} MiB in one line") from None
+    async def ask(self, asked: Mapping[str, Any]) -> None:
+        """Tell it what to do."""
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError, ConnectionResetError):  # it has died: its exit code says why
+            self._process.stdin.write(json.dumps(asked).encode())
+            await self._process.stdin.drain()
+            self._process.stdin.close()
 
+    async def lines(self) -> AsyncIterator[bytes]:
+        """Yield the lines that it writes. Raises Refused for a line that is longer than any should be."""
+        assert self._process.stdout is not None
+        try:
+            async for line in self._process.stdout:
+                yield line
+        except ValueError:
+            raise Refused(422, f"its process wrote more than {_LINE // 2**20} MiB in one line") from None
 
-async def listen(process: asyncio.subprocess.Process, said: deque[str]) -> None:
-    """Keep the last lines that a process writes to stderr, whatever they are."""
-    assert process.stderr is not None
-    while data := await process.stderr.read(2**16):
-        said.extend(line for line in data.decode(errors="replace").splitlines() if line.strip())
+    async def _listen(self) -> None:
+        """Keep the last lines that it writes to stderr, whatever they are."""
+        assert self._process.stderr is not None
+        while data := await self._process.stderr.read(2**16):
+            self._said.extend(line for line in data.decode(errors="replace").splitlines() if line.strip())
 
+    @property
+    def last_words(self) -> str:
+        """The last line of its stderr, to follow what is said of its end: `: KeyError: 'x'`; "" if there is none."""
+        return f": {self._said[-1]}" if self._said else ""
 
-def signal(process: asyncio.subprocess.Process) -> None:
-    """Ask a process to end in order, and kill it if it does not."""
-    with suppress(ProcessLookupError):
-        process.terminate()
-    asyncio.get_running_loop().call_later(STOP_S, kill, process)
-
-
-def kill(process: asyncio.subprocess.Process) -> None:
-    """Kill a process that has not ended."""
-    if process.returncode is None:
+    def signal(self) -> None:
+        """Ask it to end in order, and kill it if it does not."""
         with suppress(ProcessLookupError):
-            process.kill()
+            self._process.terminate()
+        asyncio.get_running_loop().call_later(STOP_S, self.kill)
 
+    def kill(self) -> None:
+        """Kill it if it has not ended."""
+        if self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                self._process.kill()
 
-async def ended(process: asyncio.subprocess.Process, listening: asyncio.Task[None]) -> int:
-    """Return the exit code of a process once it has ended and its last output is read."""
-    code = await _code(process)
-    if (await asyncio.wait({listening}, timeout=LAST_S))[1]:
-        listening.cancel()
-        process._transport.close()  # type: ignore[attr-defined]
-    return code
+    async def ended(self) -> int:
+        """Return its exit code once it has ended and its last output is read."""
+        code = await self.code()
+        if (await asyncio.wait({self._listening}, timeout=LAST_S))[1]:
+            self._listening.cancel()
+            self._process._transport.close()  # type: ignore[attr-defined]
+        return code
 
+    async def code(self) -> int:
+        """Return its exit code once it has ended; `wait` of its process would also wait for its pipes."""
+        while self._process.returncode is None:
+            await asyncio.sleep(_LOOK_S)
+        return self._process.returncode
 
-async def _code(process: asyncio.subprocess.Process) -> int:
-    """Return the exit code of a process once it has ended; `wait` would also wait for its pipes."""
-    while process.returncode is None:
-        await asyncio.sleep(_LOOK_S)
-    return process.returncode
-
-
-async def gone(process: asyncio.subprocess.Process | None) -> None:
-    """Kill a process that still runs, since nothing listens to it any more, and wait for its end."""
-    if process is not None and process.returncode is None:
-        kill(process)
-        assert process.stdout is not None
-        await process.stdout.read()
-        await _code(process)
+    async def gone(self) -> None:
+        """Kill it if it still runs, since nothing listens to it any more, and wait for its end."""
+        if self._process.returncode is None:
+            self.kill()
+            assert self._process.stdout is not None
+            await self._process.stdout.read()
+            await self.code()

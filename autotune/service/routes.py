@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Iterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
@@ -17,16 +17,16 @@ from autotune.service import answered, views
 from autotune.service import submit as submitting
 from autotune.service.answered import Shows
 from autotune.service.answers import NothingNew, documented
-from autotune.service.depends import Admin, Before, Opened, Reader, SearchId, Submitter, Writer, require_asked
+from autotune.service.depends import Admin, Before, Number, Opened, Reader, SearchId, Submitter, Writer, require_asked
 from autotune.service.feeds import BEAT
 from autotune.service.shapes import Check, NewToken, StudyName, Submit
 from autotune.service.takein import take_in
+from autotune.service.views import Json
 from autotune.store import lifetime
 from autotune.text import in_quotes, plain
 
 router = APIRouter(prefix="/v1", dependencies=[Depends(require_asked)])
 
-Json = dict[str, Any]
 Limit = Annotated[int, Query(ge=1, le=1000)]
 Word = Annotated[str | None, Query(max_length=200)]
 Words = Annotated[list[Annotated[str, Query(max_length=400)]], Query(max_length=64)]
@@ -213,9 +213,7 @@ def trials(
 
 
 @router.get("/trials/{number}", responses=FOUND, tags=["results"])
-def trial(
-    service: Opened, caller: Reader, number: Annotated[int, Path(ge=1, le=2**63 - 1)]
-) -> Annotated[Json, Shows(answered.WholeTrial)]:
+def trial(service: Opened, caller: Reader, number: Number) -> Annotated[Json, Shows(answered.WholeTrial)]:
     """One trial: samples, options, build log, environment."""
     return views.trial(service, number)
 

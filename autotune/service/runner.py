@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -15,7 +14,7 @@ from autotune.service.answers import for_others, in_words
 from autotune.service.config import Config
 from autotune.service.feeds import END, PROGRESS, STATE, Feeds
 from autotune.service.machine import Machine
-from autotune.service.process import SAID, STOP_S, ask, ended, gone, kill, lines, listen, signal, started
+from autotune.service.process import STOP_S, Child, started
 from autotune.store import (
     DONE,
     FAILED,
@@ -78,7 +77,7 @@ class Runner:
         self._feeds = feeds
         self._describe = describe
         self._require_alone = require_alone
-        self._running: dict[str, asyncio.subprocess.Process] = {}
+        self._running: dict[str, Child] = {}
         self._stopping: set[str] = set()
         self._wake: dict[str, asyncio.Event] = {}
         self._tasks: list[asyncio.Task[None]] = []
@@ -105,8 +104,8 @@ class Runner:
         self._closing = True
         for event in self._wake.values():
             event.set()
-        for process in self._running.values():
-            signal(process)
+        for child in self._running.values():
+            child.signal()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=STOP_S)
         for task in self._tasks:
@@ -120,11 +119,11 @@ class Runner:
 
     async def stop(self, submission: Submission) -> None:
         """Stop a search on somebody's request, in order; its state says so when it has ended."""
-        process = self._running.get(submission.uuid)
+        child = self._running.get(submission.uuid)
         if submission.state == STOPPING and submission.server == self._config.name:
             self._stopping.add(submission.uuid)
-            if process is not None:
-                signal(process)
+            if child is not None:
+                child.signal()
             self.wake(submission.queue)  # if nothing runs there, it is a stray
         await self._tell(submission.uuid, END if submission.state == STOPPED else STATE)
 
@@ -181,7 +180,8 @@ class Runner:
             reason = f"the server could not follow it: {told}"[:500]
             ending = Ending(FAILED, reason, exit_code=WorkerError.exit_code)
         finally:
-            await gone(self._running.pop(submission.uuid, None))
+            if (child := self._running.pop(submission.uuid, None)) is not None:
+                await child.gone()
         await self._record(submission.uuid, ending)
         self._stopping.discard(submission.uuid)
         await self._tell(submission.uuid, STATE if ending.state == QUEUED else END)
@@ -208,40 +208,36 @@ class Runner:
 
     async def _child(self, submission: Submission) -> Ending:
         """Run the search in a process of its own and return how it ended."""
-        process = await started("search")
-        self._running[submission.uuid] = process
-        said: deque[str] = deque(maxlen=SAID)
-        listening = asyncio.create_task(listen(process, said))
+        child = self._running[submission.uuid] = Child(await started("search"))
         answer: dict[str, Any] = {}
-        await ask(process, self._asked(submission))
+        await child.ask(self._asked(submission))
         if self._closing:  # meanwhile
-            signal(process)
-        looking = asyncio.create_task(self._stop_for_others(submission.uuid, process))
-        overdue = asyncio.get_running_loop().call_later(
-            submission.request["budget"]["seconds"] + GRACE_S, kill, process
-        )
+            child.signal()
+        looking = asyncio.create_task(self._stop_for_others(submission.uuid, child))
+        seconds = submission.request["budget"]["seconds"] + GRACE_S
+        overdue = asyncio.get_running_loop().call_later(seconds, child.kill)
         try:
-            async for line in lines(process):
+            async for line in child.lines():
                 with suppress(ValueError):
                     told = json.loads(line)
                     if "progress" in told:
                         self._feeds.of(submission.uuid).tell(PROGRESS, told["progress"])
                     else:
                         answer = told
-            code = await ended(process, listening)
+            code = await child.ended()
         finally:
             looking.cancel()
             overdue.cancel()
-        return await self._ending(submission, answer, code, said)
+        return await self._ending(submission, answer, code, child.last_words)
 
-    async def _stop_for_others(self, search: str, process: asyncio.subprocess.Process) -> None:
+    async def _stop_for_others(self, search: str, child: Child) -> None:
         """Ask a process to end once its search is to be stopped: requests at other servers are only in the database."""
         while not await self._is_stopping(search):
             await asyncio.sleep(LOOK_S)
-        signal(process)
+        child.signal()
         await self._tell(search, STATE)
 
-    async def _ending(self, submission: Submission, answer: Mapping[str, Any], code: int, said: deque[str]) -> Ending:
+    async def _ending(self, submission: Submission, answer: Mapping[str, Any], code: int, last_words: str) -> Ending:
         stopping = await self._is_stopping(submission.uuid)
         result = answer.get("result")
         if result is not None:
@@ -266,9 +262,8 @@ class Runner:
             return Ending(FAILED, str(for_others(error)), exit_code=exit_code)
         if result is not None:
             return Ending(STOPPED, "somebody ended its process", result)
-        last = f": {said[-1]}" if said else ""
         died = f"{'was killed by' if code < 0 else 'ended with'} {ending(code)}"
-        return Ending(FAILED, f"its process {died}{last}"[:500], exit_code=WorkerError.exit_code)
+        return Ending(FAILED, f"its process {died}{last_words}"[:500], exit_code=WorkerError.exit_code)
 
     async def _is_stopping(self, search: str) -> bool:
         """Whether somebody wants a search stopped; while the database is away, only as far as this server knows."""

@@ -1,4 +1,4 @@
-"""The open state of one server: routes and pages take it from `request.app.state.service`."""
+"""The open state of one server: routes and pages take it as `service: Opened` (depends.py)."""
 
 from __future__ import annotations
 
@@ -141,6 +141,6 @@ def opened(config: Config) -> ServerStore:
 
 
 def service_of(request: Request) -> Service:
-    """Return the server that received a request: `service: Service = Depends(service_of)`."""
+    """Return the server that received a request."""
     service: Service = request.app.state.service
     return service

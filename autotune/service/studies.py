@@ -7,7 +7,6 @@ import re
 import shutil
 import tempfile
 import time
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +18,7 @@ from autotune.pool import RunFolder
 from autotune.service import uploads
 from autotune.service.answers import Refused
 from autotune.service.config import Config
+from autotune.service.newest import Newest
 from autotune.store import ServerStore, Uploaded
 from autotune.study import (
     YOUNG_NS,
@@ -56,9 +56,9 @@ class Studies:
         self._store = store
         self._config = config
         self._folder = RunFolder()
-        self._read: OrderedDict[str, StudyText] = OrderedDict()
+        self._read: Newest[str, StudyText] = Newest(_KEPT)
         self._own: dict[str, _Own] = {}
-        self._none: OrderedDict[str, float] = OrderedDict()  # until when a name is known to be none of its own
+        self._none: Newest[str, float] = Newest(_KEPT)  # until when a name is known to be none of its own
         self._orders: dict[str, _Order] = {}
 
     def close(self) -> None:
@@ -130,23 +130,12 @@ class Studies:
         known = self._own.get(name)
         if known is not None and time.monotonic() < known.until:
             return known.text
-        stamps = None if known is None else {path: stamp(path) for path in known.stamps}
-        if known is None or stamps != known.stamps:
+        if known is None or known.stamps != {path: stamp(path) for path in known.stamps}:
             if study_file(name) is None:
                 self._own.pop(name, None)
                 self._none[name] = time.monotonic() + self._config.best_age_s
-                while len(self._none) > _KEPT:
-                    self._none.popitem(last=False)
                 return None
-            began_ns = time.time_ns()
-            with watched() as files:
-                text = find_study(name)
-                _ = text.study_hash
-            hiding = Path("studies") / f"{name}.toml"
-            found = {path: stamp(path) for path in (*map(Path, list(files)), hiding)}
-            # A young file is read again: it may have changed without a new stamp.
-            young = {path for path, one in found.items() if one is not None and one[0] > began_ns - YOUNG_NS}
-            known = _Own(text, found | dict.fromkeys(young), 0.0)
+            known = _read(name)
         self._own[name] = known._replace(until=time.monotonic() + self._config.best_age_s)
         return known.text
 
@@ -175,8 +164,6 @@ class Studies:
             except (AutotuneError, OSError):
                 return None
             self._read[name] = found
-            while len(self._read) > _KEPT:
-                self._read.popitem(last=False)
         return found
 
     def _unpacked(self, upload: Mapping[str, Any], folder: Path) -> Path:
@@ -190,6 +177,19 @@ class Studies:
             finally:
                 shutil.rmtree(part, ignore_errors=True)
         return uploads.study_in(folder)
+
+
+def _read(name: str) -> _Own:
+    """Read a study of the server's, with what shows that it has changed since. Raises StudyError."""
+    began_ns = time.time_ns()
+    with watched() as files:
+        text = find_study(name)
+        _ = text.study_hash
+    hiding = Path("studies") / f"{name}.toml"
+    found = {path: stamp(path) for path in (*map(Path, list(files)), hiding)}
+    # A young file is read again: it may have changed without a new stamp.
+    young = {path for path, one in found.items() if one is not None and one[0] > began_ns - YOUNG_NS}
+    return _Own(text, found | dict.fromkeys(young), 0.0)
 
 
 def _is(text: StudyText, kernel_hash: str | None, study_hash: str | None) -> bool:

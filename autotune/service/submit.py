@@ -47,17 +47,9 @@ async def submit(service: Service, caller: Caller, asked: Submit, once: str | No
     queue = service.machine.queue_of(device)
     upload = None if asked.upload is None else asked.upload.model_dump()
     sent, is_new = await asyncio.to_thread(
-        lambda: service.store.submit(
-            service.config.name,
-            queue,
-            study,
-            request,
-            caller.name,
-            upload=upload,
-            once=once,
-            most=service.config.limits.waiting,
-        )
-    )
+        service.store.submit, service.config.name, queue, study, request, caller.name,
+        upload=upload, once=once, most=service.config.limits.waiting,
+    )  # fmt: skip
     if sent is None:
         what = f"{service.config.limits.waiting} of your searches wait or run already"
         raise Refused(429, what, hint="wait for one to end, or stop it: DELETE /v1/searches/ID")

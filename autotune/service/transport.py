@@ -192,14 +192,16 @@ class Transport:
             while line := found.readline(_MOST):
                 name, _, value = line.decode("utf-8", "replace").rstrip("\r\n").partition(":")
                 if name:
-                    fields |= {name: value.removeprefix(" ")} if name in _FIELDS else {}
-                elif "data" in fields:
+                    if name in _FIELDS:
+                        fields[name] = value.removeprefix(" ")
+                    continue
+                if "data" in fields:
                     yield fields.get("id", ""), fields.get("event", ""), parsed(fields["data"], self.url, dict)
                     fields = {}
-                elif not value:
-                    fields = {}
-                if not name and value:  # a comment: the server is there
+                if value:  # a comment: the server is there
                     yield "", "", None
+                else:
+                    fields = {}
         except (OSError, http.client.HTTPException) as error:
             raise self._away(error) from None
         finally:

@@ -7,7 +7,6 @@ of it is executed to find out what it is; a reference in Python needs `--allow-p
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autotune.errors import AutotuneError, StudyError
+from autotune.identity import text_digest
 from autotune.pool import RunFolder
 from autotune.service.refused import Refused
 from autotune.service.sending import BESIDE
@@ -152,4 +152,4 @@ def _python_in(table: Mapping[str, Any]) -> str:
 
 def digest(upload: Mapping[str, Any]) -> str:
     """Return a short digest of an upload's text."""
-    return hashlib.sha256(json.dumps([upload["study"], upload["files"]], sort_keys=True).encode()).hexdigest()[:32]
+    return text_digest(json.dumps([upload["study"], upload["files"]], sort_keys=True))

@@ -27,6 +27,7 @@ from autotune.store.location import (
     database_error,
     is_ambiguous,
     is_our_file,
+    kind_of,
     log_of,
     require_writable,
 )
@@ -103,7 +104,7 @@ def open_as_it_is(location: Location, *, alone: bool) -> Engine:
 
 def is_busy(error: object) -> bool:
     """Return whether SQLite's error says that another process writes; a file in WAL mode may be read meanwhile."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
+    return kind_of(error) == sqlite3.SQLITE_BUSY
 
 
 def holds_nothing(path: str) -> bool:
@@ -139,7 +140,7 @@ def clear_errors(location: Location) -> Iterator[None]:
         where = str(location)
         found = database_error(where, error.orig)
         if location.url:
-            state = getattr(error.orig, "sqlstate", None)
+            state = state_of(error)
             if state == LOCKED:
                 what = f"is locked by another session, for {BUSY_S:g} s"
                 raise ConnectionLost(what, where=where, hint="end that session, or ask again later") from error
@@ -166,9 +167,14 @@ def clear_values(location: Location) -> Iterator[None]:
         raise damaged_database(str(location), error) from error
 
 
+def state_of(error: DBAPIError) -> str | None:
+    """Return PostgreSQL's code of an error (SQLSTATE); None for any other error."""
+    return getattr(error.orig, "sqlstate", None)
+
+
 def _is_lost(error: DBAPIError) -> bool:
     """Return whether a connection broke or cannot be made, or the server aborted the transaction."""
-    state = getattr(error.orig, "sqlstate", None)
+    state = state_of(error)
     if error.connection_invalidated or state in _TRY_AGAIN:
         return True
     return state is None and type(error.orig).__name__ in ("OperationalError", "ConnectionTimeout")
@@ -251,7 +257,7 @@ def _use_wal(connection: sqlite3.Connection) -> None:
             connection.execute("PRAGMA journal_mode=WAL")
             return
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+            if not is_busy(error) or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
 

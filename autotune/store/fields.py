@@ -10,7 +10,6 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from operator import attrgetter
 from typing import Annotated, Any, Literal, NamedTuple
@@ -255,9 +254,7 @@ def trial_of(row: Columns, retimed: Columns | None, generation: int = 0) -> Tria
 
     Raises ValueError for values that no trial has.
     """
-    again = None if retimed is None else _measurement(told(retimed, MEASUREMENT))
-    if again is not None and retimed is not None:
-        again = replace(again, taken=text(retimed["taken"]))
+    again = None if retimed is None else _measurement(told(retimed, MEASUREMENT), text(retimed["taken"]))
     values = told(row, FIELDS)
     values["samples_ns"] = _with_median(values["samples_ns"], row["time_ns"])
     return trial_from(values, again, generation)
@@ -274,12 +271,16 @@ def told(row: Columns, fields: Iterable[TrialField]) -> dict[str, Any]:
     return {field.name: field.told(row) for field in fields if field.derived is None}
 
 
-def _measurement(values: Mapping[str, Any]) -> Measurement | None:
-    taken = values["samples_ns"], values["warmup_ns"]
-    if taken[0] is None:
+def shown(row: Columns, fields: Iterable[TrialField] = FIELDS) -> dict[str, Any]:
+    """Return the entries of these fields in a line of JSON."""
+    return {field.name: field.shown(row) for field in fields if field.derived is None}
+
+
+def _measurement(values: Mapping[str, Any], taken: str = "") -> Measurement | None:
+    if values["samples_ns"] is None:
         return None
     samples, warmup = (_kept(values[name] or ()) for name in ("samples_ns", "warmup_ns"))
-    return Measurement(samples, warmup, values["cache"] or "warm")
+    return Measurement(samples, warmup, values["cache"] or "warm", taken=taken)
 
 
 def _kept(samples: Sequence[int]) -> Sequence[int]:

@@ -19,7 +19,7 @@ from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from autotune.errors import StoreError, UsageError
-from autotune.store.database import LOCKED, clear_errors
+from autotune.store.database import LOCKED, clear_errors, state_of
 from autotune.store.location import Location
 from autotune.store.mounts import LOCAL, NO_LOCKS
 from autotune.store.openfile import inode
@@ -89,7 +89,7 @@ class Hold:
             except BaseException as error:
                 session.invalidate()
                 session.close()
-                if isinstance(error, DBAPIError) and getattr(error.orig, "sqlstate", None) == LOCKED:
+                if isinstance(error, DBAPIError) and state_of(error) == LOCKED:
                     raise self._taken() from None
                 raise
             self._session = session

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import IO, Any, NamedTuple
@@ -23,7 +23,7 @@ from autotune.store.fields import measurement_columns, trial_columns
 from autotune.store.interchange import HINT, Line, Retiming, parsed
 from autotune.store.location import CAME_IN, IMPORTED, TIMED_ELSEWHERE
 from autotune.store.records import UNFINISHED, Columns, device_columns, device_of, mapping, now, ordered, pages
-from autotune.store.schema import problems, retimings, searches, trials
+from autotune.store.schema import problem_key, problems, retimings, searches, trials
 
 MOST_LINE = 2**24
 """The most characters of a line with one trial: thousands of samples and a build log need fewer."""
@@ -136,7 +136,7 @@ def store(
     """
     waiting.seek(0)
     places: dict[str, _Place] = {}
-    changed: dict[int, _Changed] = {}
+    changed: defaultdict[int, _Changed] = defaultdict(_Changed)
     lines = (_Waiting(*json.loads(line)) for line in waiting)
     new = 0
     for page in pages(lines):
@@ -198,7 +198,7 @@ def _store_page(
     page: Sequence[_Waiting],
     found: Mapping[str, Incoming],
     places: dict[str, _Place],
-    changed: dict[int, _Changed],
+    changed: defaultdict[int, _Changed],
 ) -> int:
     """Store a page with few statements, not a few for each line; return the number of new trials. Updates `changed`."""
     uuids = dict.fromkeys(entry.trial["uuid"] for entry in page)
@@ -232,7 +232,7 @@ def _store_page(
     ended = [*new.values(), *later]
     for columns in [*ended, *(here[uuid] for uuid in again)]:
         if problem := problem_of.get(columns["uuid"]):
-            changed.setdefault(problem, _Changed()).configurations.add(columns["configuration_hash"])
+            changed[problem].configurations.add(columns["configuration_hash"])
     for columns in ended:
         if problem := problem_of.get(columns["uuid"]):
             changed[problem].finished[columns["search_id"]] += columns["outcome"] not in UNFINISHED
@@ -295,7 +295,7 @@ def _mark(connection: Connection, trial: Any, retimings: Sequence[str]) -> None:
 
 def _store_search(connection: Connection, uuid: str, search: Incoming) -> _Place:
     """Return the numbers of a search, its problem and its devices; store them if they are new."""
-    joined = select(searches, *(column for column in problems.c if column.name not in ("id", "trials"))).join(problems)
+    joined = select(searches, *problem_key).join(problems)
     known = connection.execute(joined.where(searches.c.uuid == uuid)).mappings().first()
     if known is not None:
         _require_one_problem(search.problem, known, search.where, "the same search in the database")

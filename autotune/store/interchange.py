@@ -24,6 +24,7 @@ from autotune.store.fields import (
     Samples,
     Text,
     entries,
+    shown,
     trial_columns,
     trial_from,
 )
@@ -126,7 +127,7 @@ def _lines(connection: Connection, page: Sequence[Columns], belongings: _Belongi
             belongings[search_id] = _search(connection, search_id)
         search, numbers = belongings[search_id]
         line = {name: _loaded(name, row[name]) for name in Line.model_fields if name in row}
-        line |= {field.name: field.shown(row) for field in FIELDS if field.derived is None}
+        line |= shown(row)
         for mark in (CAME_IN, TIMED_ELSEWHERE):
             line["environment"].pop(mark, None)
         line["format"] = FORMAT
@@ -140,8 +141,8 @@ def _loaded(name: str, value: Any) -> Any:
 
 
 def _retiming(row: Columns) -> dict[str, Any]:
-    shown = {field.name: field.shown(row) for field in MEASUREMENT if field.derived is None}
-    return {name: shown.get(name, row[name]) for name in Retiming.model_fields}
+    measured = shown(row, MEASUREMENT)
+    return {name: measured.get(name, row[name]) for name in Retiming.model_fields}
 
 
 def _search(connection: Connection, search_id: int) -> tuple[dict[str, Any], list[int]]:
@@ -211,8 +212,7 @@ def entered(trial: Trial) -> Trial:
     Raises StoreError for any trial that an import would not take.
     """
     try:
-        row = trial_columns(trial)
-        return _trial(_Own.model_validate({field.name: field.shown(row) for field in FIELDS if field.derived is None}))
+        return _trial(_Own.model_validate(shown(trial_columns(trial))))
     except ValidationError as error:
         raise StoreError(_fault(error)) from None
     except UNSOUND as error:

@@ -46,13 +46,12 @@ class Problem(NamedTuple):
     key: ProblemKey
 
 
-_SEARCHES = """
+_SEARCHES = f"""
 SELECT s.id, s.uuid, s.problem_id, s.started, s.ended, s.reason, s.submission, s.environment,
     (SELECT MIN(device_id) FROM search_devices u WHERE u.search_id = s.id),
-    p.study, p.kernel_hash, p.study_hash, p.device, p.size, p.choices
+    {", ".join(f"p.{name}" for name in ProblemKey._fields)}
 FROM searches s JOIN problems p ON p.id = s.problem_id
 """
-_KEY = ("study", "kernel_hash", "study_hash", "device", "size", "choices")
 _OF_SEARCHES = {
     "study": "p.study = :study",
     "device": "p.device = :device",
@@ -133,7 +132,7 @@ def _search(row: Sequence[Any], device_name: str) -> Search:
 
 
 def _key(columns: Sequence[Any]) -> ProblemKey:
-    return key_of(dict(zip(_KEY, columns, strict=True)))
+    return key_of(dict(zip(ProblemKey._fields, columns, strict=True)))
 
 
 def problems(
@@ -145,13 +144,21 @@ def problems(
     return _problems(store, f"{wanted} ORDER BY id DESC" + ("" if limit is None else f" LIMIT {limit:d}"), values)
 
 
+def latest_texts(found: Iterable[Problem]) -> list[Problem]:
+    """Return the first of the problems that differ only in the texts of kernel and study: of `problems`, the newest."""
+    firsts: dict[str, Problem] = {}
+    for one in found:
+        firsts.setdefault(f"{one.key._replace(kernel_hash='', study_hash='')}", one)
+    return list(firsts.values())
+
+
 def problem(store: Store, wanted: int) -> Problem | None:
     """Return the problem with a number; None if there is none."""
     return next(iter(_problems(store, "id = :wanted", {"wanted": wanted})), None)
 
 
 def _problems(store: Store, ending: str, values: Mapping[str, Any]) -> list[Problem]:
-    rows = store.rows(f"SELECT id, {', '.join(_KEY)} FROM problems WHERE {ending}", values)
+    rows = store.rows(f"SELECT id, {', '.join(ProblemKey._fields)} FROM problems WHERE {ending}", values)
     with sound(store):
         return [Problem(int(row[0]), _key(row[1:])) for row in rows]
 

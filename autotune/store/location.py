@@ -169,12 +169,17 @@ def _shared_of(path: str) -> str:
     return f"{log_of(path).removesuffix('wal')}shm"
 
 
+def kind_of(error: object) -> int:
+    """Return the kind of SQLite's error, the low byte of its code (the rest gives details); 0 for any other error."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
 def may_not_be_written(path: str, error: object) -> bool:
     """Return whether SQLite's error says that a file or its directory is read-only, and the file is complete.
 
     Then nobody can be writing there. The error decides, since on a failed disk files may only seem to be writable.
     """
-    unwritable = getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
+    unwritable = kind_of(error) in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
     return unwritable and os.path.isfile(path) and _is_complete(path)
 
 
@@ -308,22 +313,21 @@ def version_in(value: object, where: str) -> int:
 
 def database_error(where: str, error: BaseException | None) -> StoreError:
     """Return a database driver's error as one clear line."""
-    code = getattr(error, "sqlite_errorcode", None)
-    if code in _UNLOCKED or (code is not None and code & 0xFF == sqlite3.SQLITE_BUSY):
+    code, kind = getattr(error, "sqlite_errorcode", 0), kind_of(error)
+    if code in _UNLOCKED or kind == sqlite3.SQLITE_BUSY:
         from autotune.store.mounts import LOCAL, takes_locks
 
         if code in _UNLOCKED or not takes_locks(where):
             return StoreError("is in a place where SQLite cannot lock or share files", where=where, hint=LOCAL)
-    if code is not None and code & 0xFF == sqlite3.SQLITE_CANTOPEN:
+    if kind == sqlite3.SQLITE_CANTOPEN:
         from autotune.store.mounts import spent
 
         what, hint = spent(where)
         if what:
             return StoreError(what, where=where, hint=hint)
-    for known, what, hint in _SQLITE_ERRORS:
-        # The low byte is the kind; the rest gives details.
-        if code is not None and code & 0xFF == known:
-            return StoreError(what, where=where, hint=hint)
+    if kind in _SQLITE_ERRORS:
+        what, hint = _SQLITE_ERRORS[kind]
+        return StoreError(what, where=where, hint=hint)
     if isinstance(error, sqlite3.Error):
         # Every statement is tested on sound databases: if SQLite cannot run one, the database is damaged.
         return damaged_database(where, error)
@@ -337,7 +341,6 @@ _SAID = 200
 _RECOVER = "sqlite3's .recover may save its rows; or give --db another path"
 _MEANWHILE = "type it again, as its owner may just have written to it"
 _ANOTHER = "give --db another path"
-_OTHER_FILE = "give --db the path of a file to write"
 _COPY = "give --db a file to write, such as a copy of it"
 _UNLOCKED = (
     sqlite3.SQLITE_IOERR_LOCK,
@@ -345,13 +348,13 @@ _UNLOCKED = (
     sqlite3.SQLITE_IOERR_SHMLOCK,
     sqlite3.SQLITE_IOERR_SHMMAP,
 )
-_SQLITE_ERRORS = (
-    (sqlite3.SQLITE_READONLY, "is read-only", _COPY),
-    (sqlite3.SQLITE_CANTOPEN, "cannot be opened: it or its directory is read-only", _COPY),
-    (sqlite3.SQLITE_PERM, "may not be opened", _OTHER_FILE),
-    (sqlite3.SQLITE_BUSY, "is locked by another process", "wait for that process, or end it"),
-    (sqlite3.SQLITE_LOCKED, "is locked by another process", "wait for that process, or end it"),
-    (sqlite3.SQLITE_NOTADB, "is not an SQLite database", _ANOTHER),
-    (sqlite3.SQLITE_FULL, "the disk is full", "make room, then type it again: what was stored is kept"),
-    (sqlite3.SQLITE_IOERR, "cannot be read or written", "look at the disk and `ulimit -f`; what was stored is kept"),
-)
+_LOCKED = ("is locked by another process", "wait for that process, or end it")
+_SQLITE_ERRORS = {
+    sqlite3.SQLITE_READONLY: ("is read-only", _COPY),
+    sqlite3.SQLITE_CANTOPEN: ("cannot be opened: it or its directory is read-only", _COPY),
+    sqlite3.SQLITE_PERM: ("may not be opened", "give --db the path of a file to write"),
+    **dict.fromkeys((sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED), _LOCKED),
+    sqlite3.SQLITE_NOTADB: ("is not an SQLite database", _ANOTHER),
+    sqlite3.SQLITE_FULL: ("the disk is full", "make room, then type it again: what was stored is kept"),
+    sqlite3.SQLITE_IOERR: ("cannot be read or written", "look at the disk and `ulimit -f`; what was stored is kept"),
+}

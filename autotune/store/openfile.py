@@ -196,20 +196,24 @@ def _keep_copy(connection: sqlite3.Connection, path: Path) -> Path:
     reason: Exception | None = None
     for folder in (path.parent, Path(tempfile.gettempdir())):
         try:
-            handle, name = tempfile.mkstemp(prefix=f"{path.stem}-kept-", suffix=".db", dir=folder)
-        except OSError as error:
-            reason = error
-            continue
-        os.close(handle)
-        try:
-            _write(connection, Path(name))
+            return _copied(connection, path.stem, folder)
         except (OSError, sqlite3.Error) as error:
             reason = error
-            with suppress(OSError):
-                Path(name).unlink()
-            continue
-        return Path(name)
     raise StoreError(f"was removed or replaced meanwhile, and no copy can be written: {reason}", where=str(path))
+
+
+def _copied(connection: sqlite3.Connection, stem: str, folder: Path) -> Path:
+    """Write the open database to a new file in a folder and return its path. Raises OSError, sqlite3.Error."""
+    handle, name = tempfile.mkstemp(prefix=f"{stem}-kept-", suffix=".db", dir=folder)
+    os.close(handle)
+    copy = Path(name)
+    try:
+        _write(connection, copy)
+    except (OSError, sqlite3.Error):
+        with suppress(OSError):
+            copy.unlink()
+        raise
+    return copy
 
 
 def _write(connection: sqlite3.Connection, to: Path) -> None:

@@ -14,11 +14,12 @@ from sqlalchemy.exc import DBAPIError
 
 from autotune.model import Outcome, ProblemKey, Trial
 from autotune.ranking import ANSWERING, NEWEST
+from autotune.store.database import state_of
 from autotune.store.fields import trial_of
 from autotune.store.location import IMPORTED
 from autotune.store.presence import is_dead
 from autotune.store.records import UNFINISHED, Columns, key_of, now, pages
-from autotune.store.schema import devices, problems, retimings, search_devices, searches, trials
+from autotune.store.schema import devices, problem_key, problems, retimings, search_devices, searches, trials
 
 PROCESS = "process"
 """The key in a search's environment whose value identifies its process (presence.py)."""
@@ -118,7 +119,7 @@ def mark_lost(connection: Connection) -> None:
         with connection.begin_nested():
             _mark_lost(connection, died)
     except DBAPIError as error:
-        if getattr(error.orig, "sqlstate", None) not in _READS_ONLY:
+        if state_of(error) not in _READS_ONLY:
             raise
 
 
@@ -248,7 +249,7 @@ def everything(study: str | None = None, device: str | None = None) -> Select[An
             searches.c.submission,
             searches.c.sampler,
             searches.c.generation,
-            *(column for column in problems.c if column.name not in ("id", "trials")),
+            *problem_key,
         )
         .select_from(trials.join(searches, searches.c.id == trials.c.search_id))
         .join(problems, problems.c.id == searches.c.problem_id)

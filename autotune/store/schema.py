@@ -21,6 +21,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
+from autotune.identity import ProblemKey
 from autotune.store.fields import FIELDS, MEASUREMENT
 
 metadata = MetaData()
@@ -54,10 +55,13 @@ problems = Table(
     "problems",
     metadata,
     Column("id", _Id, primary_key=True),
-    *_text("study", "kernel_hash", "study_hash", "device", "size", "choices"),
+    *_text(*ProblemKey._fields),
     Column("trials", Integer, nullable=False, server_default="0"),  # the number of finished trials
-    UniqueConstraint("study", "kernel_hash", "study_hash", "device", "size", "choices"),
+    UniqueConstraint(*ProblemKey._fields),
 )
+
+problem_key = tuple(problems.c[name] for name in ProblemKey._fields)
+"""The columns that say what a problem is."""
 
 searches = Table(
     "searches",

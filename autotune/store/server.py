@@ -49,11 +49,6 @@ class ServerStore(Store, Submissions, Tokens):
         with self._reading() as connection:
             return queries.rows(connection, query)
 
-    def trial(self, number: int) -> queries.StoredTrial | None:
-        """Return the trial with a number; None if there is none."""
-        with self._reading() as connection:
-            return next(iter(queries.rows(connection, queries.everything().where(trials.c.id == number))), None)
-
     def sweep(self) -> None:
         """Mark the pending trials of searches whose process has died as lost."""
         self._written(queries.mark_lost)

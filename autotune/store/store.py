@@ -283,6 +283,11 @@ class Store(Attempts, Moving):
             self._require_searches(connection)
             return queries.rows(connection, query)
 
+    def trial(self, number: int) -> queries.StoredTrial | None:
+        """Return the trial with a number; None if there is none."""
+        with self._reading() as connection:
+            return next(iter(queries.rows(connection, queries.everything().where(trials.c.id == number))), None)
+
     def counts(self) -> dict[str, int]:
         """Return the number of finished trials of each study."""
         own = select(problems.c.study, problems.c.trials.label("trials"))

@@ -289,18 +289,16 @@ def _orders(connection: Connection, server: str) -> dict[str, list[str]]:
         .group_by(submissions.c.queue, submissions.c.asked_by)
     )
     last = {(row.queue, row.asked_by): row.last for row in connection.execute(began)}
-    begun: dict[str, list[str]] = {}
-    by_queue: dict[str, dict[str, list[str]]] = {}
-    for row in rows:
-        if row.attempts:  # it had begun before
-            begun.setdefault(row.queue, []).append(row.uuid)
-        else:
-            by_queue.setdefault(row.queue, {}).setdefault(row.asked_by, []).append(row.uuid)
-    return {
-        queue: begun.get(queue, [])
-        + _in_turns(by_queue.get(queue, {}), {user: last.get((queue, user), "") for user in by_queue.get(queue, {})})
-        for queue in dict.fromkeys(row.queue for row in rows)
-    }
+    found: dict[str, list[str]] = {}
+    for queue in dict.fromkeys(row.queue for row in rows):
+        here = [row for row in rows if row.queue == queue]
+        fresh: dict[str, list[str]] = {}
+        for row in here:
+            if not row.attempts:
+                fresh.setdefault(row.asked_by, []).append(row.uuid)
+        begun = [row.uuid for row in here if row.attempts]
+        found[queue] = begun + _in_turns(fresh, {user: last.get((queue, user), "") for user in fresh})
+    return found
 
 
 def _in_turns(users: Mapping[str, list[str]], last: Mapping[str, str]) -> list[str]:

@@ -13,7 +13,6 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from autotune.model import Measurement, Outcome
-from autotune.store.fields import FIELDS
 from autotune.store.listing import answering, placeholders, rows_of, sound
 from autotune.store.records import mapping, number, pages, text
 from autotune.store.store import Store
@@ -81,7 +80,8 @@ def outcomes(store: Store, problem: int) -> Counter[Outcome]:
 
 _FASTEST = """
 SELECT id, time_ns FROM trials
-WHERE search_id = :search AND outcome = 'ok' AND driver = :driver AND time_ns > 0{bound} ORDER BY time_ns, id LIMIT 1
+WHERE search_id = :search AND outcome = 'ok' AND driver = :driver AND time_ns > 0 AND id < :before
+ORDER BY time_ns, id LIMIT 1
 """
 
 
@@ -110,20 +110,17 @@ def records(store: Store, wanted: Sequence[int], drivers: Mapping[int, Iterable[
     best = float("inf")
     for search_id in wanted:
         stairs: list[tuple[int, float]] = []
-        bound: int | None = None
+        before = 2**63 - 1
         while True:
             steps = [
                 (float(row[1]), int(row[0]))
                 for driver in drivers.get(search_id, ())
-                for row in store.rows(
-                    _FASTEST.format(bound="" if bound is None else " AND id < :before"),
-                    {"search": search_id, "driver": driver} | ({} if bound is None else {"before": bound}),
-                )
+                for row in store.rows(_FASTEST, {"search": search_id, "driver": driver, "before": before})
             ]
             if not steps or min(steps)[0] >= best:
                 break
-            time, bound = min(steps)
-            stairs.append((bound, time))
+            time, before = min(steps)
+            stairs.append((before, time))
         if stairs:
             best = stairs[0][1]
         found += [trial for trial, _ in reversed(stairs)]
@@ -151,29 +148,6 @@ def failures(store: Store, wanted: Iterable[int], most: int) -> list[Row]:
 def trials_of(store: Store, wanted: Iterable[int]) -> dict[int, Row]:
     """Return the trials with these numbers, by number."""
     return {row.number: row for row in _rows(store, rows_of(store, f"{_ROW} WHERE t.id IN", wanted))}
-
-
-def stored_trial(store: Store, wanted: int) -> dict[str, Any] | None:
-    """Return all stored fields of a trial by name, with `retimings` and the number of its `search`.
-
-    None if there is no such trial. Instants are ISO 8601; `binary_hash`, `made` and `environment` are as stored.
-    """
-    columns = [field.name for field in FIELDS]
-    rows = store.rows(f"SELECT search_id, {', '.join(columns)} FROM trials WHERE id = :wanted", {"wanted": wanted})
-    if not rows:
-        return None
-    names = ("driver", "time_ns", "samples_ns", "warmup_ns", "cache", "taken")
-    query = f"SELECT {', '.join(names)} FROM retimings WHERE trial_id = :wanted ORDER BY id"
-    again = store.rows(query, {"wanted": wanted})
-    with sound(store):
-        row = dict(zip(columns, rows[0][1:], strict=True))
-        for field in FIELDS:
-            field.told(row)  # raises ValueError for what no trial has
-        shown = {field.name: field.shown(row) for field in FIELDS}
-        retimings = [dict(zip(names, entry, strict=True)) for entry in again]
-        for entry in retimings:
-            entry |= {name: json.loads(text(entry[name])) for name in ("samples_ns", "warmup_ns")}
-        return {**shown, "search": int(rows[0][0]), "retimings": retimings}
 
 
 def retimings(store: Store, wanted: Iterable[int]) -> dict[int, Measurement]:
@@ -207,19 +181,21 @@ def retimed(store: Store, problem: int, limit: int) -> list[int]:
 
 def _rows(store: Store, rows: Iterable[Sequence[Any]]) -> list[Row]:
     with sound(store):
-        return [
-            Row(
-                int(row[0]),
-                int(row[1]),
-                mapping(row[2]),
-                text(row[3]),
-                Outcome(row[4]),
-                text(row[5]),
-                None if row[6] is None else float(number(row[6])),
-                float(number(row[7])),
-                float(number(row[8])),
-                float(number(row[9])),
-                *("" if value is None else text(value) for value in row[10:13]),
-            )
-            for row in rows
-        ]
+        return [_row(row) for row in rows]
+
+
+def _row(columns: Sequence[Any]) -> Row:
+    trial, search, configuration, name, outcome, reason, time_ns, build_s, verify_s, time_s, *texts = columns
+    return Row(
+        int(trial),
+        int(search),
+        mapping(configuration),
+        text(name),
+        Outcome(outcome),
+        text(reason),
+        None if time_ns is None else float(number(time_ns)),
+        float(number(build_s)),
+        float(number(verify_s)),
+        float(number(time_s)),
+        *("" if value is None else text(value) for value in texts),
+    )

@@ -149,20 +149,16 @@ def collect(
             if others and not keys:
                 what += " as it is now, but of another version of it or its kernel"
             raise UsageError(what, where=str(location), hint=f"{search} measures it")
-        entries, refused = [], list[StudyError]()
+        entries, refused = list[Entry](), list[StudyError]()
         for key in wanted:
             best = best_in(records, str(location), text, key.size, key.choices, key.device, None, False)
-            if best.match is not Match.EXACT:
-                continue
-            name, facts = known.get(key.device, ("", {}))
-            problem = Problem(study, key.size, key.choices, device_of(facts) if facts else None)
-            try:
-                plan, ends = _begun(problem, best.configuration)
-            except StudyError as error:  # at this size; other sizes may still be launched
-                refused.append(error)
-                continue
-            alike = architecture(key.device, str(facts.get("compute_capability", "")))
-            entries.append(Entry(best._replace(device_name=name.strip()), problem, plan, ends, alike))
+            if best.match is Match.EXACT:
+                name, facts = known.get(key.device, ("", {}))
+                problem = Problem(study, key.size, key.choices, device_of(facts) if facts else None)
+                try:
+                    entries.append(_entry(problem, best, name, str(facts.get("compute_capability", ""))))
+                except StudyError as error:  # at this size; other sizes may still be launched
+                    refused.append(error)
         entries = [one for _, own in groupby(entries, attrgetter("device")) for one in _with_losses(list(own), records)]
     if refused and not entries:
         raise refused[0]
@@ -171,6 +167,13 @@ def collect(
     changed = 0 if devices or sizes else others
     without = len(wanted) - len(entries) - len(refused)
     return Catalogue(study, choices, tuple(entries), tuple(_defaults(study, choices)), without, changed, tuple(refused))
+
+
+def _entry(problem: Problem, best: Best, device_name: str, capability: str) -> Entry:
+    """Return the entry of a best of a problem. Raises StudyError if no program could read its result."""
+    plan, ends = _begun(problem, best.configuration)
+    named = best._replace(device_name=device_name.strip())
+    return Entry(named, problem, plan, ends, architecture(best.device, capability))
 
 
 def _with_losses(entries: Sequence[Entry], records: Records) -> Iterator[Entry]:

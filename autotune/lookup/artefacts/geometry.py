@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -96,40 +96,20 @@ def _of_any_size(entry: Entry, names: dict[str, str], prefix: str) -> Geometry:
     for amount in filter(None, (problem.study.flops, problem.study.bytes)):
         with suppress(NoCError):  # not part of the geometry, and often a fraction
             needs.add(f"{c(amount)} >= 0LL")
-    launches = []
-    for launch in problem.study.launches:
-        if not isinstance(launch, Launch):
-            raise NoCError("a loop of launches")
-        active = c(launch.when)
-        if active != "0LL":
-            local = None if launch.local_size is None else tuple(map(c, launch.local_size))
-            extents, offset = tuple(map(c, launch.global_size)), tuple(map(c, launch.offset or ()))
-            needs.known(active)
-            needs.fit(1, (*extents, *(local or ())), active)
-            needs.fit(0, offset, active)
-            launches.append(LaunchText(launch.entry, active, extents, local, offset, launch.arguments))
+    launches = [text for launch in problem.study.launches if (text := _launch(launch, c, needs)) is not None]
     needs.any([launch.active for launch in launches])
-    used = dict.fromkeys(name for launch in launches for name in launch.arguments)
     arguments, unsaid = [], list[str]()
-    for name in used:
+    for name in dict.fromkeys(name for launch in launches for name in launch.arguments):
         argument, concrete = problem.arguments[name], entry.plan.arguments.get(name)
         if concrete is None:
             concrete = argument.concrete({**problem.constants, **configuration})
         if not _is_said(concrete):
             unsaid.append(name)
             continue
-        extents, value = tuple[str, ...](), ""
-        match argument:
-            case Buffer():
-                extents = tuple(map(c, argument.allocate))
-                for shape, extent in zip(map(c, argument.shape), extents, strict=True):
-                    if shape != extent:
-                        needs.add(f"{shape} >= 1LL && {shape} <= {extent}")
-            case Local():
-                extents = (c(argument.count),)
-            case Scalar():
-                value = _scalar(argument, known, names, prefix)
-                needs.held(value, concrete.type)
+        extents, value = _extents(argument, c, needs), ""
+        if isinstance(argument, Scalar):
+            value = _scalar(argument, known, names, prefix)
+            needs.held(value, concrete.type)
         arguments.append(_argument(concrete, extents, value))
         if extents:
             needs.fit(1, (*extents, arguments[-1].total(prefix)))
@@ -137,6 +117,34 @@ def _of_any_size(entry: Entry, names: dict[str, str], prefix: str) -> Geometry:
     for value in (value for each in computed for value in each.of):
         needs.known(value)
     return Geometry(needs.found, tuple(launches), tuple(arguments), tuple(unsaid), fixed, computed)
+
+
+def _launch(launch: object, c: Callable[[Expression], str], needs: _Needs) -> LaunchText | None:
+    """Return a launch of a study as C, with what it needs; None if it never takes place."""
+    if not isinstance(launch, Launch):
+        raise NoCError("a loop of launches")
+    active = c(launch.when)
+    if active == "0LL":
+        return None
+    local = None if launch.local_size is None else tuple(map(c, launch.local_size))
+    extents, offset = tuple(map(c, launch.global_size)), tuple(map(c, launch.offset or ()))
+    needs.known(active)
+    needs.fit(1, (*extents, *(local or ())), active)
+    needs.fit(0, offset, active)
+    return LaunchText(launch.entry, active, extents, local, offset, launch.arguments)
+
+
+def _extents(argument: Argument, c: Callable[[Expression], str], needs: _Needs) -> tuple[str, ...]:
+    """Return the extents of a buffer or of local memory as C; none for other arguments."""
+    if isinstance(argument, Local):
+        return (c(argument.count),)
+    if not isinstance(argument, Buffer):
+        return ()
+    extents = tuple(map(c, argument.allocate))
+    for shape, extent in zip(map(c, argument.shape), extents, strict=True):
+        if shape != extent:
+            needs.add(f"{shape} >= 1LL && {shape} <= {extent}")
+    return extents
 
 
 class _Needs:

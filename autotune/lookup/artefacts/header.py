@@ -176,40 +176,36 @@ typedef struct {{ const {p}_entry *entry; {p}_match match; }} {p}_selection;
     # What depends on the variant --------------------------------------------------------------------------
 
     def _functions(self) -> Iterator[str]:
+        p = self.p
         yield self._valid()
-        yield self._switch("unsigned {p}_launches_", None, lambda one: f"return {len(one.launches)}u;", "0u")
-        yield self._per_launch("int {p}_active_", "", lambda launch: f"return {launch.active} != 0;", "0")
+        yield self._switch(f"unsigned {p}_launches_", lambda one: f"return {len(one.launches)}u;", "0u", sized=False)
+        yield self._per_launch(f"int {p}_active_", lambda launch: f"return {launch.active} != 0;")
+        yield from map(self._per_dimension, ("global_size", "local_size", "offset"))
         yield self._per_launch(
-            "size_t {p}_global_size_", ", unsigned dimension", lambda one: _pick("dimension", one.global_size), "0"
+            f"unsigned {p}_dimensions_", lambda launch: f"return {len(launch.global_size)}u;", "0u", sized=False
         )
         yield self._per_launch(
-            "size_t {p}_local_size_", ", unsigned dimension", lambda one: _pick("dimension", one.local_size or ()), "0"
+            f"int {p}_has_local_", lambda launch: f"return {int(launch.local_size is not None)};", sized=False
         )
         yield self._per_launch(
-            "size_t {p}_offset_", ", unsigned dimension", lambda one: _pick("dimension", one.offset), "0"
+            f"const char *{p}_kernel_", lambda launch: f"return {string(launch.entry)};", sized=False
         )
         yield self._per_launch(
-            "unsigned {p}_dimensions_", None, lambda launch: f"return {len(launch.global_size)}u;", "0u"
+            f"const char *{p}_argument_",
+            lambda launch: _pick("argument", map(string, launch.arguments), cast=""),
+            given=", unsigned argument",
+            sized=False,
         )
-        yield self._per_launch(
-            "int {p}_has_local_", None, lambda launch: f"return {int(launch.local_size is not None)};", "0"
-        )
-        yield self._per_launch("const char *{p}_kernel_", None, lambda launch: f"return {string(launch.entry)};", "0")
-        yield self._per_launch(
-            "const char *{p}_argument_", None,
-            lambda launch: _pick("argument", [string(name) for name in launch.arguments], cast=""), "0",
-            index=", unsigned argument",
-        )  # fmt: skip
         for name, kind in self._arguments().items():
             if kind == "scalar":
                 yield self._scalar(name)
             else:
                 yield self._per_argument(
-                    f"size_t {{p}}_extent_{name}_", name, lambda one: _pick("dimension", one.extents),
-                    ", unsigned dimension",
+                    f"size_t {p}_extent_{name}_", name, lambda one: _pick("dimension", one.extents),
+                    given=", unsigned dimension",
                 )  # fmt: skip
                 yield self._per_argument(
-                    f"size_t {{p}}_bytes_{name}_", name, lambda one: f"return (size_t){one.total(self.p)};"
+                    f"size_t {p}_bytes_{name}_", name, lambda one: f"return (size_t){one.total(p)};"
                 )
         yield from map(self._ends, self.moved)
         yield self._build_options()
@@ -223,7 +219,7 @@ typedef struct {{ const {p}_entry *entry; {p}_match match; }} {p}_selection;
             return f"return {' && '.join(each for each in one.valid if each not in common) or '1'};"
 
         needs = f"    if (!({' && '.join(common)})) return 0;" if common else ""
-        return self._switch("int {p}_valid_", "", found, "0", first=needs)
+        return self._switch(f"int {self.p}_valid_", found, first=needs)
 
     def _arguments(self) -> dict[str, str]:
         """Return the kinds of all arguments, also of those that no variant takes: a program may name any of them.
@@ -240,48 +236,58 @@ typedef struct {{ const {p}_entry *entry; {p}_match match; }} {p}_selection;
     def _switch(
         self,
         head: str,
-        more: str | None,
         body: Callable[[Geometry], str],
-        none: str,
+        none: str = "0",
         *,
-        extra: str = "",
+        given: str = "",
+        sized: bool = True,
         first: str = "",
     ) -> str:
-        """Return a function over the variants. If `more` is None, it takes no sizes; `first` precedes the switch."""
-        sizes = "" if more is None or not self.sizes else f", {self.parameters}"
-        unused = "" if more is None else "".join(f" (void){name};" for name in self.names.values())
+        """Return a function over the variants, which takes what is `given` and, if it is `sized`, the sizes.
+
+        It returns `none` for any other variant; `first` precedes the switch.
+        """
+        sizes = f", {self.parameters}" if sized and self.sizes else ""
+        unused = "".join(f" (void){name};" for name in self.names.values()) if sized else ""
         cases = [f"    case {place}: {body(one)}" for place, one in enumerate(self.variants)]
-        given = f"unsigned variant{extra}{more or ''}{sizes}"
-        opening = f"static inline {head.format(p=self.p)}({given}) {{"
+        opening = f"static inline {head}(unsigned variant{given}{sizes}) {{"
         unused = f"   {unused}" if unused else ""
         ends = [f"    default: return {none};", "    }", "}"]
         return "\n".join(line for line in (opening, unused, first, "    switch (variant) {", *cases, *ends) if line)
 
     def _per_launch(
-        self, head: str, more: str | None, body: Callable[[LaunchText], str], none: str, *, index: str = ""
+        self, head: str, body: Callable[[LaunchText], str], none: str = "0", *, given: str = "", sized: bool = True
     ) -> str:
         def launches(one: Geometry) -> str:
             cases = " ".join(f"case {place}: {body(launch)}" for place, launch in enumerate(one.launches))
             return f"switch (launch) {{ {cases} default: return {none}; }}"
 
-        return self._switch(head, more, launches, none, extra=f", unsigned launch{index}")
+        return self._switch(head, launches, none, given=f", unsigned launch{given}", sized=sized)
 
-    def _per_argument(self, head: str, name: str, body: Callable[[ArgumentText], str], more: str = "") -> str:
-        missing = _pick("dimension", ()) if more else "return 0;"
+    def _per_dimension(self, name: str) -> str:
+        """Return the function for these extents of a LaunchText."""
+        return self._per_launch(
+            f"size_t {self.p}_{name}_",
+            lambda launch: _pick("dimension", getattr(launch, name) or ()),
+            given=", unsigned dimension",
+        )
+
+    def _per_argument(self, head: str, name: str, body: Callable[[ArgumentText], str], given: str = "") -> str:
+        missing = _pick("dimension", ()) if given else "return 0;"
 
         def found(one: Geometry) -> str:
             return next((body(argument) for argument in one.arguments if argument.name == name), missing)
 
-        return self._switch(head, more, found, "0")
+        return self._switch(head, found, given=given)
 
     def _scalar(self, name: str) -> str:
         values = [argument for one in self.variants for argument in one.arguments if argument.name == name]
         kind = "double" if any(one.type in _FLOATS for one in values) else "long long"
-        return self._per_argument(f"{kind} {{p}}_scalar_{name}_", name, lambda one: f"return ({kind})({one.value});")
+        return self._per_argument(f"{kind} {self.p}_scalar_{name}_", name, lambda one: f"return ({kind})({one.value});")
 
     def _ends(self, name: str) -> str:
-        head = f"const char *{{p}}_ends_{name}_"
-        return self._switch(head, None, lambda one: f"return {string(dict(one.ends).get(name, name))};", "0")
+        head = f"const char *{self.p}_ends_{name}_"
+        return self._switch(head, lambda one: f"return {string(dict(one.ends).get(name, name))};", sized=False)
 
     def _build_options(self) -> str:
         def body(one: Geometry) -> str:
@@ -289,7 +295,7 @@ typedef struct {{ const {p}_entry *entry; {p}_match match; }} {p}_selection;
             values = "".join(f", {value}" for each in one.computed for value in each.values)
             return f"return snprintf(buffer, length, {form}, {string(one.options)}{values});"
 
-        return self._switch("int {p}_build_options_", ", char *buffer, size_t length", body, "-1")
+        return self._switch(f"int {self.p}_build_options_", body, "-1", given=", char *buffer, size_t length")
 
     # Choosing ---------------------------------------------------------------------------------------------
 

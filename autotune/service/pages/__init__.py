@@ -1,7 +1,7 @@
 """The pages for browsers, beside the API: `router` is mounted at `/` by `app.create_app`, after the routes of `/v1`.
 
-A page takes `service: Service = request.app.state.service` and calls the same functions of `service.views` as the JSON
-routes. With `Accept: application/json`, a page returns its data.
+A page takes `service: Opened` (depends.py) and calls the same functions of `service.views` as the JSON routes. With
+`Accept: application/json`, a page returns its data.
 
     common.py    templates, static files, JSON or HTML, errors as pages
     results.py   home, best configurations, one problem and what was learned of it, comparisons

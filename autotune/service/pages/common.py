@@ -20,7 +20,7 @@ from autotune.reports import page
 from autotune.service.answers import Refused, Visible, headers_of, problem_of, status_of, unknown_of
 from autotune.service.callers import caller_of, csrf_token
 from autotune.service.pages.lessons import Lessons
-from autotune.service.state import Service
+from autotune.service.state import service_of
 from autotune.text import plain
 from autotune.tuner import DEFAULT_SECONDS
 
@@ -100,8 +100,7 @@ def show(request: Request, template: str, data: dict[str, Any], status: int = 20
     """Return a page, or only its `data` to a client that wants JSON; `more` is for the template only."""
     if wants_json(request):
         return Visible(plain(data, nulls=True), status, {"Cache-Control": "no-store", "Vary": "Accept"})
-    caller = caller_of(request)
-    service: Service = request.app.state.service
+    caller, config = caller_of(request), service_of(request).config
     html = (
         templates()
         .get_template(template)
@@ -112,10 +111,10 @@ def show(request: Request, template: str, data: dict[str, Any], status: int = 20
             may_run=caller.may("run"),
             may_admin=caller.may("admin"),
             csrf=csrf_token(request),
-            read_only=service.config.read_only,
+            read_only=config.read_only,
         )
     )
-    if root := service.config.root:  # values in a template have escaped quotation marks, so they do not match
+    if root := config.root:  # values in a template have escaped quotation marks, so they do not match
         html = _ADDRESS.sub(rf"\g<0>{root}", html)
     return HTMLResponse(html, status, {"Cache-Control": "no-store", "Vary": "Accept"})
 

@@ -6,7 +6,6 @@ import logging
 import math
 import threading
 import time
-from collections import OrderedDict
 from typing import Any, NamedTuple
 
 from anyio import from_thread
@@ -16,6 +15,7 @@ from autotune.identity import Configuration
 from autotune.reports import course, learned, single
 from autotune.service import submit as submitting
 from autotune.service.answers import for_others
+from autotune.service.newest import Newest
 from autotune.service.state import Service
 from autotune.store import listing, survey
 from autotune.study import StudyText
@@ -64,7 +64,7 @@ class Lessons:
     """The lessons of the problems that were looked at last."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[int, _Kept] = OrderedDict()
+        self._kept: Newest[int, _Kept] = Newest(_KEPT)
         self._lock = threading.Lock()
 
     def of(self, service: Service, problem: listing.Problem, text: StudyText | str) -> Lesson:
@@ -80,9 +80,6 @@ class Lessons:
         until = math.inf if known else time.monotonic() + (_AGAIN_S if lesson.default != BUSY else 0)
         with self._lock:
             self._kept[problem.number] = _Kept(text, stored, lesson, until)
-            self._kept.move_to_end(problem.number)
-            while len(self._kept) > _KEPT:
-                self._kept.popitem(last=False)
         return lesson
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse
 
 from autotune.errors import AutotuneError
@@ -16,7 +16,7 @@ from autotune.lookup import open_records
 from autotune.reports import learned, single
 from autotune.service import views
 from autotune.service.answers import Refused, for_others
-from autotune.service.depends import Before, Opened, Reader
+from autotune.service.depends import Before, Number, Opened, Reader
 from autotune.service.pages import snippets
 from autotune.service.pages.common import Word, show
 from autotune.service.pages.lessons import Lesson, Lessons
@@ -32,8 +32,6 @@ PAGE = 20
 
 _MOST_NAME = 120
 """The most characters in the name of a file to download."""
-
-Number = Annotated[int, Path(ge=1, le=2**63 - 1)]
 
 
 @router.get("/")
@@ -54,22 +52,16 @@ def best(
 ) -> Response:
     """The best configuration of every stored problem, the newest of them, by size: match, time, ties, age, driver."""
     problems = listing.problems(service.store, study=study, device=device, before=before, limit=4 * PAGE)
-    rows: list[dict[str, Any]] = []
-    seen: set[str] = set()
+    shown = listing.latest_texts(problems)[:PAGE]
     text_of = views.asked_once(service.studies.of)
-    last = None
     with open_records(locate(service.config.database)) as records:
-        for problem in problems:
-            if len(rows) == PAGE:
-                break
-            last = problem.number
-            name = f"{problem.key._replace(kernel_hash='', study_hash='')}"
-            if name not in seen:  # of several texts of a study, only the newest is shown
-                seen.add(name)
-                rows.append(views.row_of_problem(service, problem.number, problem.key, nullcontext(records), text_of))
-    rows = _by_size(rows)
+        rows = _by_size([views.row_of_problem(service, one, nullcontext(records), text_of) for one in shown])
     studies, devices = listing.names(service.store)
-    more = last if len(rows) == PAGE or len(problems) == 4 * PAGE else None
+    more = None
+    if len(shown) == PAGE:
+        more = shown[-1].number
+    elif len(problems) == 4 * PAGE:
+        more = problems[-1].number
     data = {"rows": rows, "study": study, "device": device, "studies": studies, "devices": devices, "next": more}
     data["paged"] = more is not None or before is not None
     return show(request, "best.html", data)
@@ -110,9 +102,7 @@ def problem(request: Request, service: Opened, caller: Reader, number: Number) -
     }
     try:
         with open_records(locate(service.config.database)) as records:
-            data["best"], answer = views.best_of_problem(
-                service, records, number, found.key, service.studies.of, whole=True
-            )
+            data["best"], answer = views.best_of_problem(service, records, found, service.studies.of, whole=True)
         data["key"]["size"] = data["best"]["size"]
         data["forms"] = (
             [] if answer is None else snippets.forms(answer, str(request.base_url).rstrip("/") + service.config.root)

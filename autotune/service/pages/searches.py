@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 
 from autotune.model import Outcome
 from autotune.reports import learned
 from autotune.service import submit as submitting
 from autotune.service import views
-from autotune.service.depends import Before, Opened, Reader, SearchId, Submitter
+from autotune.service.depends import Before, Number, Opened, Reader, SearchId, Submitter
 from autotune.service.pages.common import Word, go, show
 from autotune.service.pages.lessons import course_of
 from autotune.service.state import Service
@@ -93,9 +93,7 @@ def trials(
 
 
 @router.get("/trials/{number}")
-def trial(
-    request: Request, service: Opened, caller: Reader, number: Annotated[int, Path(ge=1, le=2**63 - 1)]
-) -> Response:
+def trial(request: Request, service: Opened, caller: Reader, number: Number) -> Response:
     """One trial with its samples, options and build log."""
     told = views.trial(service, number)
     measured = (

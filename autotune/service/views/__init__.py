@@ -12,7 +12,6 @@ All may take a while (they ask the database): call them in a thread. They raise 
 """
 
 from autotune.service.views.results import (
-    Json,
     asked_once,
     best_of_problem,
     compare,
@@ -24,4 +23,4 @@ from autotune.service.views.results import (
     study,
     tokens,
 )
-from autotune.service.views.searches import has_ended, listed, points, search, searches, study_from, trial, trials
+from autotune.service.views.searches import Json, has_ended, listed, points, search, searches, study_from, trial, trials

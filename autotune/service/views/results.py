@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from autotune import __version__
 from autotune.errors import AutotuneError, StoreError
-from autotune.identity import ProblemKey
 from autotune.lookup import Best, Records, asking, best_alone, best_in, open_records
 from autotune.reports import row_json, sides
 from autotune.service.answers import Refused, for_others
 from autotune.service.views.queues import Queues
-from autotune.service.views.searches import study_from, submitted
+from autotune.service.views.searches import Json, study_from, submitted
 from autotune.store import OPEN, RUNNING, STOPPING, listing, locate
 from autotune.study import StudyText, default_size, offered_choices, parameter_values
 from autotune.text import did_you_mean, line, parse_choices, parse_size
@@ -22,7 +21,6 @@ from autotune.text import did_you_mean, line, parse_choices, parse_size
 if TYPE_CHECKING:
     from autotune.service.state import Service
 
-Json = dict[str, Any]
 TextOf = Callable[[str, str, str], StudyText]
 """Finds the study of a stored problem by its name and hashes."""
 
@@ -65,18 +63,19 @@ def latest(service: Service) -> list[Json]:
     """The problems searched last, each as in `row_of_problem`, and in `searched` when its last search ended."""
     text_of = asked_once(service.studies.of)
     return [
-        row_of_problem(service, one.number, one.key, open_records(locate(service.config.database)), text_of)
+        row_of_problem(service, one, open_records(locate(service.config.database)), text_of)
         | {"searched": ended or None}
         for one, ended in listing.latest_problems(service.store, LATEST)
     ]
 
 
 def row_of_problem(
-    service: Service, number: int, key: ProblemKey, opened: AbstractContextManager[Records], text_of: TextOf
+    service: Service, problem: listing.Problem, opened: AbstractContextManager[Records], text_of: TextOf
 ) -> Json:
     """A stored problem with its best as in `best_of_problem`, or in `error` why there is none."""
+    key = problem.key
     row: Json = {
-        "problem": number,
+        "problem": problem.number,
         "study": key.study,
         "device": key.device,
         "size": service.studies.in_order(key.study, key.size),
@@ -86,7 +85,7 @@ def row_of_problem(
     }
     try:
         with opened as records:
-            row["best"], _ = best_of_problem(service, records, number, key, text_of)
+            row["best"], _ = best_of_problem(service, records, problem, text_of)
         row["size"] = row["best"]["size"]
     except AutotuneError as error:
         row["error"] = line(for_others(error).what)
@@ -112,13 +111,14 @@ def asked_once(text_of: TextOf) -> TextOf:
 
 
 def best_of_problem(
-    service: Service, records: Records, number: int, key: ProblemKey, text_of: TextOf, *, whole: bool = False
+    service: Service, records: Records, problem: listing.Problem, text_of: TextOf, *, whole: bool = False
 ) -> tuple[Json, Best | None]:
     """A stored problem's best as in `best_json`, and the answer itself.
 
     If no study of that name is here, or it cannot be used for this problem, `match`, `options` and `launches` are None
     (not known), and so is the answer. Raises AutotuneError.
     """
+    key = problem.key
     info = service.machine.of_model(key.device)
     try:
         text = text_of(key.study, key.kernel_hash, key.study_hash)
@@ -128,7 +128,7 @@ def best_of_problem(
         raise
     except AutotuneError as without:
         try:
-            alone = best_alone(records, number, key, "" if info is None else info.driver)
+            alone = best_alone(records, problem.number, key, "" if info is None else info.driver)
         except AutotuneError as error:
             raise AutotuneError(f"{without.what}; {error.what}") from None
         size = service.studies.in_order(key.study, key.size)
