@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from autotune.errors import UsageError
 from autotune.expression import Expression
 from autotune.study.drafting.groups import by_default
+from autotune.study.drafting.launches import extent_of
 from autotune.study.drafting.syntax import names_in
 from autotune.study.drafting.terms import Sum, remainder
 
@@ -70,8 +71,6 @@ def whole_rows(of: Proposal) -> list[tuple[str, str]]:
                 whole = int(by_default(extent, numbers)) % max(int(by_default(str(by), numbers)), 1) == 0
                 known = by.names <= of.parameters.keys() and names_in(extent)
                 if whole and known and (remainder(item, by), by) in reading.guards:
-                    terms = (
-                        text if text.isidentifier() or text.isdigit() else f"({text})" for text in (extent, str(by))
-                    )
-                    found[f"{' % '.join(terms)} == 0"] = f"{by} items of {entry} share local memory"
+                    required = f"{extent_of(extent)} % {extent_of(str(by))} == 0"
+                    found[required] = f"{by} items of {entry} share local memory"
     return [*found.items()]

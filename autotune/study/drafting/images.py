@@ -6,6 +6,7 @@ import re
 from abc import ABC
 from typing import Any
 
+from autotune.study.drafting.indices import coordinates
 from autotune.study.drafting.launches import IMAGE_NAMES, Launches
 from autotune.study.drafting.reading import EXTENT
 from autotune.study.drafting.terms import Sum
@@ -77,8 +78,7 @@ class Images(Launches, ABC):
     @property
     def normalized(self) -> bool:
         """Whether images are read at coordinates from 0 to 1."""
-        places = (place for mention in self.reading.mentions if len(mention.places) > 1 for place in mention.places)
-        return any(self._shared(place) is not None for place in places)
+        return any(self._shared(place) is not None for place in coordinates(self.reading))
 
     def _shared(self, coordinate: Sum) -> Sum | None:
         """Return the extent that divides a coordinate from 0 to 1, w in `(float)x / w`; None for other coordinates."""

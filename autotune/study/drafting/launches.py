@@ -254,8 +254,7 @@ class Launches(Indices):
 
     def _row_of_groups(self, axis: int) -> Sum | None:
         """Return the length of rows in which each group is an element, W in `(y * W + group) * 64 + item`; or None."""
-        written = (place for mention in self.reading.mentions if mention.kind != "read" for place in mention.places)
-        levels = (level for place in written for level in self._levels(place)[1:])
+        levels = (level for place in self._stored for level in self._levels(place)[1:])
         alone = (extent for extent, counted in levels if counted == Sum.of(f"wid#{axis}"))
         return next((self._named(extent) for extent in alone if extent.known and self._sized(extent)), None)
 

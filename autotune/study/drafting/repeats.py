@@ -67,8 +67,7 @@ def lengths(of: Proposal, names: Collection[str]) -> set[str]:
 
 def radii(of: Proposal) -> set[str]:
     """Return the names at whose negative loops begin, `for (i = -r; i <= r; i++)`: they go around a middle."""
-    readings = filter(None, map(of.read_by_own_names, of.launched))
-    starts = [start for reading in readings for start, _ in reading.loops.values()]
+    starts = [start for entry in of.launched for start, _ in of.read_by_own_names(entry).loops.values()]
     return {name for start in starts for name in start.names if start == Sum() - Sum.of(name)}
 
 
