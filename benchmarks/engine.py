@@ -131,7 +131,7 @@ def overhead(options: argparse.Namespace) -> None:
             "sgemm", device=options.device, size=dict.fromkeys("MNK", options.size or 4096), trials=options.trials,
             sampler="random", seed=1, database=f"{folder}/bench.db",
         )  # fmt: skip
-    idle = result.usage["idle"] / result.trials * 1e3
+    idle = (result.usage["idle"] + result.usage["finalists"]) / result.trials * 1e3
     print(f"device worker idle per trial, start and finalists included, over {result.trials} trials: {idle:.1f} ms")
     print(json.dumps(dict(result.usage)))
 

@@ -57,7 +57,7 @@ def main() -> None:
                 usage = tuner.run(request, evaluator=evaluator).usage
             (began, before), (ended, after) = evaluator.seen[0], evaluator.seen[-1]
             started_s = ended - began
-            all_s = usage["build"] + usage["verify"] + usage["time"] + usage["idle"]
+            all_s = sum(usage[step] for step in ("build", "verify", "time", "finalists", "idle"))
             print(
                 f"{sampler:8}{seed:5}{(after - before) / started_s:13.0%} of {started_s:4.1f} s"
                 f"{usage['device'] / all_s:8.0%} of {all_s:4.1f} s{usage['built_ahead'] / options.trials:8.2f} s",

@@ -629,7 +629,8 @@ def test_a_search_on_a_server_from_the_command_line() -> None:
         "best": {**best, "unverified": "y is not compared"},
         "against_default": "20 ns:\nthe best is 2.00 x as fast",
     }
-    result |= {"failures": {"crash": failed}, "usage_s": {"build": 3.0, "idle": 1.0}, "ties": [{"WG": 128}]}
+    result |= {"failures": {"crash": failed}, "ties": [{"WG": 128}]}
+    result |= {"usage_s": {"build": 3.0, "finalists": 4.0, "idle": 1.0, "device": 2.0}}
     end = END.replace(b"null", json.dumps(result).encode())
     with server((202, {}, queued), (200, {}, EVENTS.replace(b'"done": 1', PROGRESS) + end)) as fake:
         words = ["search", "blur", "--server", fake.url, "--size", "N=64", "--trials", "3", "--fix", "WG=32,64"]
@@ -644,7 +645,7 @@ def test_a_search_on_a_server_from_the_command_line() -> None:
         "default: 20 ns: the best is 2.00 x as fast",
         "tie: as fast within the intervals: WG=128",
         "crash: 2 x; e.g. WG=64: no room",
-        "time spent: build 3 s (75 %), idle 1 s (25 %)",
+        "time spent: build 3 s (38 %), finalists 4 s (50 %), idle 1 s (12 %), device busy 50 % before the finalists",
         "longer: 32 of 62 valid configurations are tried, 30 a minute: all would take 1 min 00 s",
         f"autotune search blur --size N=64 --server {fake.url} --fix WG=32,64 --timeout 5m",
         f"next: autotune best blur --size N=64 --server {fake.url} --format defines",

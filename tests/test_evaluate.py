@@ -317,7 +317,7 @@ def test_who_waits_for_the_finalists_can_stop(problem: Problem, device: DeviceIn
 
 def test_usage_adds_up_to_the_wall_time_of_the_device(evaluator: DeviceEvaluator) -> None:
     usage = evaluator.usage()
-    assert set(usage) == {"build", "verify", "time", "idle", "built_ahead", "device"}
+    assert set(usage) == {"build", "verify", "time", "finalists", "idle", "built_ahead", "device"}
     assert usage["build"] > 0
     assert usage["built_ahead"] == 0
     assert 0 < usage["device"] < usage["verify"] + usage["time"]
@@ -326,7 +326,7 @@ def test_usage_adds_up_to_the_wall_time_of_the_device(evaluator: DeviceEvaluator
 def test_idle_time_is_counted_once_where_workers_are_replaced(evaluator: DeviceEvaluator) -> None:
     def counted() -> float:
         usage = evaluator.usage()
-        return usage["build"] + usage["verify"] + usage["time"] + usage["idle"]
+        return sum(usage[step] for step in ("build", "verify", "time", "finalists", "idle"))
 
     run(evaluator, "SEGFAULT")
     run(evaluator, "SEGFAULT")
@@ -334,6 +334,15 @@ def test_idle_time_is_counted_once_where_workers_are_replaced(evaluator: DeviceE
     (since,) = (keeper.since for keeper in evaluator._runners)
     assert since is not None
     assert counted() <= time.monotonic() - since
+
+
+def test_the_time_of_finalists_is_not_idle(evaluator: DeviceEvaluator) -> None:
+    before, began = evaluator.usage(), time.monotonic()
+    evaluator.retime([{"VARIANT": "GOOD"}, {"VARIANT": "INOUT"}], 0.05)
+    wall_s, after = time.monotonic() - began, evaluator.usage()
+    spent_s = {step: after[step] - before[step] for step in ("finalists", "idle")}
+    assert 0 < spent_s["finalists"] <= wall_s
+    assert spent_s["idle"] <= time.monotonic() - began - spent_s["finalists"]
 
 
 def worker_of(evaluator: DeviceEvaluator, phase: str) -> int:

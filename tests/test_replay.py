@@ -77,7 +77,7 @@ def test_the_evaluator_answers_from_stored_trials() -> None:
     evaluator.submit({"x": 1})
     assert evaluator.collect() is first
     assert evaluator.retime([{"x": 2}, {"x": 1}, {"x": 3}]) == [Measurement((7,)), Measurement((9,)), None]
-    assert evaluator.usage() == {"build": 2.0, "verify": 0.0, "time": 0.5, "idle": 0.0}
+    assert evaluator.usage() == {"build": 2.0, "verify": 0.0, "time": 0.5, "finalists": 0.0, "idle": 0.0}
 
 
 class TestReplayEvaluator(EvaluatorContract):

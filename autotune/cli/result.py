@@ -156,12 +156,12 @@ def _wrong_with(name: str, values: Sequence[Value]) -> str:
 
 
 def _usage_text(usage: Mapping[str, float]) -> str:
-    """Where the wall time of the device workers went, and the share in which kernels executed."""
-    steps = {name: usage.get(name, 0.0) for name in ("build", "verify", "time", "idle")}
+    """Where the wall time of the device workers went, and the share of it, without finalists, in which kernels ran."""
+    steps = {name: usage.get(name, 0.0) for name in ("build", "verify", "time", "finalists", "idle")}
     whole = sum(steps.values())
     parts = [f"{name} {text.duration(s)} ({text.share(s, whole)})" for name, s in steps.items() if s > 0]
-    busy = usage.get("device", 0.0)
-    parts += [f"device busy {text.share(busy, whole)}"] if busy else []
+    busy, trials_s = usage.get("device", 0.0), whole - steps["finalists"]
+    parts += [f"device busy {text.share(busy, trials_s)} before the finalists"] if busy else []
     ahead = usage.get("built_ahead", 0.0)
     parts += [f"built ahead {text.duration(ahead)}"] if ahead else []
     return ", ".join(parts)

@@ -111,8 +111,8 @@ class ClusterEvaluator(Delivering):
         return taken
 
     def usage(self) -> Mapping[str, float]:
-        """Return seconds of wall time of all devices together: build, verify, time, idle."""
-        known = dict.fromkeys(("build", "verify", "time", "idle"), 0.0)
+        """Return seconds of wall time of all devices together: build, verify, time, finalists, idle."""
+        known = dict.fromkeys(("build", "verify", "time", "finalists", "idle"), 0.0)
         return known | self._fleet.claims.usage()
 
     def close(self) -> None:

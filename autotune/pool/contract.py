@@ -72,7 +72,7 @@ class Evaluator(Protocol):
         """
 
     def usage(self) -> Mapping[str, float]:
-        """Return where the wall time went, in seconds: build, verify, time, idle."""
+        """Return where the wall time went, in seconds: build, verify, time, finalists, idle."""
 
     def close(self) -> None:
         """End every process and remove every file."""

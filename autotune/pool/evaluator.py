@@ -147,9 +147,10 @@ class DeviceEvaluator(Delivering):
         return self._waiting.withdraw(leave) + (self._at_work.withdraw_building() if building else [])
 
     def usage(self) -> Mapping[str, float]:
-        """Return seconds of wall time of the device workers: build, verify, time, idle.
+        """Return seconds of wall time of the device workers: build, verify, time, finalists, idle.
 
-        `device` is the part in which kernels executed; `built_ahead` is the time of the builders, which is extra.
+        `device` is the part of the trials in which kernels executed; `built_ahead` is the time of the builders, which
+        is extra.
         """
         return self._usage.told(self._way.lost_s, (keeper.since for keeper in self._runners))
 
@@ -182,7 +183,8 @@ class DeviceEvaluator(Delivering):
             keeper.resume()
             try:
                 if isinstance(task, Finalists):
-                    self._retiming.answer(task, keeper, device, self.best_ns)
+                    with self._usage.finalists():
+                        self._retiming.answer(task, keeper, device, self.best_ns)
                 elif self._at_work.begin(keeper, task):
                     with suppress(Cancelled):
                         self._run(keeper, task, device)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from queue import Empty, SimpleQueue
@@ -240,10 +240,10 @@ def make_trial(task: Task, report: Report, device: DeviceInfo) -> Trial:
 
 
 class Usage:
-    """Adds up the time that the trials of one evaluator took."""
+    """Adds up the time that the trials and the finalists of one evaluator took."""
 
     def __init__(self) -> None:
-        self._spent_s = dict.fromkeys(("build", "verify", "time", "built_ahead", "device"), 0.0)
+        self._spent_s = dict.fromkeys(("build", "verify", "time", "finalists", "built_ahead", "device"), 0.0)
 
     def count(self, task: Task, report: Report) -> None:
         """Add a trial that has ended."""
@@ -254,6 +254,15 @@ class Usage:
                 self._spent_s[step] += seconds
             self._spent_s["device"] += report.busy_s
 
+    @contextmanager
+    def finalists(self) -> Iterator[None]:
+        """Add the time of the block, in which finalists are built, timed again and verified."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self._spent_s["finalists"] += time.monotonic() - began
+
     def told(self, lost_s: float, ready: Iterable[float | None]) -> Mapping[str, float]:
         """Return the seconds of each step, and those without any (`idle`).
 
@@ -261,7 +270,7 @@ class Usage:
         """
         now = time.monotonic()
         verify_s = self._spent_s["verify"] + lost_s
-        worked_s = self._spent_s["build"] + verify_s + self._spent_s["time"]
+        worked_s = self._spent_s["build"] + verify_s + self._spent_s["time"] + self._spent_s["finalists"]
         there_s = sum(now - since for since in ready if since is not None)
         return {**self._spent_s, "verify": verify_s, "idle": max(0.0, there_s - worked_s)}
 

@@ -24,7 +24,7 @@ class ReplayEvaluator(Evaluator):
         self.best_ns: float | None = None
         self._trials = {identity(trial.configuration): trial for trial in trials}
         self._submitted: deque[Trial] = deque()
-        self._usage = {"build": 0.0, "verify": 0.0, "time": 0.0, "idle": 0.0}
+        self._usage = dict.fromkeys(("build", "verify", "time", "finalists", "idle"), 0.0)
 
     def submit(self, configuration: Configuration) -> None:
         """Look up the trial of a configuration."""

@@ -141,7 +141,7 @@ def race(kernel: str, device: str | None, size: int, trials: int, seed: int) -> 
     for tuner, seconds, ms in (("autotune", ours_s, medians[0]), ("Kernel Tuner", theirs_s, medians[1])):
         print(f"{tuner:14} {seconds:7.1f}s {ms:12.4f} ms {work / ms:8.2f}")
     used = ours["usage_s"]
-    on_device = used["build"] + used["verify"] + used["time"] + used["idle"]
+    on_device = sum(used[step] for step in ("build", "verify", "time", "finalists", "idle"))
     print(f"ratio of wall times {theirs_s / ours_s:.1f}; pick against theirs {medians[1] / medians[0]:.3f}")
     print(f"kernels executed in {used['device'] / on_device:.0%} of the device worker's {on_device:.1f} s")
     told = f"{kernel} {size}"
