@@ -325,6 +325,9 @@ ENQUEUE = "enqueue_ns"
 THROTTLED = "throttled"
 """Key: names of what slowed the device down when it was timed."""
 
+SETTLE = "settle_s"
+"""Key: seconds for which runs went on before their times counted, because the device was at its power limit."""
+
 UNVERIFIED = "unverified"
 """Key: which values of its outputs no reference verifies."""
 

@@ -626,7 +626,9 @@ def test_a_search_on_a_server_from_the_command_line() -> None:
     failed = {"count": 2, "example": {"configuration": {"WG": 64}, "reason": "no\nroom", "unsteady": True}}
     result = {"trials": 30, "elapsed_s": 60.0, "reason": "30 trials done", "reused": 2, "valid_configurations": 62}
     result |= {
-        "best": {**best, "unverified": "y is not compared"},
+        "best": {**best, "unverified": "y is not compared", "at_power_limit": True},
+        "ranked": False,
+        "noise": 0.05,
         "against_default": "20 ns:\nthe best is 2.00 x as fast",
     }
     result |= {"failures": {"crash": failed}, "ties": [{"WG": 128}]}
@@ -644,6 +646,9 @@ def test_a_search_on_a_server_from_the_command_line() -> None:
     for row in (
         "default: 20 ns: the best is 2.00 x as fast",
         "tie: as fast within the intervals: WG=128",
+        "noise: the device, at its power limit, varied its clock too much to rank the fastest: the interval of the "
+        "winner's time is 5 % of it wide. Fix its clock below that, and search again: the stored finalists are timed "
+        "anew",
         "crash: 2 x; e.g. WG=64: no room",
         "time spent: build 3 s (38 %), finalists 4 s (50 %), idle 1 s (12 %), device busy 50 % before the finalists",
         "longer: 32 of 62 valid configurations are tried, 30 a minute: all would take 1 min 00 s",

@@ -230,6 +230,8 @@ def test_finalists_are_few_and_close_to_the_fastest() -> None:
     close = [trial(1000 + number) for number in range(FINALISTS + 2)]
     assert finalists([trial(1060), *reversed(close)]) == close[:FINALISTS]
     assert finalists([trial(1060), trial(1000)]) == [trial(1000)]
+    settling = [replace(one, environment={"settle_s": 0.2}) for one in close]  # .9 s each
+    assert finalists(settling, 3.0) == settling[:3]
 
 
 def test_of_what_was_timed_again_the_few_near_the_best_are_so_once_more() -> None:

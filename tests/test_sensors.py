@@ -13,13 +13,14 @@ import numpy as np
 import pytest
 
 from autotune.bench import finals
-from autotune.bench.timing import Limits, Rules
+from autotune.bench.timing import SETTLE_S, Limits, Rules
 from autotune.bench.tour import retime
 from autotune.bench.trial import Bench
 from autotune.devices import Reading
 from autotune.devices.sensors import Sensors, sensors_of
 from autotune.model import THROTTLED, Measurement, Outcome, Trial, with_retiming
 from autotune.study import Buffer, Launch, Plan, Tolerance
+from autotune.tuner.finale import settle_s
 from tests import numpy_backend
 
 H200 = replace(numpy_backend.INFO, name="NVIDIA H200", vendor="NVIDIA Corporation", pci="0000:3b:00.0")
@@ -206,10 +207,10 @@ def readings(nvml: Nvml) -> int:
 
 
 def test_a_trial_keeps_the_readings_and_what_limits_its_clocks_spoils_nothing() -> None:
-    nvml = Nvml(itertools.repeat(POWER_CAP | APPLICATION_CLOCKS))
+    nvml = Nvml(itertools.repeat(APPLICATION_CLOCKS))
     report = bench_of(nvml).run(copying(), None)
     assert (report.outcome, report.reason) == (Outcome.OK, "")
-    facts = Reading(1980, 3201, 61, 345.7, "", "applications_clocks_setting, sw_power_cap").facts()
+    facts = Reading(1980, 3201, 61, 345.7, "", "applications_clocks_setting").facts()
     assert {name: report.environment.get(name) for name in facts} == facts
     assert THROTTLED not in report.environment
     assert readings(nvml) == 1
@@ -253,6 +254,47 @@ def test_a_gpu_lost_among_the_trials_costs_none() -> None:
     assert "clock_mhz" not in report.environment
 
 
+class Boosting(numpy_backend.Session):
+    """A device that runs at its full clock for 40 ms after a pause, and then slower, at its power limit.
+
+    Its runs take 8 and 9 ms by its events. Reading a buffer is a pause.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(numpy_backend.INFO)
+        self.traits = replace(self.traits, shares_cores=False)
+        self._spent_ms = 0
+
+    def launch(self, *launched: Any) -> tuple[int, int]:
+        super().launch(*launched)
+        run_ms = 8 if self._spent_ms < 40 else 9
+        self._spent_ms += run_ms
+        return 0, run_ms * 10**6
+
+    def read(self, *asked: Any) -> Any:
+        self._spent_ms = 0
+        return super().read(*asked)
+
+    def sense(self) -> Reading:
+        return Reading(clock_limits="sw_power_cap" if self._spent_ms >= 40 else "")
+
+
+def test_times_at_the_power_limit_are_those_of_the_clock_that_the_device_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(finals, "_VERIFIED_RUNS", 5)
+    data = np.arange(1, 101, dtype=np.int32)
+    bench = Bench(Boosting(), {"source": data}, {"target": data}, Rules(), Limits(), lambda *_: None)
+    for _ in range(2):  # the first finds out that there is a limit
+        report = bench.run(copying(), None)
+        assert report.measurement is not None
+        assert set(report.measurement.samples_ns) == {9 * 10**6}
+        assert report.environment["clock_limits"] == "sw_power_cap"
+        assert settle_s(Trial({}, Outcome.OK, environment=report.environment)) == SETTLE_S
+    assert report.measurement.warmup_ns[:4] == (8 * 10**6,) * 4
+    (found,) = retime(bench, [copying()], None, 60.0)
+    assert isinstance(found, Measurement)
+    assert set(found.samples_ns) == {9 * 10**6}
+
+
 # Finalists ------------------------------------------------------------------------------------------------
 
 
@@ -275,6 +317,11 @@ def test_a_throttled_round_of_the_finalists_does_not_count_once(
     assert isinstance(found, Measurement)
     assert len(found.samples_ns) >= 3
     assert found.throttled == throttled
+
+
+@pytest.mark.parametrize("forged", [True, -1.0, float("nan"), 10**400, "0.2", None])
+def test_a_time_to_settle_that_no_device_needs_is_none(forged: Any) -> None:
+    assert settle_s(Trial({}, Outcome.OK, environment={"settle_s": forged})) == 0
 
 
 def test_a_retimed_trial_was_throttled_as_it_was_last() -> None:

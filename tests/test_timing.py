@@ -46,6 +46,30 @@ def test_what_is_clearly_slower_is_stopped_and_nothing_else(times: list[int], bo
     assert not timed.stopped or f"{times[0] / bound:.2f} times" in timed.reason
 
 
+BOOST = [8 * MS] * 5 + [9 * MS] * 100
+"""A device that lowers its clock to stay within its power limit."""
+
+
+def test_runs_before_a_device_at_its_power_limit_has_settled_do_not_count() -> None:
+    timed = measure(replay(BOOST), Rules(settle_s=0.1), bound_ns=8.8 * MS)
+    assert (set(timed.measurement.samples_ns), timed.stopped) == ({9 * MS}, False)
+    assert timed.measurement.warmup_ns[:5] == (8 * MS,) * 5
+    assert 0.1 <= sum(timed.measurement.warmup_ns) * 1e-9 < 0.12
+    assert set(measure(replay(BOOST), Rules(), 8.8 * MS).measurement.samples_ns) == {8 * MS, 9 * MS}
+
+
+@pytest.mark.parametrize(("bound", "least", "most"), [(6.0, 3, 5), (8.5, 15, 20)])
+def test_what_is_slower_is_stopped_before_the_device_has_settled_or_after(bound: float, least: int, most: int) -> None:
+    timed = measure(replay(BOOST), Rules(settle_s=0.1), bound * MS)
+    runs = timed.measurement.warmup_ns + timed.measurement.samples_ns
+    assert timed.stopped
+    assert least <= len(runs) <= most
+
+
+def test_settling_ends_with_a_recording() -> None:
+    assert measure(replay(BOOST[:5]), Rules(settle_s=0.1)).measurement.samples_ns == ()
+
+
 def test_samples_of_several_runs_are_told_of_one() -> None:
     timed = measure(replay([30 * MS] * 50), Rules(), bound_ns=1.5 * MS, runs=10)
     assert (timed.measurement.samples_ns, timed.stopped) == ((3 * MS,) * 3, True)

@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from math import ceil
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from autotune.bench.clock import BATCH_NS
+from autotune.bench.clock import BATCH_NS, Clock
 from autotune.bench.finalist import Finalist, Taken, sound
 from autotune.bench.pace import LONG_NS
 from autotune.bench.report import Fault, Report
@@ -18,6 +19,7 @@ from autotune.bench.timing import Rules, relative_width
 from autotune.bench.words import LOCAL
 from autotune.model import AT_FIRST, AT_TIMES, Outcome
 from autotune.ranking import median, speedup
+from autotune.study import Plan
 
 if TYPE_CHECKING:
     from autotune.bench.trial import Bench
@@ -192,17 +194,24 @@ class Finals:
     def _turn(self, finalist: Finalist) -> None:
         assert finalist.clock is not None
         built = self.bench.build(finalist.plan)  # on new buffers, if another's fault has spoilt the old
-        # The first sample of a turn still finds the previous plan's data in the caches.
-        long = finalist.first_ns >= LONG_NS
-        count = 1 if long else 1 + (self.turn if finalist.first_ns < _BRIEF_NS else 1)
+        skipped, counted = self._samples(finalist.plan, finalist.clock, finalist.first_ns)
         self.bench.contention()  # from here on
-        samples = finalist.clock.sample(built, count)
-        self._note(finalist, round(median(samples if long else samples[1:])), self.bench.contention())
+        samples = finalist.clock.sample(built, skipped + counted)
+        self._note(finalist, round(median(samples[skipped:])), self.bench.contention())
         self.bench.clocks.rest()
         verdict = self.bench.check_last(built, finalist.clock)
         if verdict.reason:
             raise Fault(Outcome.WRONG_RESULT, f"{AT_FIRST}wrong when timed again: {verdict.reason}")
         finalist.verified += 1
+
+    def _samples(self, plan: Plan, clock: Clock, run_ns: int) -> tuple[int, int]:
+        """Return the samples of a turn that do not count, and those that do."""
+        if run_ns >= LONG_NS:
+            return 0, 1
+        settle_ns = self.bench.settle_s(plan, clock) * 1e9 if self.bench.at_power_limit else 0.0
+        counted = self.turn if run_ns < _BRIEF_NS else 1
+        # The first sample of a turn still finds the previous plan's data in the caches.
+        return max(1, ceil(settle_ns / run_ns)), max(counted, ceil(settle_ns / 2 / run_ns))
 
     def _note(self, finalist: Finalist, ns: int, contention: float) -> None:
         """Record a turn, which `_judge` will count or put aside."""

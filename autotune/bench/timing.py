@@ -33,6 +33,11 @@ _AWAKE_MARGIN, _AWAKE_FINE_MARGIN, _AWAKE_HOPELESS = 0.1, FINALIST_MARGIN - 1, 2
 cent or two. However precise the time of a short launch is on one session, relative to its rivals it may be 3 % off on
 others: a possible finalist must not be stopped."""
 
+SETTLE_S = 0.2
+"""Device time after which a device at its power limit runs at the clock that it keeps. After a pause of some
+milliseconds an H200 ran a kernel for 40 ms at its full clock, and then 12 to 18 % slower, as a program that queues the
+kernel sees it; after .1 s it was within 1 % of the final time."""
+
 BUILD_S = 60.0
 """Seconds that a build may take by default."""
 
@@ -81,6 +86,7 @@ class Rules:
     quiet: int = 2  # runs without a new minimum that end the warm-up
     warmup: int = 10  # runs of warm-up at most
     ramp_s: float = 0.5  # by then a clock has ramped up, and run times are steady
+    settle_s: float = 0.0  # of runs that do not count, on a device at its power limit
     margin: float = 0.3  # slower than the best by more than this when steady: stop
     fine_margin: float = 0.03  # the same once the interval of the median is known
     stop_s: float = 0.001  # sampled before a configuration is stopped that is not hopeless
@@ -141,6 +147,11 @@ class Rules:
         enough = count >= self.minimum and seconds >= self.least_s
         return enough and relative_width(samples, self.confidence) <= self.target
 
+    def to_settle(self, runs: Sequence[int]) -> int:
+        """Return how many more runs to take until the device has settled, or 0 if it has."""
+        left_ns = self.settle_s * 1e9 - sum(runs)
+        return max(1, int(min(left_ns, _BATCH_NS) // runs[-1])) if runs and left_ns > 0 else 0
+
     def left(self, samples: Sequence[int]) -> int:
         """Return how many more samples are allowed: up to `maximum`, or to `most` until `least_s` is sampled."""
         short = sum(samples) * 1e-9 < self.least_s
@@ -188,9 +199,10 @@ def measure(source: Source, rules: Rules, bound_ns: float | None = None, cache: 
     """Warm up until steady, sample until precise; stop early if clearly slower than `bound_ns`.
 
     The last runs of the warm-up, which showed it to be over, are the first samples. If they were only a plateau of a
-    clock's ramp, the interval of the median is wide, and more samples are taken. A stopped configuration keeps the
-    times taken so far. If a sample of the source is the time of several `runs`, the rules see whole samples, since they
-    count seconds of the device; bound and measurement are times of one run.
+    clock's ramp, the interval of the median is wide, and more samples are taken. If the rules have a time to settle,
+    the runs until then do not count. They are faster than later ones, so what is too slow in them is stopped. A stopped
+    configuration keeps the times taken so far. If a sample of the source is the time of several `runs`, the rules see
+    whole samples, since they count seconds of the device; bound and measurement are times of one run.
     """
     whole_ns = math.inf if bound_ns is None else bound_ns * runs
 
@@ -203,11 +215,16 @@ def measure(source: Source, rules: Rules, bound_ns: float | None = None, cache: 
     if rules.is_hopeless(warmup, whole_ns):
         return timed((), warmup, stopped=True)
     unsteady, steady = warmup[: -rules.quiet - 1], warmup[-rules.quiet - 1 :]
+    run_ns = warmup[-1] if warmup else 0
+    while rules.settle_s and (count := rules.to_settle([*unsteady, *steady])) and not rules.is_slower(steady, whole_ns):
+        times = source(count)
+        if not times:
+            break
+        steady += times
     if rules.is_slower(steady, whole_ns):
         return timed(unsteady, steady, stopped=True)
-    first, samples = steady[:1], steady[1:]
-    unsteady += first
-    run_ns = warmup[-1] if warmup else 0
+    first, samples = (steady[:1], steady[1:]) if not rules.settle_s else ([], [])
+    unsteady += steady[: len(steady) - len(samples)]
     while not rules.is_precise(samples):
         times = source(_wanted(samples, rules, run_ns))
         if not times:

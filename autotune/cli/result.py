@@ -91,7 +91,7 @@ def _best_rows(told: Mapping[str, Any], best: Mapping[str, Any]) -> list[tuple[s
         ("rate", rates_text(best)),
         ("host", enqueuing_text(best)),
         ("default", text.line(str(told.get("against_default") or ""))),
-        ("noise", "" if told.get("ranked", True) else _noise(told["noise"])),
+        ("noise", "" if told.get("ranked", True) else _noise(told["noise"], best)),
         ("tie", "as fast within the intervals: " + "\n".join(tied[:3]) + more if tied else ""),
     ]
 
@@ -122,11 +122,14 @@ def enqueuing_text(told: Mapping[str, Any]) -> str:
     return f"Python took {text.time(host_ns)} to enqueue a run: a program that enqueues no faster sees that time"
 
 
-def _noise(noise: float) -> str:
+def _noise(noise: float, best: Mapping[str, Any]) -> str:
     wide = text.share(noise, 1)
+    what, cure = "the machine was too noisy", "End other programs here"
+    if best.get("at_power_limit"):
+        what, cure = "the device, at its power limit, varied its clock too much", "Fix its clock below that"
     return (
-        f"the machine was too noisy to rank the fastest: the interval of the winner's time is {wide} of it wide. End "
-        "other programs here, and search again: the stored finalists are timed anew"
+        f"{what} to rank the fastest: the interval of the winner's time is {wide} of it wide. {cure}, and search "
+        "again: the stored finalists are timed anew"
     )
 
 

@@ -33,9 +33,11 @@ _THROTTLING = {
 }
 """Bits of the reasons for which a device runs slower than a healthy one, with nvidia-smi's names."""
 
+_POWER_CAP = "sw_power_cap"
+
 _LIMITING = {
     0x02: "applications_clocks_setting",
-    0x04: "sw_power_cap",
+    0x04: _POWER_CAP,
     0x10: "sync_boost",
     0x100: "display_clock_setting",
 }
@@ -57,6 +59,11 @@ class Reading:
     power_w: float | None = None
     throttled: str = ""
     clock_limits: str = ""
+
+    @property
+    def at_power_limit(self) -> bool:
+        """Whether its clock is lowered because it would take more power than it may."""
+        return _POWER_CAP in self.clock_limits
 
     def facts(self) -> dict[str, str | int | float]:
         """Return the values that are known, for a trial's environment."""

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from autotune import text
-from autotune.model import ENQUEUE, Trial
+from autotune.model import ENQUEUE, SETTLE, Trial
 from autotune.ranking import confidence, median_interval
 
 if TYPE_CHECKING:
@@ -74,6 +74,7 @@ def trial_json(problem: Problem, trial: Trial | None) -> dict[str, Any] | None:
     """A trial with its time, the interval that holds it in `confidence` per cent of cases, and its rates.
 
     `enqueue_run_ns` is the time that the host needed to enqueue a run, in Python; null if that is not known.
+    `at_power_limit`: the device had lowered its clock, to stay within its power limit.
     """
     if trial is None:
         return None
@@ -90,6 +91,7 @@ def trial_json(problem: Problem, trial: Trial | None) -> dict[str, Any] | None:
         "verified_runs": trial.verified_runs,
         "enqueue_run_ns": _enqueue_run_ns(problem, trial),
         "throttled": trial.throttled,
+        "at_power_limit": SETTLE in trial.environment,
         "unverified": trial.unverified,
         "gflops": text.giga_rate(problem.flops(trial.configuration), trial.time_ns),
         "gbytes_per_s": text.giga_rate(problem.bytes(trial.configuration), trial.time_ns),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from autotune.identity import digest
-from autotune.model import Identity, Outcome, Trial, identity, in_turns
+from autotune.model import SETTLE, Identity, Outcome, Trial, identity, in_turns
 from autotune.ranking import (
     FAILED,
     FINALIST_MARGIN,
@@ -217,8 +217,14 @@ def _paced_interval(trial: Trial) -> tuple[float, float]:
 
 
 def retiming_s(trials: Sequence[Trial]) -> float:
-    """Return the seconds that re-timing these trials takes at least: three runs each."""
-    return 3 * sum(first_median(trial) for trial in trials) * 1e-9
+    """Return the seconds that re-timing these trials takes at least: three turns each, of one run or as it settles."""
+    return 3 * sum(max(first_median(trial) * 1e-9, 1.5 * settle_s(trial)) for trial in trials)
+
+
+def settle_s(trial: Trial) -> float:
+    """Return the seconds of its runs that did not count, because the device was at its power limit."""
+    found = trial.environment.get(SETTLE)  # may have been imported
+    return found if isinstance(found, float) and 0 <= found <= 1 else 0.0
 
 
 def ties(best: Trial | None, trials: Sequence[Trial]) -> tuple[Trial, ...]:

@@ -62,6 +62,7 @@ class Finalist(Measured):
     verified_runs: int
     enqueue_run_ns: float | None = Field(default=None, description="Time that Python took to enqueue a run.")
     throttled: str = ""
+    at_power_limit: bool = Field(default=False, description="The device lowered its clock.")
     unverified: str = ""
     gflops: float | None
     gbytes_per_s: float | None
