@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 
 from autotune.bench import finals
-from autotune.bench.timing import SETTLE_S, Limits, Rules
+from autotune.bench.report import Report
+from autotune.bench.settling import SETTLE_S, Settling, gets_slower
+from autotune.bench.timing import Limits, Rules, Timed
 from autotune.bench.tour import retime
 from autotune.bench.trial import Bench
 from autotune.devices import Reading
@@ -260,9 +262,10 @@ class Boosting(numpy_backend.Session):
     Its runs take 8 and 9 ms by its events. Reading a buffer is a pause.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_sensors: bool) -> None:
         super().__init__(numpy_backend.INFO)
         self.traits = replace(self.traits, shares_cores=False)
+        self._has_sensors = has_sensors
         self._spent_ms = 0
 
     def launch(self, *launched: Any) -> tuple[int, int]:
@@ -275,24 +278,70 @@ class Boosting(numpy_backend.Session):
         self._spent_ms = 0
         return super().read(*asked)
 
-    def sense(self) -> Reading:
-        return Reading(clock_limits="sw_power_cap" if self._spent_ms >= 40 else "")
+    def sense(self) -> Reading | None:
+        reading = Reading(clock_limits="sw_power_cap" if self._spent_ms >= 40 else "")
+        return reading if self._has_sensors else None
 
 
-def test_times_at_the_power_limit_are_those_of_the_clock_that_the_device_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(finals, "_VERIFIED_RUNS", 5)
-    data = np.arange(1, 101, dtype=np.int32)
-    bench = Bench(Boosting(), {"source": data}, {"target": data}, Rules(), Limits(), lambda *_: None)
+def boosting(*, has_sensors: bool) -> Bench:
+    data, rules = np.arange(1, 101, dtype=np.int32), Rules(maximum=9, most=9)
+    session = Boosting(has_sensors=has_sensors)
+    return Bench(session, {"source": data}, {"target": data}, rules, Limits(), lambda *_: None)
+
+
+def samples_of(report: Report) -> set[int]:
+    assert report.measurement is not None
+    return {round(ns * 1e-6) for ns in report.measurement.samples_ns}
+
+
+def test_times_at_the_power_limit_are_those_of_the_clock_that_the_device_keeps() -> None:
+    bench = boosting(has_sensors=True)
     for _ in range(2):  # the first finds out that there is a limit
         report = bench.run(copying(), None)
-        assert report.measurement is not None
-        assert set(report.measurement.samples_ns) == {9 * 10**6}
+        assert samples_of(report) == {9}
         assert report.environment["clock_limits"] == "sw_power_cap"
         assert settle_s(Trial({}, Outcome.OK, environment=report.environment)) == SETTLE_S
+    assert report.measurement is not None
     assert report.measurement.warmup_ns[:4] == (8 * 10**6,) * 4
+
+
+@pytest.mark.parametrize("has_sensors", [True, False])
+def test_finalists_find_out_whether_the_device_lowers_its_clock(
+    has_sensors: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(finals, "_VERIFIED_RUNS", 5)
+    bench = boosting(has_sensors=has_sensors)
     (found,) = retime(bench, [copying()], None, 60.0)
     assert isinstance(found, Measurement)
     assert set(found.samples_ns) == {9 * 10**6}
+    assert samples_of(bench.run(copying(), None)) == {9}
+    assert bench.settling.needed
+
+
+@pytest.mark.parametrize(
+    ("times", "slower"),
+    [
+        ([80] * 5 + [90] * 8, True),
+        ([80] * 4 + [90] * 4, False),  # too few
+        ([90] * 5 + [80] * 8, False),
+        ([80, 91, 80, 79, 81, 90, 82, 90, 81, 83, 90, 92], False),
+        ([100] * 20 + [101] * 20, False),
+    ],
+)
+def test_a_device_gets_slower_if_its_last_runs_are_clearly_slower(times: list[int], slower: bool) -> None:
+    assert gets_slower(times) == slower
+
+
+def test_a_device_that_keeps_its_clock_need_not_settle() -> None:
+    settling, steady = Settling(), Timed(Measurement((9, 9, 9), (9, 9, 9)), stopped=False)
+    for reading in (Reading(clock_limits="sw_power_cap"), None):
+        settling.learn(steady, Reading(clock_limits="sw_power_cap"), settled=False)
+        settling.learn(steady, None, settled=False)
+        assert settling.needed
+        settling.learn(replace(steady, stopped=True), reading, settled=True)
+        assert settling.needed
+        settling.learn(steady, None if reading is None else Reading(), settled=True)
+        assert not settling.needed
 
 
 # Finalists ------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from autotune.bench.clock import BATCH_NS, Clock
 from autotune.bench.finalist import Finalist, Taken, sound
 from autotune.bench.pace import LONG_NS
 from autotune.bench.report import Fault, Report
+from autotune.bench.settling import probe
 from autotune.bench.timing import Rules, relative_width
 from autotune.bench.words import LOCAL
 from autotune.model import AT_FIRST, AT_TIMES, Outcome
@@ -99,6 +100,8 @@ class Finals:
         Raises Fault if it is fatal.
         """
         self.prepare(finalists, limit_s)
+        for finalist in sound(finalists)[:1]:
+            self._attempt(finalist, lambda one: probe(self.bench, one.plan, one.first_ns))
         return self.go_round(finalists, deadline)
 
     def prepare(self, finalists: Sequence[Finalist], limit_s: float) -> None:
@@ -208,7 +211,7 @@ class Finals:
         """Return the samples of a turn that do not count, and those that do."""
         if run_ns >= LONG_NS:
             return 0, 1
-        settle_ns = self.bench.settle_s(plan, clock) * 1e9 if self.bench.at_power_limit else 0.0
+        settle_ns = self.bench.settling.seconds(plan, clock) * 1e9
         counted = self.turn if run_ns < _BRIEF_NS else 1
         # The first sample of a turn still finds the previous plan's data in the caches.
         return max(1, ceil(settle_ns / run_ns)), max(counted, ceil(settle_ns / 2 / run_ns))

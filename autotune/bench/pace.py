@@ -259,8 +259,8 @@ class Anchor:
         count *= max(1, min(15, round(_READING_NS / (_FIRST * runs * self.pace.base_ns))))
         # The first samples still meet the last plan's data in the caches, and threads that have slept.
         asleep = 1 + count // 10 if self.pace.base_ns < LONG_NS else 0
-        if self._bench.at_power_limit:
-            settle_ns = self._bench.settle_s(self.plan, self._clock) * 1e9
+        if self._bench.settling.needed:
+            settle_ns = self._bench.settling.seconds(self.plan, self._clock) * 1e9
             asleep = max(asleep, ceil(settle_ns / (runs * self.pace.base_ns)))
         self._bench.contention()  # from here on
         samples = self._clock.sample(built, asleep + count)[asleep:]

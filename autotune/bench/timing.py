@@ -33,11 +33,6 @@ _AWAKE_MARGIN, _AWAKE_FINE_MARGIN, _AWAKE_HOPELESS = 0.1, FINALIST_MARGIN - 1, 2
 cent or two. However precise the time of a short launch is on one session, relative to its rivals it may be 3 % off on
 others: a possible finalist must not be stopped."""
 
-SETTLE_S = 0.2
-"""Device time after which a device at its power limit runs at the clock that it keeps. After a pause of some
-milliseconds an H200 ran a kernel for 40 ms at its full clock, and then 12 to 18 % slower, as a program that queues the
-kernel sees it; after .1 s it was within 1 % of the final time."""
-
 BUILD_S = 60.0
 """Seconds that a build may take by default."""
 
@@ -86,7 +81,7 @@ class Rules:
     quiet: int = 2  # runs without a new minimum that end the warm-up
     warmup: int = 10  # runs of warm-up at most
     ramp_s: float = 0.5  # by then a clock has ramped up, and run times are steady
-    settle_s: float = 0.0  # of runs that do not count, on a device at its power limit
+    settle_s: float = 0.0  # of runs that do not count, because the device lowers its clock meanwhile
     margin: float = 0.3  # slower than the best by more than this when steady: stop
     fine_margin: float = 0.03  # the same once the interval of the median is known
     stop_s: float = 0.001  # sampled before a configuration is stopped that is not hopeless

@@ -85,10 +85,10 @@ def retime(
     bench.place = 0
     rules, limit_s = bench.final_rules, bench.limit_s(best_ns)
     short = notices_sessions(bench.session, plans, best_ns)
-    # The clock of a device at its power limit differs by more than its sessions do.
-    longer = not bench.at_power_limit and may_notice_sessions(bench.session, plans, best_ns, budget_s)
-    if not visited and (short or longer):
-        raise Unsettled(begin(bench, rules, plans, limit_s), doubted=not short)
+    if not visited and (short or may_notice_sessions(bench.session, plans, best_ns, budget_s)):
+        known = begin(bench, rules, plans, limit_s)
+        if short or not bench.settling.needed:  # a clock that is lowered differs by more than sessions do
+            raise Unsettled(known, doubted=not short)
     return compare(bench, rules, plans, limit_s, budget_s, visited)
 
 

@@ -15,8 +15,9 @@ from autotune.bench.launcher import Announce, Launcher, Stopwatch, noticing_loss
 from autotune.bench.pace import CONTENDED, Anchor, Contention, stretch
 from autotune.bench.prepare import Built, Compiled, binary_hash, bind, compile_plan, scratch_holds_anything
 from autotune.bench.report import Fault, Report
+from autotune.bench.settling import Settling
 from autotune.bench.signature import check_signatures
-from autotune.bench.timing import SETTLE_S, Limits, Rules, Timed, is_drifting, measure
+from autotune.bench.timing import Limits, Rules, Timed, is_drifting, measure
 from autotune.bench.verify import Checker, Verdict
 from autotune.bench.zeros import cure_by_zeros
 from autotune.devices import Session
@@ -72,7 +73,7 @@ class Bench:
         self._hints: dict[Any, tuple[str, ...]] = {}  # of sources and launches whose arguments fit
         self.hints: tuple[str, ...] = ()  # of the plan built last
         self.place = 0  # of the current plan, if several are timed interleaved
-        self.at_power_limit = False  # by the sensors, when they were last read
+        self.settling = Settling()
         self._fresh = True  # nothing has run since the buffers were filled
 
     def run(
@@ -223,14 +224,8 @@ class Bench:
 
     def throttled(self) -> str:
         """Name what slows the device down now, or return an empty string if its sensors say nothing."""
-        return str(self._sensed().get(THROTTLED, ""))
-
-    def settle_s(self, plan: Plan, clock: Clock) -> float:
-        """Return for how many seconds runs must go on before their times count, if the device is at its power limit.
-
-        Batches of short runs are over before it lowers its clock, and flushes of a cold cache would take too long.
-        """
-        return SETTLE_S if clock.ramps and plan.cache == "warm" else 0.0
+        reading = self.session.sense()
+        return reading.throttled if reading else ""
 
     def refresh(self) -> None:
         """Forget all buffers: a faulty kernel may have written to any of them."""
@@ -295,12 +290,16 @@ class Bench:
             timed = measure(source, rules, bound_ns, built.plan.cache, clock.runs)
             waited = round(self.contention(), 3)
             disturbed = {CONTENTION: waited} if waited > CONTENDED else {}
-            facts = {**self._sensed(), **disturbed, **({SETTLE: rules.settle_s} if rules.settle_s else {})}
+            reading = self.session.sense()
+            if not self.session.traits.shares_cores:
+                self.settling.learn(timed, reading, settled=rules.settle_s > 0)
+            facts = {**(reading.facts() if reading else {}), **disturbed}
+            facts |= {SETTLE: rules.settle_s} if rules.settle_s else {}
             return replace(timed, facts=facts, contention=waited)
 
-        knew = self.at_power_limit
+        knew = self.settling.needed
         timed = measured(best_ns)
-        if self.at_power_limit and not (knew or timed.stopped) and self.settle_s(built.plan, clock):
+        if self.settling.needed and not (knew or timed.stopped) and self.settling.seconds(built.plan, clock):
             timed = measured(best_ns)
         what, _ = self._spoilt(timed)
         again = timed.contention > CONTENDED and sum(timed.measurement.samples_ns) <= _AGAIN_NS
@@ -317,7 +316,7 @@ class Bench:
     def _rules_of(self, plan: Plan, clock: Clock, bound_ns: float | None, longer: float) -> Rules:
         """Return the rules for a plan that took `longer` times as long because of other programs."""
         # A disturbance of the machine lasts equally long whether or not the device is held meanwhile.
-        settle_s = self.settle_s(plan, clock) if self.at_power_limit else 0.0
+        settle_s = self.settling.seconds(plan, clock) if self.settling.needed else 0.0
         rules = replace(self._rules, least_s=self._rules.least_s * clock.share, settle_s=settle_s)
         if not clock.ramps:
             rules = rules.awake(clock.first_ns, bound_ns)
@@ -326,11 +325,6 @@ class Bench:
             most = max(rules.minimum, min(rules.maximum, afforded))
             rules = replace(rules, maximum=most, most=most)
         return replace(rules, fine_margin=rules.margin) if longer > 1 else rules  # `longer` is a rough estimate
-
-    def _sensed(self) -> Mapping[str, str | int | float]:
-        reading = self.session.sense()
-        self.at_power_limit = reading is not None and reading.at_power_limit
-        return {} if reading is None else reading.facts()
 
     def _spoilt(self, timed: Timed) -> tuple[str, str]:
         """Say why these times do not depend on the plan alone, in a clause and in a word, both empty if they do."""
