@@ -11,7 +11,9 @@ guards and names. Each guess is marked as a guess: nothing here decides a result
     statements.py  a walk through a kernel, with values.py for its expressions, scopes.py for its variables,
                    guarding.py for comparisons, dividing.py for quotients and touching.py for OpenCL's own functions;
                    its result is a Reading
-    reading.py     the Reading: which places of which argument are used, and what bounds the variables
+    reading.py     the Reading: which places of which argument are used, and what bounds the variables; findings.py: the
+                   records in it; contents.py: arrays whose contents are places; tiles.py: what indices tell of a
+                   work-group
     shapes.py      extents from a Reading; images.py: those of images; launches.py: work-items; indices.py: indices
                    split into rows
     proposal.py    proposals for parameters and choices, with repeats.py, nouns.py, signatures.py, and branches.py for

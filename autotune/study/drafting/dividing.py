@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from autotune.study.drafting.findings import Guard, Quotient
 from autotune.study.drafting.guarding import Guards
 from autotune.study.drafting.terms import Sum, counted_through, put_together, quotient, remainder, with_ids
 
@@ -22,19 +23,21 @@ class Divided(Guards):
         for name in value.names & self.found.quotients.keys():
             value = put_together(value, name, *self.found.quotients[name])
         through = counted_through(value) if self._through else value
-        self.found.through |= {axis for axis in (1, 2) if {f"gid#{axis}", f"wid#{axis}"} & value.names - through.names}
+        self.found.ids.through |= {
+            axis for axis in (1, 2) if {f"gid#{axis}", f"wid#{axis}"} & value.names - through.names
+        }
         return through
 
     def _quotient(self, value: Sum, by: Sum) -> Sum:
         found = quotient(value, by)
         if len(found.names) == 1 and not found.known:
-            self.found.quotients[min(found.names)] = (value, by)
+            self.found.quotients[min(found.names)] = Quotient(value, by)
         return found
 
     def _remainder(self, value: Sum, by: Sum) -> Sum:
         found = remainder(value, by)
         if not found.known:
-            self.found.guards.append((found, by))
+            self.found.guards.append(Guard(found, by))
         return found
 
     def _masked(self, value: Sum, mask: Sum) -> Sum:
@@ -44,7 +47,7 @@ class Divided(Guards):
         if named or (by.number is not None and by.number > 1 and by.number.bit_count() == 1):
             return self._remainder(value, by)
         masked = self._fresh("masked")
-        self.found.guards.append((masked, by))
+        self.found.guards.append(Guard(masked, by))
         return masked
 
     def _divided_by(self, value: Sum, taken: Sum) -> Sum | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from autotune.errors import UsageError
 from autotune.expression import Expression
+from autotune.study.drafting.findings import Loop
 from autotune.study.drafting.functions import reached
 from autotune.study.drafting.indices import flat_rows, words, wrapped
 from autotune.study.drafting.parts import alike
@@ -16,6 +17,7 @@ from autotune.study.drafting.reading import Reading
 from autotune.study.drafting.scanning import number_of
 from autotune.study.drafting.syntax import closing, names_in, split, tokens_of
 from autotune.study.drafting.terms import Sum, apart, plain
+from autotune.study.drafting.tiles import in_tiles
 
 if TYPE_CHECKING:
     from autotune.study.drafting.proposal import Proposal
@@ -136,13 +138,13 @@ def _counts_alone(of: Proposal, entry: str, reading: Reading, axis: int) -> bool
     item, shared = f"lid#{axis}", _in_local(of, entry)
     written = [each for each in reading.stores if each.name not in shared]
     counted = any(item in place.names for each in written for place in each.places)
-    bounded = any(item in reading.started(varying).names for varying, _ in reading.guards)
-    return axis not in reading.spread and counted and not bounded
+    bounded = any(item in reading.started(guard.varying).names for guard in reading.guards)
+    return axis not in reading.ids.spread and counted and not bounded
 
 
 def _by_places(reading: Reading) -> dict[int, Sum]:
     """Return a work-group's extents by axis as indices `group * EXTENT + item` tell them, if they contain names."""
-    return {axis: extent for axis, extent in reading.groups().items() if extent.names}
+    return {axis: extent for axis, extent in in_tiles(reading).items() if extent.names}
 
 
 def _in_local(of: Proposal, entry: str) -> set[str]:
@@ -155,7 +157,8 @@ def _wide_axes(of: Proposal, entry: str, reading: Reading) -> set[int]:
 
     Along others all items do the same, or write the same places.
     """
-    return reading.within if reading.within and (reading.arrays or _in_local(of, entry)) else reading.items
+    ids, shared = reading.ids, reading.arrays or _in_local(of, entry)
+    return ids.within if ids.within and shared else ids.items
 
 
 def by_default(extent: str, defaults: Mapping[str, int]) -> str:
@@ -188,9 +191,9 @@ def is_alone(of: Proposal, entry: str) -> bool:
 
 def _counted(reading: Reading, own: Collection[str]) -> dict[int, Sum]:
     """Return the extents in indices `group * EXTENT + item`, in numbers or `own` names, if all of a group count."""
-    guarded = [varying.names for varying, _ in reading.guards]
+    guarded = [guard.varying.names for guard in reading.guards]
     left_out = {axis for axis in range(3) for names in guarded if f"lid#{axis}" in names and f"wid#{axis}" not in names}
-    told = {axis: extent for axis, extent in reading.groups().items() if axis not in left_out}
+    told = {axis: extent for axis, extent in in_tiles(reading).items() if axis not in left_out}
     return {axis: extent for axis, extent in told.items() if extent.names <= {*own}}
 
 
@@ -202,7 +205,7 @@ def _in_own_numbers(of: Proposal, entry: str) -> dict[int, str]:
     own, local = of.read_by_own_names(entry), _in_local(of, entry)
     places = [place for each in own.mentions if each.name in local for place in each.places]
     found = _counted(own, of.own)
-    for place in [*places, *(index for _, _, index in own.cells)]:
+    for place in [*places, *(cell.place for cell in own.cells)]:
         for axis, other in ((0, 1), (1, 0)):
             row = place.factor_of(f"lid#{other}")
             if place.factor_of(f"lid#{axis}") == Sum.of(1) and _is_extent(row, {*of.own}):
@@ -246,7 +249,9 @@ def _held(reading: Reading, parameters: set[str]) -> dict[int, Sum]:
     whole = {axis: {count} for axis, count in wrapped(reading).items()}
     steps: dict[int, set[Sum]] = {}
     shared = _shared(reading)
-    left_out = {varying for varying, _ in reading.guards}  # a guard leaves out items: the group is wider than the array
+    left_out = {
+        guard.varying for guard in reading.guards
+    }  # a guard leaves out items: the group is wider than the array
     taken: dict[tuple[str, int, Sum], set[Sum]] = {}
     for name, level, index in reading.cells:
         taken.setdefault((name, level, index - index.fixed), set()).add(index.fixed)
@@ -273,9 +278,9 @@ def _held(reading: Reading, parameters: set[str]) -> dict[int, Sum]:
                 extent = extent - rim - rim
                 whole.setdefault(axes[0], set()).add(extent - (extent.number is None) * extent.constant)
         for axis in (0, 1, 2):
-            begun, step = reading.loops.get(str(index), (Sum(), None))
-            if begun == Sum.of(f"lid#{axis}") and step is not None and step.known and step.names:
-                steps.setdefault(axis, set()).add(step)
+            loop = reading.loops.get(str(index), Loop(Sum()))
+            if loop.start == Sum.of(f"lid#{axis}") and loop.known_step and loop.known_step.names:
+                steps.setdefault(axis, set()).add(loop.known_step)
     found = {}
     for axis in {*steps, *whole, *shared}:
         alike = {each for each in steps.get(axis) or whole.get(axis) or () if _is_extent(each, parameters)}
@@ -288,10 +293,10 @@ def _held(reading: Reading, parameters: set[str]) -> dict[int, Sum]:
 def _shared(reading: Reading) -> dict[int, set[Sum]]:
     """The steps of loops that begin at an item's local id, by axis: so many items share the loop."""
     found: dict[int, set[Sum]] = {}
-    for start, step in reading.loops.values():
-        axes = [axis for axis in (0, 1, 2) if f"lid#{axis}" in start.names]
-        each = start.factor_of(f"lid#{axes[0]}") if len(axes) == 1 else Sum()
-        taking = step.over(each) if step is not None and step.known and each.known and each else None
+    for loop in reading.loops.values():
+        axes = [axis for axis in (0, 1, 2) if f"lid#{axis}" in loop.start.names]
+        each = loop.start.factor_of(f"lid#{axes[0]}") if len(axes) == 1 else Sum()
+        taking = loop.known_step.over(each) if loop.known_step is not None and each.known and each else None
         if taking is not None and taking == Sum.of(next(iter(taking.names), 1)):  # part of a product may be unrolling
             found.setdefault(axes[0], set()).add(taking)
     return found
@@ -310,8 +315,8 @@ def _stride(reading: Reading, moved: Sum) -> Sum | None:
     variables = [name for name in moved.names if "#" in name]
     if len(variables) != 1 or variables[0] not in reading.loops:
         return None
-    step, factor = reading.loops[variables[0]][1], moved.factor_of(variables[0])
-    return factor * step if step is not None and step.known and factor.known and (factor * step).names else None
+    step, factor = reading.loops[variables[0]].known_step, moved.factor_of(variables[0])
+    return factor * step if step is not None and factor.known and (factor * step).names else None
 
 
 def _required(of: Proposal, entry: str) -> list[str]:

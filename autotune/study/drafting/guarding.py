@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from autotune.study.drafting.findings import Guard
 from autotune.study.drafting.scopes import Scopes
 from autotune.study.drafting.terms import Sum
 
@@ -41,13 +42,13 @@ class Guards(Scopes):
                 varying, rest = varying + Sum.of(name), rest + most
         ends = {name for name in varying.names if name in self.found.contents and varying.factor_of(name) == Sum.of(-1)}
         if ends:
-            array = self.found.contents[min(ends)][0]
+            array = self.found.contents[min(ends)]
             for name in (varying.names - ends) & self.found.loops.keys():
-                begun = self.found.loops[name][0].names
-                if any(array == self.found.contents[each][0] for each in begun & self.found.contents.keys()):
-                    self.found.between[name] = array
+                loop = self.found.loops[name]
+                if any(array == self.found.contents.get(each) for each in loop.start.names):
+                    loop.through = array
         elif varying and all(factor > 0 for factor in varying.terms.values()) and (rest.names or plain_number):
-            self.found.note_guard(varying, rest, turned_away)
+            self.found.note_guard(Guard(varying, rest), turns_away=turned_away)
             name = min(varying.names)
             if name in self.found.quotients and varying == Sum.of(name):  # a // b < n is a < n * b
                 value, by = self.found.quotients[name]
@@ -63,5 +64,5 @@ class Guards(Scopes):
         atom = self._fresh("min")
         (name,) = atom.names
         self._minima[name] = parts
-        self.found.guards += [(atom, part + 1) for part in parts if part.known]
+        self.found.guards += [Guard(atom, part + 1) for part in parts if part.known]
         return atom

@@ -6,6 +6,7 @@ import re
 from abc import ABC
 from typing import Any
 
+from autotune.study.drafting.findings import Guard
 from autotune.study.drafting.indices import coordinates
 from autotune.study.drafting.launches import IMAGE_NAMES, Launches
 from autotune.study.drafting.reading import EXTENT
@@ -24,7 +25,7 @@ def extents_of(type_name: str) -> int | None:
 class Images(Launches, ABC):
     """The extents of images that one kernel's reading tells; for the arguments see `Launches`."""
 
-    _here: list[tuple[Sum, Sum]]
+    _here: list[Guard]
     """The guards that hold where the place is that is looked at, if it is known where."""
 
     def __init__(self, *given: Any) -> None:
@@ -47,12 +48,12 @@ class Images(Launches, ABC):
                 ids = self._axes_of(started)
                 extent = self.axes.get(min(ids)) if len(ids) == 1 else self.upper(coordinate)
                 several = started.factor_of(f"gid#{min(ids, default=0)}")
-                bounded = any(varying.varying == started.varying for varying, _ in self.reading.guards)
+                bounded = any(guard.varying.varying == started.varying for guard in self.reading.guards)
                 if len(ids) == 1 and (not several or (bounded and (several.number or 2) > 1)):
                     extent = self.upper(coordinate)  # the id is within a quotient, or its multiple is bounded as it is
                 elif extent is not None and len(ids) == 1 and several.known and (several.number or 2) > 1:
                     extent = extent * several
-                found[place] = self._farther(found[place], extent, written=mention.kind != "read")
+                found[place] = self._farther(found[place], extent, written=mention.writes)
                 if any(re.match(r"\([^.]*(?:gid|wid)#\d.*\)\.#", each) for each in started.names):
                     self.doubts[name] = BEYOND  # a value of which only the ids in it are known
         self._here = []

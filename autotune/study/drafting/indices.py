@@ -49,13 +49,14 @@ def wrapped(reading: Reading) -> dict[int, Sum]:
     """Return C by axis if each index into a local array has `item % C`: more items of a group would share places."""
     found = dict[int, Sum]()
     for axis in range(3):
-        remainders = {remainder(Sum.of(f"lid#{axis}"), limit): limit for _, limit in reading.guards}
+        limits = [guard.limit for guard in reading.guards]
+        remainders = {remainder(Sum.of(f"lid#{axis}"), limit): limit for limit in limits}
         for array in reading.arrays:
-            cells = [(level, index) for name, level, index in reading.cells if name == array]
-            names = {name for _, index in cells for name in index.names if f"lid#{axis}" in name}
+            cells = [cell for cell in reading.cells if cell.array == array]
+            names = {name for cell in cells for name in cell.place.names if f"lid#{axis}" in name}
             limit = remainders.get(Sum.of(min(names))) if len(names) == 1 else None
-            without = {level for level, index in cells if not names <= index.names}
-            if limit is not None and {level for level, _ in cells} - without:
+            without = {cell.dimension for cell in cells if not names <= cell.place.names}
+            if limit is not None and {cell.dimension for cell in cells} - without:
                 found.setdefault(axis, limit)
     return found
 
@@ -108,9 +109,8 @@ class Indices(ABC):
 
     def elements(self, shape: Sequence[Sum]) -> float:
         """Return the number of elements of a shape with some number for each name, to compare shapes."""
-        taken_off = [
-            product[0] for _, limit in self.reading.guards for product, n in limit.terms.items() if n < 0 < len(product)
-        ]
+        limits = [guard.limit for guard in self.reading.guards]
+        taken_off = [product[0] for limit in limits for product, n in limit.terms.items() if n < 0 < len(product)]
         exponents = re.findall(r"\*\* (\w+)", " ".join(map(str, shape)))
         small = {*self._small, *taken_off, *exponents}
         total = 1.0

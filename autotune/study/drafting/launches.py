@@ -7,6 +7,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
+from autotune.study.drafting.findings import Guard
 from autotune.study.drafting.indices import Indices, coordinates, rows_of_ids, tile_of, words
 from autotune.study.drafting.reading import EXTENT, Reading
 from autotune.study.drafting.terms import Sum, plain, quotient
@@ -99,29 +100,29 @@ class Launches(Indices):
     def strides(self, name: str) -> set[str]:
         """Return the names in the factors of a buffer's places, and in the steps of loops that count them."""
         places = [place for mention in self.reading.of(name) for place in mention.places]
-        steps = [self.reading.loops[each][1] for place in places for each in place.names & self.reading.loops.keys()]
+        steps = [self.reading.loops[each].step for place in places for each in place.names & self.reading.loops.keys()]
         products = [product for place in places for product in self._started(place).varying]
         return {each for product in products for each in product} | {n for step in steps if step for n in step.names}
 
     def each_with_each(self) -> bool:
         """Whether every work-item loops over as much as the launch counts."""
-        alone = [limit for varying, limit in self.reading.guards if not self._ids(self._started(varying))]
+        alone = [guard.limit for guard in self.reading.guards if not self._ids(self._started(guard.varying))]
         return any(extent in alone for extent in self.axes.values())
 
     # -- the launch -------------------------------------------------------------------------------
 
-    def _guards(self, axis: int) -> list[tuple[Sum, Sum]]:
+    def _guards(self, axis: int) -> list[Guard]:
         """Return the guards on an axis of the launch, the plainest first.
 
         If items write places that no comparison keeps them from, the limits are without the rim.
         """
         found = [
-            (varying, limit - min(limit.constant, 0) if axis in self._open else limit)
+            Guard(varying, limit - min(limit.constant, 0) if axis in self._open else limit)
             for varying, limit in self.reading.guards
             if self._ids(self._started(varying)) == {axis} and limit.names and not limit.names <= set(self._local)
         ]
-        found = sorted(found, key=lambda pair: (not self._sized(pair[1]), len(pair[1].terms)))
-        return [(found[0][0], self._largest(axis, *found[0])), *found[1:]] if found else []
+        found.sort(key=lambda guard: (not self._sized(guard.limit), len(guard.limit.terms)))
+        return [Guard(found[0].varying, self._largest(axis, *found[0])), *found[1:]] if found else []
 
     def _largest(self, axis: int, varying: Sum, limit: Sum) -> Sum:
         """Return the largest of a guard's limit and those where other things are written: in two `if`s, `max(n, m)`."""
@@ -129,7 +130,7 @@ class Launches(Indices):
             written = [
                 {told for other, told in self.holding(number) if other == varying and self._sized(told)}
                 for number, mention in enumerate(self.reading.mentions)
-                if mention.kind != "read" and any(axis in self._ids(self._started(each)) for each in mention.places)
+                if mention.writes and any(axis in self._ids(self._started(each)) for each in mention.places)
             ]
             others = {min(told, key=lambda each: (len(each.terms), str(each))) for told in written if told - {limit}}
             most = limit
@@ -143,25 +144,23 @@ class Launches(Indices):
             self._limits[axis, varying, limit] = most
         return self._limits[axis, varying, limit]
 
-    def holding(self, number: int) -> list[tuple[Sum, Sum]]:
+    def holding(self, number: int) -> list[Guard]:
         """Return the comparisons, as guards, that hold where a mention is, or that only choose between values."""
-        told = zip(self.reading.compared, self.reading.held, strict=True)
-        return [(varying, limit) for (varying, limit, _), (first, end) in told if first <= number < end or first == end]
+        return [each.guard for each in self.reading.comparisons if each.holds(number) or each.chooses]
 
     def _is_open(self, axis: int) -> bool:
         """Whether items along an axis write their own places without any comparison that could keep them from it."""
-        told = zip(self.reading.compared, self.reading.held, strict=True)
-        held = [mentions for (varying, *_), mentions in told if axis in self._ids(self._started(varying))]
+        of_axis = [each for each in self.reading.comparisons if axis in self._ids(self._started(each.guard.varying))]
         return any(
-            mention.kind != "read"
+            mention.writes
             and any(f"gid#{axis}" in self._started(place).names for place in mention.places)
-            and not any(first <= number < end for first, end in held)
+            and not any(each.holds(number) for each in of_axis)
             for number, mention in enumerate(self.reading.mentions)
         )
 
     def _used(self, axis: int) -> bool:
         """Whether the work-items along an axis do different things."""
-        sums = [*self._places, *(self._started(varying) for varying, _ in self.reading.guards)]
+        sums = [*self._places, *(self._started(guard.varying) for guard in self.reading.guards)]
         return any(axis in self._ids(each) for each in sums)
 
     def _axis(self, axis: int) -> Sum | None:
@@ -265,17 +264,19 @@ class Launches(Indices):
     def _unused(self, axis: int) -> str:
         """Return a size that nothing but an axis can use; an empty string if there is none."""
         indices = [each for each in self._places if axis in self._ids(each)]
-        bounded = {word for _, limit in self.reading.guards for each in limit.names for word in words(each)}
-        bounded |= {word for index in indices for each in index.names if "#" not in each for word in words(each)}
-        bounded |= {word for _, by in self.reading.quotients.values() for each in by.names for word in words(each)}
-        bounded |= {word for start, _ in self.reading.loops.values() for each in start.names for word in words(each)}
+        bounds = [guard.limit for guard in self.reading.guards]
+        bounds += [quotient.by for quotient in self.reading.quotients.values()]
+        bounds += [loop.start for loop in self.reading.loops.values()]
+        names = {each for bound in bounds for each in bound.names}
+        names |= {each for index in indices for each in index.names if "#" not in each}
+        bounded = {word for each in names for word in words(each)}
         taken = {str(extent) for extent in (*self.axes.values(), *self.rows.values())}
         left = [size for size in self._sizes if size not in {*bounded, *self._small, *taken} and COUNTED.search(size)]
         return left[0] if left else ""
 
     def _counted(self, index: Sum) -> Sum | None:
         """The limit of an index, if a guard has exactly this index."""
-        found = [limit for varying, limit in self.reading.guards if varying == index and self._sized(limit)]
+        found = [guard.limit for guard in self.reading.guards if guard.varying == index and self._sized(guard.limit)]
         return self._named(found[0]) if found else None
 
     def _new(self, name: str) -> str:
@@ -304,13 +305,13 @@ class Launches(Indices):
         group, whole = extent_of(local), "1" if axis in self.inferred else local
         for varying, limit in self._guards(axis):
             extent = self._named(limit)
-            steps = [self.reading.loops[name] for name in varying.names & self.reading.loops.keys()]
-            for start, step in steps:
-                if step == Sum.of(f"gsz#{axis}") and self._is_summed(axis):
+            for loop in [self.reading.loops[name] for name in varying.names & self.reading.loops.keys()]:
+                if loop.step == Sum.of(f"gsz#{axis}") and self._is_summed(axis):
                     return plain(local)
-                stated = step is not None and step.known and (step.names or (step.number or 0) > 1)
+                step = loop.known_step
+                stated = step is not None and (step.names or (step.number or 0) > 1)
                 item = Sum.of(f"wid#{axis}") * group + Sum.of(f"lid#{axis}")  # with the macro for the size of a group
-                if stated and self._started(start) in (Sum.of(f"gid#{axis}"), item):
+                if stated and self._started(loop.start) in (Sum.of(f"gid#{axis}"), item):
                     return str(step)
             begun = self._started(varying)
             each = begun.factor_of(f"gid#{axis}")
@@ -330,8 +331,10 @@ class Launches(Indices):
             return str(self.axes[axis]) if axis in self.inferred else _rounded(str(self.axes[axis]), local)
         if axis in self.rows:
             return str(self.rows[axis] if local == "1" else self.rows[axis] * group)
-        alone = axis in self.reading.lone and not self.reading.lost and not self._used(axis)  # one item does it all
-        return None if axis in self.reading.spread and not alone else plain(local)
+        alone = (
+            axis in self.reading.ids.lone and not self.reading.ids.lost and not self._used(axis)
+        )  # one item does it all
+        return None if axis in self.reading.ids.spread and not alone else plain(local)
 
     def _is_summed(self, axis: int) -> bool:
         """Whether there can be only one group along an axis: its result is at a place that others would write too."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 
@@ -31,6 +30,7 @@ from autotune.study.drafting.signatures import deciding
 from autotune.study.drafting.sketch import Sketch
 from autotune.study.drafting.statements import read
 from autotune.study.drafting.terms import Sum
+from autotune.study.drafting.tiles import ends
 from autotune.study.drafting.touching import components
 from autotune.study.drafting.typedefs import as_written, cast_to, enumerators, in_structs, structs_of, typedefs_of
 from autotune.study.drafting.vectors import of_components, pointer, widths_of
@@ -210,7 +210,7 @@ class Proposal:
         """Turn macros that are sizes into counts: by their names, or as the end or row length of global ids."""
         found = {name for name in self.parameters if COUNT_NAME.match(name)}
         for reading in (self._reading(entry, tuned=True) for entry in self.launched):
-            for limit in reading.ends():
+            for limit in ends(reading):
                 if limit.names <= self.parameters.keys() and not any(map(is_of_group, limit.names)):
                     found |= limit.names
             found |= row_lengths(reading, self.parameters)
@@ -301,7 +301,7 @@ class Proposal:
             self.fixed[name] = self.given[name]
 
     def _dimensions(self, entry: str) -> int:
-        if axes := self._reading(entry, tuned=True).axes:
+        if axes := self._reading(entry, tuned=True).ids.asked:
             return max(axes) + 1
         asked = re.findall(r"get_(?:global|local|group)_(?:id|size)\s*\(\s*([012])\s*\)", self.text)
         return max([int(one) for one in asked], default=0) + 1
@@ -331,10 +331,7 @@ class Proposal:
         return self._reading(entry, tuned=True, own=[*self.own])
 
     def _reading(self, entry: str, *, tuned: bool, own: Sequence[str] = ()) -> Reading:
-        """Walk through a kernel: its parameters remain names if it is `tuned`, else they have their defaults.
-
-        Nothing is found in a kernel that cannot be read, except that groups may differ along each axis.
-        """
+        """Walk through a kernel: its parameters remain names if it is `tuned`, else they have their defaults."""
         kept, widths = [*self.kept(tuned=tuned), *own], widths_of(self, tuned=tuned)
         known = {name: number for name, number in enumerators(self.text).items() if name not in self.arguments}
         known |= {name: name for name in (*self.whole, *kept)}
@@ -348,11 +345,7 @@ class Proposal:
         }
         key = (entry, *kept, *known.items(), *self.members.items(), *map(str, given.items()))
         if key not in self._readings:
-            functions = self.code.functions(kept)
-            self._readings[key] = Reading(spread={0, 1, 2})
-            with suppress(RecursionError):
-                if entry in functions:
-                    self._readings[key] = read(functions, entry, given, known, widths)
+            self._readings[key] = read(self.code.functions(kept), entry, given, known, widths)
         return self._readings[key]
 
     def kept(self, *, tuned: bool) -> list[str]:

@@ -67,8 +67,8 @@ def lengths(of: Proposal, names: Collection[str]) -> set[str]:
 
 def radii(of: Proposal) -> set[str]:
     """Return the names at whose negative loops begin, `for (i = -r; i <= r; i++)`: they go around a middle."""
-    starts = [start for entry in of.launched for start, _ in of.read_by_own_names(entry).loops.values()]
-    return {name for start in starts for name in start.names if start == Sum() - Sum.of(name)}
+    loops = (loop for entry in of.launched for loop in of.read_by_own_names(entry).loops.values())
+    return {name for loop in loops for name in loop.start.names if loop.start == -Sum.of(name)}
 
 
 def row_lengths(reading: Reading, names: Collection[str]) -> set[str]:

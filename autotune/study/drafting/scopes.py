@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from autotune.study.drafting.reading import Pointer, Reading
+from autotune.study.drafting.findings import Loop, Pointer
+from autotune.study.drafting.reading import Reading
 from autotune.study.drafting.syntax import Tree, changes
 from autotune.study.drafting.terms import Sum
 
@@ -43,7 +44,7 @@ class Scopes:
     def _begun(self, name: str, value: Sum) -> Sum:
         """Return a new variable that begins with a value and changes."""
         atom = self._fresh(name)
-        self.found.loops[next(iter(atom.names))] = (value, None)
+        self.found.loops[str(atom)] = Loop(value)
         return atom
 
     def _block_of(self, name: str) -> Block | None:
@@ -65,7 +66,7 @@ class Scopes:
         within, before = block.opened == self._branches, block.values[name]
         once = name in block.plain or (within and changes(name, self._rest) == 1)
         if once and isinstance(before, Sum) and str(before) in self._once:  # up to here it has its first value
-            begun = self.found.loops[str(before)][0]
+            begun = self.found.loops[str(before)].start
             self.found.either[str(before)] = (begun, begun)
         if isinstance(before, Pointer) and isinstance(value, Pointer):  # the variable keeps its own type
             value = before._replace(offset=value.offset, name=value.name, type_name=value.type_name)
@@ -96,9 +97,10 @@ class Scopes:
         value = self._lookup(str(tree[1])) if tree[0] == "name" else None
         if isinstance(value, Pointer):
             self._put(str(tree[1]), value.moved(self._fresh(str(tree[1])) if step is None or falls else step))
-        for name in value.names if isinstance(value, Sum) else ():
-            self.found.moved.add(name)
-            if name in self.found.loops and falls and self._in_head:
-                self.found.falling[name] = step
-            if name in self.found.loops and step is not None and not falls:
-                self.found.loops[name] = (self.found.loops[name][0], step)
+        for name in value.names & self.found.loops.keys() if isinstance(value, Sum) else ():
+            loop = self.found.loops[name]
+            loop.moved = True
+            if falls and self._in_head:
+                loop.fall = step or Sum()
+            elif step is not None and not falls:
+                loop.step = step

@@ -9,10 +9,10 @@ from functools import cached_property
 from math import gcd
 from typing import Any, NamedTuple
 
+from autotune.study.drafting.findings import Loop, Mention
 from autotune.study.drafting.images import BEYOND, Images
 from autotune.study.drafting.indices import rows_of_ids, tile_of, words
 from autotune.study.drafting.launches import extent_of
-from autotune.study.drafting.reading import Mention
 from autotune.study.drafting.terms import Sum, divided, factors_of, is_multiple, taken_off, undivided
 
 
@@ -72,15 +72,15 @@ class Shapes(Images):
             return self._named(value) + 1
         if depth > 5:
             return None
-        guards = self.reading.guards
-        alike = [(varying, limit) for varying, limit in guards if varying.varying == value.varying]
+        alike = [guard for guard in self.reading.guards if guard.varying.varying == value.varying]
         alike = [guard for guard in alike if guard in self._here] or alike
         stated = [_ahead(varying, limit, value - varying) for varying, limit in alike]
         if stated:
             first = min(stated, key=lambda each: (not self._sized(each), len((each - each.constant).terms)))
             near = [each for each in stated if (each - first).number is not None]
             return self._named(min(near, key=lambda each: (len(each.terms), each.constant)))
-        if value.names & self.reading.between.keys():
+        loops = self.reading.loops
+        if any(loops[name].through for name in value.names & loops.keys()):
             name = "ENTRIES" if "ENTRIES" not in self._taken else "ENTRIES_"
             self.made[name] = "guess: how many entries the rows hold in all"
             return Sum.of(name)
@@ -106,8 +106,8 @@ class Shapes(Images):
     def _of_multiples(self, value: Sum) -> Sum | None:
         """Return the largest value of a variable's multiples, `WPT * item`, if a guard bounds just these; or None."""
         step = gcd(*value.terms.values())
-        alike = [guard for guard in self.reading.guards if guard[0] == value]
-        limit = next((guard[1] for guard in (*filter(self._here.__contains__, alike), *alike)), None)
+        alike = [guard for guard in self.reading.guards if guard.varying == value]
+        limit = next((guard.limit for guard in (*filter(self._here.__contains__, alike), *alike)), None)
         if limit is None or not self._sized(limit):
             return None
         return limit - 1 if step == 1 else _ahead(value, limit, Sum.of(step - 1)) - step
@@ -116,11 +116,11 @@ class Shapes(Images):
         """Return a variable's smallest value, `-R` in `for (j = -R; j <= R; j++)`; 0 for ids; None if it is unknown."""
         if name.partition("#")[0] in ("gid", "lid", "wid", "masked.") or "%" in name:
             return Sum()
-        begun, step = self.reading.loops.get(name, (Sum.of("#"), None))
-        rises = step is not None and step.known and min(step.terms.values(), default=0) > 0
-        if begun.known and (rises or (begun.number or -1) > 0 or not begun) and name not in self.reading.falling:
-            return self._named(begun)
-        return None
+        loop = self.reading.loops.get(name)
+        if loop is None or not loop.start.known or loop.fall is not None:
+            return None
+        rises = loop.known_step is not None and min(loop.known_step.terms.values(), default=0) > 0
+        return self._named(loop.start) if rises or (loop.start.number or 0) > 0 or not loop.start else None
 
     def _of_variable(self, name: str, depth: int) -> Sum | None:
         kind, _, axis = name.partition("#")
@@ -139,21 +139,21 @@ class Shapes(Images):
         either = [self.upper(self._unmoved(value), depth + 1) for value in self.reading.either.get(name, ())]
         if len(told := [limit for limit in either if limit is not None]) == 2:
             return max(told, key=lambda limit: self.elements([limit]))
-        guarded = any(varying == Sum.of(name) for varying, _ in self.reading.guards)
-        if guarded or name in self.reading.between:
+        loop = self.reading.loops.get(name, Loop(Sum()))
+        if loop.through or any(guard.varying == Sum.of(name) for guard in self.reading.guards):
             return self.upper(Sum.of(name), depth + 1)
-        if name in self.reading.falling:
-            return self.upper(self.reading.loops[name][0], depth + 1)
-        value, by = self.reading.quotients.get(name, (None, Sum()))
-        most = self.upper(value, depth + 1) if value is not None and by.known else None
-        if most is None or not most.known:
+        if loop.fall is not None:
+            return self.upper(loop.start, depth + 1)
+        quotient = self.reading.quotients.get(name)
+        most = self.upper(quotient.value, depth + 1) if quotient is not None and quotient.by.known else None
+        if quotient is None or most is None or not most.known:
             return None
-        return most.over(by) or Sum.of(f"ceil_div({most}, {by})")
+        return most.over(quotient.by) or Sum.of(f"ceil_div({most}, {quotient.by})")
 
     def _unmoved(self, value: Sum) -> Sum:
         """Replace a variable that nothing steps by its start; return other sums unchanged."""
-        loop = self.reading.loops.get(str(value), (value, None))
-        return loop[0] if loop[1] is None and str(value) not in self.reading.moved and loop[0].known else value
+        loop = self.reading.loops.get(str(value))
+        return loop.start if loop and loop.step is None and not loop.moved and loop.start.known else value
 
     def _of_several(self, index: Sum, rows: tuple[Sum, list[Sum]]) -> tuple[Sum, list[Sum]]:
         """Return an index's rows, split further if elements are several numbers: `2 * (y * W + x)` counts pairs."""
@@ -172,7 +172,7 @@ class Shapes(Images):
         either = value.names & self.reading.either.keys()
         if not either:
             return value
-        for name in either - {name for varying, _ in self.reading.guards for name in varying.names}:
+        for name in either - {name for guard in self.reading.guards for name in guard.varying.names}:
             one, other = self.reading.either[name]
             value = value.with_value(name, one) if one == other else value
         return value
@@ -186,7 +186,7 @@ class Shapes(Images):
         for name in sorted(index.names & self.reading.loops.keys()):
             if self.upper(Sum.of(name)) is not None:
                 continue
-            start = self.reading.loops[name][0]
+            start = self.reading.loops[name].start
             self.doubts[argument] = BEYOND
             index = index if start.known else index.with_value(name, start + Sum.of(name))
         return index
@@ -194,12 +194,12 @@ class Shapes(Images):
     def _in_turns(self, index: Sum) -> Sum:
         """Replace variables that a loop steps beside its bounded one by their start plus turns times steps."""
         for name in sorted(index.names & self.reading.loops.keys()):
-            start, step = self.reading.loops[name]
-            turns = self.reading.turns(name) if step is not None and step.known else None
-            if turns is not None and step is not None and self.upper(Sum.of(name)) is None:
-                turn = f"turn.#{self.reading.together.get(name, name)}"
+            loop = self.reading.loops[name]
+            turns = self.reading.turns(name) if loop.known_step is not None else None
+            if turns is not None and loop.known_step is not None and self.upper(Sum.of(name)) is None:
+                turn = f"turn.#{loop.head or name}"
                 self._turns[turn] = self._named(turns)
-                index = index.with_value(name, start + Sum.of(turn) * step)
+                index = index.with_value(name, loop.start + Sum.of(turn) * loop.known_step)
         return index
 
     def _spread(self, index: Sum, axis: int) -> Sum:
@@ -214,7 +214,7 @@ class Shapes(Images):
 
         In `(y + k - b) * W` after `y + k < H + b`, the variable is below H.
         """
-        guards = sorted(self.reading.guards, key=lambda guard: -len(guard[0].terms))
+        guards = sorted(self.reading.guards, key=lambda guard: -len(guard.varying.terms))
         for count, (varying, limit) in enumerate(guards):
             held = next(iter(varying.terms))
             among = [(product, rest) for product in index.terms if (rest := divided(product, held)) is not None]
@@ -240,7 +240,7 @@ class Shapes(Images):
 
     def divisors(self) -> set[str]:
         """Return the sizes in divisors of whole-number quotients, whether or not an extent depends on them."""
-        told = (by.names for _, by in self.reading.quotients.values())
+        told = (quotient.by.names for quotient in self.reading.quotients.values())
         return set[str]().union(*told) - self._small
 
     def padded(self) -> set[str]:
@@ -260,10 +260,8 @@ class Shapes(Images):
         """The lengths of rows, each with the sizes that bound the sums that count along them."""
         found = []
         for extent, counted in self._along_rows:
-            limits = (
-                limit for varying, limit in self.reading.guards if varying.names and varying.names <= counted.names
-            )
-            found.append((extent, {str(limit) for limit in limits if str(limit) in self._sizes}))
+            along = [guard for guard in self.reading.guards if set() < guard.varying.names <= counted.names]
+            found.append((extent, {limit for guard in along if (limit := str(guard.limit)) in self._sizes}))
         return found
 
     @cached_property
@@ -323,7 +321,7 @@ class Shapes(Images):
         """Return what an index tells of its buffer; None if that is nothing, which is noted as a doubt."""
         index = self._from_starts(self._begun(mention.places[0]), mention.name)
         index = self._grouped(index) if farthest else index
-        whole = any(index.varying == varying.varying for varying, _ in self.reading.guards)
+        whole = any(index.varying == guard.varying.varying for guard in self.reading.guards)
         index = self._as_guarded(index) if self._strided(index) and not whole else index
         for axis, extent in self.axes.items() if not whole else ():
             index = self._spread(index, axis).with_value(f"gsz#{axis}", extent)
@@ -344,7 +342,7 @@ class Shapes(Images):
                 self.doubts[mention.name] = BEYOND
             return None
         bounded = whole or bool(limit.names & self._by_items)
-        return _Told(tuple(rows[1]), limit, rows[0].constant, stored=mention.kind != "read", bounded=bounded)
+        return _Told(tuple(rows[1]), limit, rows[0].constant, stored=mention.writes, bounded=bounded)
 
     @cached_property
     def _by_items(self) -> set[str]:
@@ -354,7 +352,7 @@ class Shapes(Images):
     def _ended(self, index: Sum) -> Sum | None:
         """Return the limit of a whole index of rows, `n` in `y * W + x < n` or `y * W + x - r < n`; None if none."""
         strided = any("#" not in name for product in index.varying for name in product)
-        alike = (each for each in self.reading.guards if each[0].varying == index.varying and self._sized(each[1]))
-        beyond = ((index - varying, limit) for varying, limit in alike)
+        alike = (each for each in self.reading.guards if each.varying.varying == index.varying)
+        beyond = ((index - varying, limit) for varying, limit in alike if self._sized(limit))
         ends = (limit + rest for rest, limit in beyond if not rest or rest.number is None)
         return next(ends, None) if strided else None

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
+from autotune.study.drafting.findings import Comparison, Ids, Pointer
 from autotune.study.drafting.functions import Function
-from autotune.study.drafting.reading import Pointer, Reading
+from autotune.study.drafting.reading import Reading
 from autotune.study.drafting.scopes import Block
 from autotune.study.drafting.syntax import (
     QUALIFIERS,
@@ -40,15 +42,18 @@ def read(
     known: Mapping[str, str],
     widths: Mapping[str, str],
 ) -> Reading:
-    """Return the findings in a kernel.
+    """Return the findings in a kernel: none if it cannot be read, except that groups may differ along each axis.
 
     `given`: its buffers and images, and byvalue.py's values of its vectors and structs; `known`: what names stand for;
     `widths`: see vectors.py.
     """
-    found = _walked(_Walk(functions, known, widths, through=True), functions[entry], given)
-    if found.through and found.leave_out_through():
-        return _walked(_Walk(functions, known, widths, through=False), functions[entry], given)
-    return found
+    with suppress(RecursionError):
+        if entry in functions:
+            found = _walked(_Walk(functions, known, widths, through=True), functions[entry], given)
+            if found.ids.through and found.leave_out_through():
+                return _walked(_Walk(functions, known, widths, through=False), functions[entry], given)
+            return found
+    return Reading(Ids(spread={0, 1, 2}))
 
 
 def _walked(walk: _Walk, function: Function, known: Mapping[str, Any]) -> Reading:
@@ -57,7 +62,7 @@ def _walked(walk: _Walk, function: Function, known: Mapping[str, Any]) -> Readin
     walk.function(function, given)
     if walk.spent:
         walk.found.unread |= {pointer.name for pointer in given.values() if isinstance(pointer, Pointer)}
-        walk.found.lose_ids()
+        walk.found.ids.lose()
     return walk.found
 
 
@@ -125,10 +130,10 @@ class _Walk(Values):
         token, end = tokens[begun], closing(tokens, begun + 1)
         if token == "while":
             self._leave_behind(tokens[begun : end + 1 + _FARTHEST], end + 1 - begun)
-        compared = len(self.found.compared)
+        before = len(self.found.comparisons)
         if token != "_Pragma":
             self._value(tokens[begun + 2 : end], bound=token == "while")
-        within, held = [len(self.found.mentions)], slice(compared, len(self.found.compared))
+        within, made = [len(self.found.mentions)], self.found.comparisons[before:]
         barriers = self.found.barriers
         at = self._perhaps(tokens, end + 1)  # within the scope of a loop around it
         while tokens[at : at + 1] == ["else"]:
@@ -136,10 +141,10 @@ class _Walk(Values):
             at = self._perhaps(tokens, at + 1)
         if len(within) > 1:
             self.found.note_rim(within)
-        self._part(held, barriers, leaves=token == "if" and "return" in tokens[end + 1 : at])
+        self._part(made, barriers, leaves=token == "if" and "return" in tokens[end + 1 : at])
         uses = len(self.found.mentions) > within[0]  # else it may set a flag
         if token != "if" or (uses and not _LEAVING & {*tokens[end + 1 : at]}):
-            self.found.hold(held, *within[1:2])
+            self.found.close(made, *within[1:2])
         return at
 
     def _loop(self, tokens: Sequence[str], at: int) -> int:
@@ -153,28 +158,29 @@ class _Walk(Values):
         self._simple(parts[0])
         self._in_head = False
         left = self._leave_behind([*inside, ";", *tokens[at : at + _FARTHEST]], len(inside) + 1)
-        compared = len(self.found.compared)
+        compared = len(self.found.comparisons)
         self._value(parts[1], bound=True)
-        held, before = slice(compared, len(self.found.compared)), dict(self.found.loops)
+        made, steps = self.found.comparisons[compared:], {name: loop.step for name, loop in self.found.loops.items()}
         barriers = self.found.barriers
         self._in_head = True
         for step in split(parts[2]):
             self._value(step)
         self._in_head = False
-        stepped = [name for name, loop in self.found.loops.items() if before.get(name) != loop]
-        self.found.together.update(dict.fromkeys([*stepped, *left] if stepped else [], min(stepped, default="")))
+        stepped = [name for name, loop in self.found.loops.items() if name not in steps or steps[name] != loop.step]
+        for name in [*stepped, *left] if stepped else ():
+            self.found.loops[name].head = min(stepped)
         at = self._perhaps(tokens, at)
-        self.found.hold(held)
-        self._part(held, barriers, leaves=False)
+        self.found.close(made)
+        self._part(made, barriers, leaves=False)
         self._scopes.pop()
         return at
 
-    def _part(self, told: slice, barriers: int, *, leaves: bool) -> None:
-        """Note that the comparisons `told` keep some items from a barrier.
+    def _part(self, comparisons: Sequence[Comparison], barriers: int, *, leaves: bool) -> None:
+        """Note that comparisons keep some items from a barrier.
 
         It is one met since the count was `barriers` or, if the branch `leaves` the kernel, any later one.
         """
-        sums = [varying for varying, *_ in self.found.compared[told]]
+        sums = [each.guard.varying for each in comparisons]
         self.found.parted |= {*sums} if self.found.barriers > barriers else set()
         self.found.turning += sums if leaves else []
 
@@ -204,8 +210,8 @@ class _Walk(Values):
             moved = self._fresh(name) if pointed and not known else self._begun(name, Sum() if known else value)
             self._put(name, value.moved(moved) if pointed else value + moved if known else moved)
             if known:
-                stepped += moved.names
-                self.found.loops[stepped[-1]] = (Sum(), step)
+                stepped.append(str(moved))
+                self.found.loops[str(moved)].step = step
         return stepped
 
     def _simple(self, tokens: Sequence[str]) -> None:
@@ -255,7 +261,7 @@ class _Walk(Values):
             self._scopes[-1].plain.add(name)
         if changed and not plain and (value is None or isinstance(value, Sum)):
             begun = self._begun(name, Sum() if value is None else value)
-            self.found.moved |= {str(begun)} if stated and value is None else set()  # its start is unknown
+            self.found.loops[str(begun)].moved = stated and value is None  # its start is unknown
             self._once |= {str(begun)} if changed == 1 and value is not None else set()
             value = begun
         self._scopes[-1].values[name] = value

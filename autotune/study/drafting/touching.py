@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from autotune.study.drafting.reading import Pointer
+from autotune.study.drafting.findings import Pointer
 from autotune.study.drafting.syntax import Tree, is_type
 from autotune.study.drafting.terms import Sum
 

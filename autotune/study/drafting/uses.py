@@ -8,6 +8,7 @@ from collections.abc import Collection
 from autotune.devices import KernelArgument
 from autotune.errors import StudyError
 from autotune.study.drafting.byvalue import letters
+from autotune.study.drafting.contents import chosen_rows, leads, offsets, places_in, scatters
 from autotune.study.drafting.groups import is_of_group
 from autotune.study.drafting.images import BEYOND, extents_of
 from autotune.study.drafting.leaving import left_alone, untouched
@@ -229,9 +230,10 @@ class Uses:
         It has as many as other buffers have rows, or as there are work-items.
         """
         for shapes in self._of.shapes.values():
-            if (lengths := shapes.reading.indexed(name)) and 0 in shapes.axes:
-                rows = (self.shapes[other][0] - 1 for other in shapes.reading.offsets if other in self.shapes)
-                many = next(rows, shapes.axes[0]) + (name in shapes.reading.offsets)
+            if (lengths := chosen_rows(shapes.reading, name)) and 0 in shapes.axes:
+                begun = offsets(shapes.reading)
+                rows = (self.shapes[other][0] - 1 for other in begun if other in self.shapes)
+                many = next(rows, shapes.axes[0]) + (name in begun)
                 longer = [each for each in lengths if each != Sum.of(1) and min(each.terms.values(), default=0) > 0]
                 return [many, *(longer if len(longer) == 1 else ())]
         return []
@@ -251,22 +253,22 @@ class Uses:
     def data(self, one: KernelArgument, kind: str, sizes: Collection[str]) -> tuple[str, str]:
         """Return the key for an input's data, in terms of `sizes`, and a remark; empty strings for the default data."""
         if not is_whole(kind):
-            leads = kind in self._of.structs and any(each.reading.leads(one.name) for each in self._of.shapes.values())
+            led = kind in self._of.structs and any(leads(each.reading, one.name) for each in self._of.shapes.values())
             said = "its data: members of it are indices into other arguments"
-            return (self._of.by_value.first_places(kind), said) if leads else ("", "")
+            return (self._of.by_value.first_places(kind), said) if led else ("", "")
         others = {*self._of.whole} - {*sizes}
         for each in (*self._of.tuned.values(), *self._of.shapes.values()):
-            if one.name in each.reading.offsets and one.name in self.shapes:
+            if one.name in offsets(each.reading) and one.name in self.shapes:
                 rows = self.shapes[one.name][0] - 1
                 steps = f"arange({rows + 1}) * ENTRIES // {rows if len(rows.terms) == 1 else f'({rows})'}"
                 real = 'rows of equal length; for a real matrix { file = "FILE.mtx", part = "indptr" }'
                 return f', data = {{ numpy = "{steps}" }}', real
             elements = {name: product(shape) for name, shape in self.shapes.items()}
-            places = each.reading.places_in(one.name, elements, each.upper)
+            places = places_in(each.reading, one.name, elements, each.upper)
             for name in others:
                 places = places and places.with_value(name, Sum.of(int(name not in self.shifts)))
             if places is not None and not names_in(str(places)) & {*self._of.parameters, *self._of.extra, *others}:
-                if each.reading.scatters(one.name) and self.shapes.get(one.name) == [places]:
+                if scatters(each.reading, one.name) and self.shapes.get(one.name) == [places]:
                     return ', data = { distribution = "permutation" }', "indices of the places to write, each once"
                 largest = {"uchar": 255, "char": 127}.get(kind)
                 high = f"{(spread_out(f'({places})') or places) - 1}"

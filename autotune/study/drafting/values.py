@@ -9,8 +9,9 @@ from typing import Any
 
 from autotune.study.drafting.byvalue import spread, swizzled, with_component
 from autotune.study.drafting.dividing import Divided
+from autotune.study.drafting.findings import Comparison, Mention, Pointer
 from autotune.study.drafting.functions import Function
-from autotune.study.drafting.reading import EXTENT, Mention, Pointer
+from autotune.study.drafting.reading import EXTENT
 from autotune.study.drafting.syntax import NotRead, Tree, expression, folded, whole
 from autotune.study.drafting.terms import Sum
 from autotune.study.drafting.touching import addressed, atomic_kind, beside_fraction, bytes_of, is_understood, touched
@@ -52,7 +53,7 @@ class Values(Divided, ABC):
             return self._of(expression(tokens), bound)
         except (NotRead, RecursionError):
             if {"get_global_id", "get_group_id"} & {*tokens}:  # how the id is used is not known
-                self.found.lose_ids()
+                self.found.ids.lose()
             pointers = [value for token in {*tokens} if isinstance(value := self._lookup(token), Pointer)]
             self.found.unread |= {pointer.name for pointer in pointers}
             return None
@@ -102,23 +103,23 @@ class Values(Divided, ABC):
         return -value if sign == "-" and isinstance(value, Sum) else value if sign == "+" else None
 
     def _of_cond(self, condition: Tree, one: Tree, other: Tree) -> Any:
-        before = len(self.found.compared)
+        before = len(self.found.comparisons)
         self._of(condition)
-        held, mentioned = slice(before, len(self.found.compared)), len(self.found.mentions)
+        made, mentioned = self.found.comparisons[before:], len(self.found.mentions)
         first, second = self._of(one), self._of(other)
-        self.found.hold(held)
+        self.found.close(made)
         if len(self.found.mentions) == mentioned:
-            self._leave_out(self.found.compared[held], first, second)
+            self._leave_out(made, first, second)
         known = folded(condition) if "name" not in repr(condition) else None
         return self._one_of(first, second) if known is None else second if known == 0 else first
 
-    def _leave_out(self, compared: Sequence[tuple[Sum, Sum, bool]], first: Any, second: Any) -> None:
+    def _leave_out(self, comparisons: Sequence[Comparison], first: Any, second: Any) -> None:
         """Forget guards of a condition that bound neither of its values: `y < r ? 0 : y - r` ends no y at r."""
-        for varying, limit, turned_away in compared:
-            value = second if turned_away else first
-            bound = isinstance(value, Sum) and not varying.names.isdisjoint(value.names)
-            if isinstance(value, Sum) and not bound and (varying, limit) in self.found.guards:
-                self.found.guards.remove((varying, limit))
+        for each in comparisons:
+            value = second if each.turns_away else first
+            unbound = isinstance(value, Sum) and each.guard.varying.names.isdisjoint(value.names)
+            if unbound and each.guard in self.found.guards:
+                self.found.guards.remove(each.guard)
 
     def _one_of(self, first: Any, second: Any) -> Any:
         """Return a variable for one of two values, as a condition decides; the value if both are equal."""
@@ -127,7 +128,7 @@ class Values(Divided, ABC):
         if not isinstance(first, Sum) or not isinstance(second, Sum):
             return None
         either = self._unread(first, second)
-        self.found.either[next(iter(either.names))] = (first, second)
+        self.found.either[str(either)] = (first, second)
         return either
 
     def _of_cast(self, kind: str, inner: Tree, *extents: Tree) -> Any:
@@ -176,7 +177,7 @@ class Values(Divided, ABC):
         self.found.seen.setdefault(base.name, set()).add(base.seen)
         self.found.mentions.append(Mention(base.name, (place,), kind))
         content = self._fresh(f"{base.name}@")
-        self.found.contents[next(iter(content.names))] = (base.name, place)
+        self.found.contents[str(content)] = base.name
         return content
 
     def _of_assign(self, sign: str, left: Tree, right: Tree, bound: bool) -> Any:
@@ -220,7 +221,7 @@ class Values(Divided, ABC):
         return None
 
     def _of_binary(self, operator: str, left: Tree, right: Tree, bound: bool) -> Any:
-        before = len(self.found.compared)
+        before = len(self.found.comparisons)
         if operator in ("+", "-") and (pixel := beside_fraction(left, right)) is not None:
             return self._of(pixel, bound)
         one, other = self._of(left, bound), self._of(right, bound)
@@ -277,7 +278,7 @@ class Values(Divided, ABC):
             if type(value) is tuple:
                 self._ask_apart(*value)
             elif isinstance(value, Sum):
-                self.found.apart |= {int(axis) for axis in re.findall(r"[gw]id#([12])", " ".join(value.names))}
+                self.found.ids.apart |= {int(axis) for axis in re.findall(r"[gw]id#([12])", " ".join(value.names))}
 
     def _unread(self, *parts: Sum) -> Sum:
         """Return a variable of which only the ids in it are known."""
@@ -290,12 +291,12 @@ class Values(Divided, ABC):
         if name in IDS and len(parts) == 1:
             axis = folded(parts[0])
             if axis not in (0, 1, 2):
-                self.found.lose_ids()
+                self.found.ids.lose()
                 return None
-            self.found.note_id(name, axis)
+            self.found.ids.note(name, axis)
             return Sum.of(f"{IDS[name]}#{axis}")
         if name == "get_global_offset":
-            self.found.begun = True
+            self.found.ids.begun = True
             return Sum()
         if name in _EXTENTS and len(parts) == 1:
             return Sum.of(f"{EXTENT}{_EXTENTS[name]}")

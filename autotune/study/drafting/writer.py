@@ -301,7 +301,7 @@ class _Writer:
         else:
             self._add(line)
         self._told(f"local = {toml_texts(self._of.locals[entry])}", self._of.doubts.get(entry, ""))
-        if self._of.tuned[entry].reading.begun:
+        if self._of.tuned[entry].reading.ids.begun:
             offset = json.dumps(["0"] * len(items))
             self._guess(f"offset = {offset}", "the kernel reads where its global ids begin")
         if when := " and ".join(filter(None, (one.when(entry) for one in self._alternatives))):
