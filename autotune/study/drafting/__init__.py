@@ -18,8 +18,9 @@ guards and names. Each guess is marked as a guess: nothing here decides a result
                    split into rows
     proposal.py    proposals for parameters and choices, with repeats.py, nouns.py, signatures.py, and branches.py for
                    what an #if asks; vectors.py: for their widths; fixed.py: for numbers that no tuner can set yet;
-                   groups.py: for work-groups; uses.py: for each argument; leaving.py: buffers that kernels do not use;
-                   alternatives.py: for kernels that do the same; parts.py: for what one kernel leaves for the next
+                   groups.py: for work-groups, with required.py for their attribute; uses.py: for each argument;
+                   leaving.py: buffers that kernels do not use; alternatives.py: for kernels that do the same;
+                   parts.py: for what one kernel leaves for the next
     sizes.py       which of a kernel's numbers are sizes, and their first values
     writer.py      the text of the study; naming.py: arguments that no expression can name; divisors.py: constraints
                    on divisors and rows

@@ -10,7 +10,7 @@ from math import gcd
 from autotune.errors import UsageError
 from autotune.expression import Expression
 from autotune.study.drafting.reading import EXTENT, Reading
-from autotune.study.drafting.terms import Product, Sum, divided, remainder, spread_out
+from autotune.study.drafting.terms import Product, Sum, divided, spread_out
 
 
 def words(text: str) -> list[str]:
@@ -25,40 +25,6 @@ def tile_of(counted: Sum, axis: int) -> Sum | None:
     several = bool(tile.names) or (tile.number or 0) > 1
     items = any(counted.factor_of(name) == Sum.of(1) for name in counted.names if "lid#" in name)
     return tile if groups == [f"wid#{axis}"] and tile.known and several and items else None
-
-
-def flat_rows(axis: int, moved: Sum, places: Sum | None) -> dict[int, Sum]:
-    """Return the extents, without a rim, of an array that is indexed row by row, `t[y * W + x]` in `t[H * W]`.
-
-    Empty unless the local id of one other axis alone counts the rows.
-    """
-    other = next((each for each in (0, 1, 2) if each != axis and moved.names & {f"lid#{each}"}), axis)
-    row = moved.factor_of(f"lid#{other}")
-    if other == axis or places is None or not row.known or moved != row * Sum.of(f"lid#{other}"):
-        return {}
-    count = places.over(row)
-    told = {axis: row} if count is None else {axis: row, other: count}
-    found = dict[int, Sum]()
-    for of, extent in told.items():
-        plain = (spread_out(min(extent.names)) if len(extent.names) == 1 else None) or extent
-        found[of] = plain - (plain.number is None) * plain.constant
-    return found
-
-
-def wrapped(reading: Reading) -> dict[int, Sum]:
-    """Return C by axis if each index into a local array has `item % C`: more items of a group would share places."""
-    found = dict[int, Sum]()
-    for axis in range(3):
-        limits = [guard.limit for guard in reading.guards]
-        remainders = {remainder(Sum.of(f"lid#{axis}"), limit): limit for limit in limits}
-        for array in reading.arrays:
-            cells = [cell for cell in reading.cells if cell.array == array]
-            names = {name for cell in cells for name in cell.place.names if f"lid#{axis}" in name}
-            limit = remainders.get(Sum.of(min(names))) if len(names) == 1 else None
-            without = {cell.dimension for cell in cells if not names <= cell.place.names}
-            if limit is not None and {cell.dimension for cell in cells} - without:
-                found.setdefault(axis, limit)
-    return found
 
 
 def coordinates(reading: Reading) -> set[Sum]:

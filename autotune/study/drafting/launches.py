@@ -9,17 +9,13 @@ from functools import partial
 
 from autotune.study.drafting.findings import Guard
 from autotune.study.drafting.indices import Indices, coordinates, rows_of_ids, tile_of, words
+from autotune.study.drafting.nouns import MUCH_NAME
 from autotune.study.drafting.reading import EXTENT, Reading
 from autotune.study.drafting.terms import Sum, plain, quotient
 
 AXIS_NAMES = {1: ("N",), 2: ("WIDTH", "HEIGHT"), 3: ("NX", "NY", "NZ")}
 IMAGE_NAMES = ("WIDTH", "HEIGHT", "DEPTH")
 """Names of sizes that the kernel does not take: the extents of its launch, or of images."""
-
-COUNTED = re.compile(
-    r"^[nmkwhNMKWH]$|^n[a-z0-9]?$|^(n|num)[A-Z_0-9]|(?i:size|width|height|depth|len|count|rows?$|cols?$|bytes|dim|total|elem|items|points|pixels)"
-)
-"""Names of numbers that say how much there is."""
 
 
 def plain_call(text: str) -> str:
@@ -271,7 +267,7 @@ class Launches(Indices):
         names |= {each for index in indices for each in index.names if "#" not in each}
         bounded = {word for each in names for word in words(each)}
         taken = {str(extent) for extent in (*self.axes.values(), *self.rows.values())}
-        left = [size for size in self._sizes if size not in {*bounded, *self._small, *taken} and COUNTED.search(size)]
+        left = [size for size in self._sizes if size not in {*bounded, *self._small, *taken} and MUCH_NAME.search(size)]
         return left[0] if left else ""
 
     def _counted(self, index: Sum) -> Sum | None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from autotune.study.drafting.asking import brought
 from autotune.study.drafting.branches import VECTOR
-from autotune.study.drafting.groups import EXTENT_NAME
+from autotune.study.drafting.nouns import is_extent_name
 from autotune.study.drafting.syntax import QUALIFIERS, tokens_of
 from autotune.study.includes import defined_anyway, without_comments
 
@@ -158,7 +158,7 @@ def _number(name: str) -> str:
     """Return a value for an unknown macro by its name alone: a type, 16 for an extent of a work-group, else 1."""
     if _OF_TYPES.fullmatch(name):
         return _type(name)
-    return "16" if EXTENT_NAME.fullmatch(name) or _EXTENT.fullmatch(name) else "1"
+    return "16" if is_extent_name(name) or _EXTENT.fullmatch(name) else "1"
 
 
 def _converts(name: str) -> str:

@@ -19,11 +19,12 @@ from autotune.study.drafting.branches import (
 )
 from autotune.study.drafting.byvalue import WHOLE_TYPES, ByValue, is_by_value
 from autotune.study.drafting.functions import reached
-from autotune.study.drafting.groups import FIRST, MADE, by_default, is_alone, is_of_group, made_up, work_group
-from autotune.study.drafting.nouns import COUNT_NAME, SMALL_NAME, TASK_NAME
+from autotune.study.drafting.groups import FIRST, MADE, WorkGroup, is_alone
+from autotune.study.drafting.nouns import COUNT_NAME, SMALL_NAME, TASK_NAME, is_of_group
 from autotune.study.drafting.preprocessing import Preprocessed
 from autotune.study.drafting.reading import Reading
 from autotune.study.drafting.repeats import lengths, operands, radii, repeats, row_lengths
+from autotune.study.drafting.required import by_default
 from autotune.study.drafting.scanning import DEFINE, candidates, number_of, stated_as
 from autotune.study.drafting.shapes import Shapes
 from autotune.study.drafting.signatures import deciding
@@ -251,15 +252,15 @@ class Proposal:
 
     def _local(self, entry: str) -> list[str]:
         """Return the extents of a kernel's work-group; adds parameters for extents that nothing in the kernel tells."""
-        reading, dimensions = self._reading(entry, tuned=True), self._dimensions(entry)
+        of_kernel = WorkGroup(self, entry, self._reading(entry, tuned=True), self._dimensions(entry))
         if is_alone(self, entry):
             self.alone.add(entry)
             return ["1"]
-        if (found := work_group(self, entry, reading, dimensions)) is not None:
-            self.doubts[entry] = found.doubt
-            return found.extents
-        group = made_up(self, entry, reading, dimensions)
+        told = of_kernel.told()
+        group = told or of_kernel.made_up()
         self.doubts[entry] = group.doubt
+        if told is not None:
+            return told.extents
         least = FIRST[sum(extent != "1" for extent in group.extents)]
         for name in [each for each in group.extents if each in MADE and each not in self.own]:
             self.extra[name] = min(self.extra.get(name, 64), least)

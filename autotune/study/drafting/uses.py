@@ -9,9 +9,9 @@ from autotune.devices import KernelArgument
 from autotune.errors import StudyError
 from autotune.study.drafting.byvalue import letters
 from autotune.study.drafting.contents import chosen_rows, leads, offsets, places_in, scatters
-from autotune.study.drafting.groups import is_of_group
 from autotune.study.drafting.images import BEYOND, extents_of
 from autotune.study.drafting.leaving import left_alone, untouched
+from autotune.study.drafting.nouns import is_of_group
 from autotune.study.drafting.parts import counted
 from autotune.study.drafting.proposal import Proposal
 from autotune.study.drafting.repeats import codes
