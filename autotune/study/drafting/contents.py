@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from autotune.study.drafting.indices import row_by_numbers
 from autotune.study.drafting.reading import Reading
 from autotune.study.drafting.terms import Sum, quotient
 
@@ -26,22 +27,14 @@ def places_in(
             for variable in sorted(index.names & reading.contents.keys()):
                 factor = index.factor_of(variable)
                 if reading.contents[variable] == name and mention.name in elements and factor.known:
-                    row, rest = _row(index, variable), index - Sum.of(variable) * factor
+                    row, rest = row_by_numbers(index, variable), index - Sum.of(variable) * factor
                     ahead = index.fixed if min(index.fixed.terms.values(), default=0) > 0 else Sum()
                     if rest.varying and (most := upper(rest)) is not None and most.known:
                         ahead = most - 1
-                    places = quotient(elements[mention.name] - ahead if row is None else row, factor)
+                    places = quotient(Sum.of(row) if row else elements[mention.name] - ahead, factor)
                     fewer = least is None or min((least - places).terms.values(), default=0) > 0
                     least = places if fewer else least
     return least
-
-
-def _row(index: Sum, variable: str) -> Sum | None:
-    """The length of the row along which a variable counts: 256 in `256 * item + variable`; None if none is told."""
-    each = index.factor_of(variable).number
-    others = (index.factor_of(name).number for name in index.names if "#" in name and name != variable)
-    longer = [number for number in others if number is not None and each is not None and number > each > 0]
-    return Sum.of(min(longer)) if longer else None
 
 
 def scatters(reading: Reading, name: str) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from autotune.study.drafting.functions import reached
+from autotune.study.drafting.functions import called, reached
 from autotune.study.drafting.nouns import GROUPS_NAME, NEAR_EXTENT, SIDE_NAME, is_extent_name
 from autotune.study.drafting.parts import alike
 from autotune.study.drafting.reading import Reading
@@ -44,13 +44,8 @@ def widths(default: int) -> list[int]:
 def is_alone(of: Proposal, entry: str) -> bool:
     """Whether neither a kernel nor what it calls asks for ids or uses barriers: one work-item does all the work."""
     functions = of.code.functions(of.kept(tuned=True))
-    seen, due = set[str](), [entry]
-    while due:
-        seen.add(name := due.pop())
-        if name not in functions or any(_ASKS.match(token) for token in functions[name].body):
-            return False
-        due += [token for token in functions[name].body if token in functions and token not in seen]
-    return True
+    bodies = (functions[name].body for name in called(functions, [entry]))
+    return entry in functions and not any(_ASKS.match(token) for body in bodies for token in body)
 
 
 class Group(NamedTuple):

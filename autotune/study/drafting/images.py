@@ -48,8 +48,8 @@ class Images(Launches, ABC):
                 ids = self._axes_of(started)
                 extent = self.axes.get(min(ids)) if len(ids) == 1 else self.upper(coordinate)
                 several = started.factor_of(f"gid#{min(ids, default=0)}")
-                bounded = any(guard.varying.varying == started.varying for guard in self.reading.guards)
-                if len(ids) == 1 and (not several or (bounded and (several.number or 2) > 1)):
+                bounded = bool(self.reading.guards_of(started)) and (several.number or 2) > 1
+                if len(ids) == 1 and (not several or bounded):
                     extent = self.upper(coordinate)  # the id is within a quotient, or its multiple is bounded as it is
                 elif extent is not None and len(ids) == 1 and several.known and (several.number or 2) > 1:
                     extent = extent * several

@@ -46,6 +46,19 @@ def rows_of_ids(reading: Reading, axes: Sequence[int] = (0, 1, 2)) -> set[str]:
     return found
 
 
+def row_by_numbers(place: Sum, variable: str) -> int:
+    """Return the length of the row along which a variable counts: 64 in `64 * y + x` for x; 0 if no number tells."""
+    each = place.factor_of(variable).number or 0
+    steps = (place.factor_of(name).number or 0 for name in place.names if "#" in name)
+    return min((step for step in steps if step > each > 0), default=0)
+
+
+def items_by_numbers(place: Sum, axis: int) -> int:
+    """Return the number of items along an axis in such a row; 0 if none tells."""
+    each, row = place.factor_of(f"gid#{axis}").number or 0, row_by_numbers(place, f"gid#{axis}")
+    return row // each if row and row % each == 0 else 0
+
+
 def _only_taken_off(counted: Sum) -> bool:
     """Whether a sum has variables and only negative factors: it counts no rows."""
     return not counted.known and max(counted.terms.values()) < 0

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 
 from autotune.study.drafting.findings import Guard
-from autotune.study.drafting.indices import Indices, coordinates, rows_of_ids, tile_of, words
+from autotune.study.drafting.indices import Indices, coordinates, items_by_numbers, rows_of_ids, tile_of, words
 from autotune.study.drafting.nouns import MUCH_NAME
 from autotune.study.drafting.reading import EXTENT, Reading
 from autotune.study.drafting.terms import Sum, plain, quotient
@@ -37,14 +36,6 @@ def _in_groups(groups: str, local: str) -> str:
         return groups
     groups = f"({groups})" if " " in plain_call(groups) else groups
     return f"{groups} * {local if local.isalnum() or local.isidentifier() else f'({plain(local)})'}"
-
-
-def _apart_by_numbers(axis: int, place: Sum) -> int:
-    """Return the number of items along an axis within a larger step of the place: 64 in `64 * y + x`; 0 if none."""
-    each = place.factor_of(f"gid#{axis}").number or 0
-    steps = [place.factor_of(name).number or 0 for name in place.names if "#" in name]
-    larger = min((step for step in steps if step > each > 0), default=0)
-    return larger // each if each and larger % each == 0 else 0
 
 
 class Launches(Indices):
@@ -193,7 +184,7 @@ class Launches(Indices):
         apart = [name for name in sorted(rows_of_ids(self.reading, [axis])) if self._sized(Sum.of(name))]
         if len(apart) == 1 and apart[0] not in self._small:
             return Sum.of(apart[0])
-        if numbers := [*filter(None, map(partial(_apart_by_numbers, axis), self._stored))]:
+        if numbers := [*filter(None, (items_by_numbers(place, axis) for place in self._stored))]:
             return Sum.of(min(numbers))
         names = IMAGE_NAMES if images else AXIS_NAMES[3 if self._used(2) else 2 if self._used(1) else 1]
         spread = {turns for place in self._stored if (turns := self._over_launch(place, axis))}
@@ -272,8 +263,7 @@ class Launches(Indices):
 
     def _counted(self, index: Sum) -> Sum | None:
         """The limit of an index, if a guard has exactly this index."""
-        found = [guard.limit for guard in self.reading.guards if guard.varying == index and self._sized(guard.limit)]
-        return self._named(found[0]) if found else None
+        return next((self._named(limit) for limit in self.reading.limits_of(index) if self._sized(limit)), None)
 
     def _new(self, name: str) -> str:
         while name in self._taken and name not in self.made:

@@ -153,6 +153,14 @@ class Reading:
         """Return how an argument is used: `read`, `write`, `both`."""
         return {mention.kind for mention in self.mentions if mention.name == name}
 
+    def guards_of(self, value: Sum) -> list[Guard]:
+        """Return the guards of a sum, or of sums that differ from it by what is known."""
+        return [guard for guard in self.guards if guard.varying.varying == value.varying]
+
+    def limits_of(self, value: Sum) -> list[Sum]:
+        """Return the limits of the guards of just this sum."""
+        return [guard.limit for guard in self.guards if guard.varying == value]
+
     def filled(self, name: str) -> list[Mention]:
         """Return the mentions of local memory; if its writes are understood, without reads that loops double or halve.
 

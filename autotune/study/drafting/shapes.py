@@ -72,7 +72,7 @@ class Shapes(Images):
             return self._named(value) + 1
         if depth > 5:
             return None
-        alike = [guard for guard in self.reading.guards if guard.varying.varying == value.varying]
+        alike = self.reading.guards_of(value)
         alike = [guard for guard in alike if guard in self._here] or alike
         stated = [_ahead(varying, limit, value - varying) for varying, limit in alike]
         if stated:
@@ -140,7 +140,7 @@ class Shapes(Images):
         if len(told := [limit for limit in either if limit is not None]) == 2:
             return max(told, key=lambda limit: self.elements([limit]))
         loop = self.reading.loops.get(name, Loop(Sum()))
-        if loop.through or any(guard.varying == Sum.of(name) for guard in self.reading.guards):
+        if loop.through or self.reading.limits_of(Sum.of(name)):
             return self.upper(Sum.of(name), depth + 1)
         if loop.fall is not None:
             return self.upper(loop.start, depth + 1)
@@ -321,7 +321,7 @@ class Shapes(Images):
         """Return what an index tells of its buffer; None if that is nothing, which is noted as a doubt."""
         index = self._from_starts(self._begun(mention.places[0]), mention.name)
         index = self._grouped(index) if farthest else index
-        whole = any(index.varying == guard.varying.varying for guard in self.reading.guards)
+        whole = bool(self.reading.guards_of(index))
         index = self._as_guarded(index) if self._strided(index) and not whole else index
         for axis, extent in self.axes.items() if not whole else ():
             index = self._spread(index, axis).with_value(f"gsz#{axis}", extent)
@@ -352,7 +352,7 @@ class Shapes(Images):
     def _ended(self, index: Sum) -> Sum | None:
         """Return the limit of a whole index of rows, `n` in `y * W + x < n` or `y * W + x - r < n`; None if none."""
         strided = any("#" not in name for product in index.varying for name in product)
-        alike = (each for each in self.reading.guards if each.varying.varying == index.varying)
+        alike = self.reading.guards_of(index)
         beyond = ((index - varying, limit) for varying, limit in alike if self._sized(limit))
         ends = (limit + rest for rest, limit in beyond if not rest or rest.number is None)
         return next(ends, None) if strided else None
