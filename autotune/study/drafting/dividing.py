@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import cached_property
 
 from autotune.study.drafting.findings import Guard, Quotient
 from autotune.study.drafting.guarding import Guards
@@ -10,13 +10,12 @@ from autotune.study.drafting.terms import Sum, counted_through, put_together, qu
 
 
 class Divided(Guards):
-    """Scopes with the divisions in them. `through`: whether items are counted through along all axes."""
+    """Scopes with the divisions in them."""
 
-    def __init__(self, known: Mapping[str, str], *, through: bool) -> None:
-        super().__init__(known)
-        self._through = through
-        self.takes: frozenset[str] = frozenset()
+    @cached_property
+    def _takes(self) -> frozenset[str]:
         """The names of the kernel's arguments."""
+        return frozenset(self._kernel.functions[self._kernel.entry].takes)
 
     def _with_ids(self, value: Sum) -> Sum:
         value = with_ids(value)
@@ -43,7 +42,7 @@ class Divided(Guards):
     def _masked(self, value: Sum, mask: Sum) -> Sum:
         """Return `value & mask`: a remainder if one more than the mask is a power of two; a macro is taken for one."""
         by = mask + 1
-        named = not by.constant and len(by.terms) == 1 and by.names.isdisjoint(self.takes)
+        named = not by.constant and len(by.terms) == 1 and by.names.isdisjoint(self._takes)
         if named or (by.number is not None and by.number > 1 and by.number.bit_count() == 1):
             return self._remainder(value, by)
         masked = self._fresh("masked")

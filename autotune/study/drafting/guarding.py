@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from autotune.study.drafting.findings import Guard
-from autotune.study.drafting.scopes import Scopes
+from autotune.study.drafting.scopes import Kernel, Scopes
 from autotune.study.drafting.terms import Sum
 
 
 class Guards(Scopes):
     """Scopes with the bounds of their variables."""
 
-    def __init__(self, known: Mapping[str, str]) -> None:
-        super().__init__(known)
+    def __init__(self, kernel: Kernel, *, through: bool) -> None:
+        super().__init__(kernel, through=through)
         self._minima: dict[str, list[Sum]] = {}
 
     def _compared(self, operator: str, left: Sum, right: Sum, bound: bool) -> None:
@@ -58,7 +56,7 @@ class Guards(Scopes):
         """The largest value of a remainder or of a masked value; None for other variables."""
         if "%" not in name and not name.startswith("masked."):
             return None
-        return next((limit - 1 for varying, limit in self.found.guards if varying == Sum.of(name)), None)
+        return next((limit - 1 for limit in self.found.limits_of(Sum.of(name))), None)
 
     def _minimum(self, parts: list[Sum]) -> Sum:
         atom = self._fresh("min")

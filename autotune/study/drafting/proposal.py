@@ -26,6 +26,7 @@ from autotune.study.drafting.reading import Reading
 from autotune.study.drafting.repeats import lengths, operands, radii, repeats, row_lengths
 from autotune.study.drafting.required import by_default
 from autotune.study.drafting.scanning import DEFINE, candidates, number_of, stated_as
+from autotune.study.drafting.scopes import Kernel
 from autotune.study.drafting.shapes import Shapes
 from autotune.study.drafting.signatures import deciding
 from autotune.study.drafting.sketch import Sketch
@@ -346,7 +347,7 @@ class Proposal:
         }
         key = (entry, *kept, *known.items(), *self.members.items(), *map(str, given.items()))
         if key not in self._readings:
-            self._readings[key] = read(self.code.functions(kept), entry, given, known, widths)
+            self._readings[key] = read(Kernel(self.code.functions(kept), entry, given, known, widths))
         return self._readings[key]
 
     def kept(self, *, tuned: bool) -> list[str]:

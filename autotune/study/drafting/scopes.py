@@ -4,12 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from autotune.study.drafting.findings import Loop, Pointer
+from autotune.study.drafting.functions import Function
 from autotune.study.drafting.reading import Reading
 from autotune.study.drafting.syntax import Tree, changes
 from autotune.study.drafting.terms import Sum
+
+
+class Kernel(NamedTuple):
+    """A kernel to walk through.
+
+    `given`: its buffers and images, and byvalue.py's values of its vectors and structs; `known`: what names stand for;
+    `widths`: see vectors.py.
+    """
+
+    functions: Mapping[str, Function]
+    entry: str
+    given: Mapping[str, Any]
+    known: Mapping[str, str]
+    widths: Mapping[str, str]
 
 
 @dataclass
@@ -25,11 +40,11 @@ class Block:
 
 
 class Scopes:
-    """Nested scopes, and the findings of the walk."""
+    """Nested scopes, and the findings of the walk. `through`: whether items are counted through along all axes."""
 
-    def __init__(self, known: Mapping[str, str]) -> None:
+    def __init__(self, kernel: Kernel, *, through: bool) -> None:
         self.found = Reading()
-        self._known = known
+        self._kernel, self._through = kernel, through
         self._scopes = [Block()]
         self._branches = 0  # the number of conditions and loops around the current statement
         self._in_head = False  # whether in the start or the step of a loop's head
@@ -57,7 +72,7 @@ class Scopes:
     def _lookup(self, name: str) -> Any:
         if (block := self._block_of(name)) is not None:
             return block.values[name]
-        known = self._known.get(name)
+        known = self._kernel.known.get(name)
         return None if known is None else Sum.of(int(known) if known.isdigit() else known)
 
     def _set(self, name: str, value: Any) -> None:

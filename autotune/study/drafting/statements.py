@@ -14,7 +14,7 @@ from typing import Any
 from autotune.study.drafting.findings import Comparison, Ids, Pointer
 from autotune.study.drafting.functions import Function
 from autotune.study.drafting.reading import Reading
-from autotune.study.drafting.scopes import Block
+from autotune.study.drafting.scopes import Block, Kernel
 from autotune.study.drafting.syntax import (
     QUALIFIERS,
     changes,
@@ -35,39 +35,29 @@ _FARTHEST = 4000
 """The number of a block's tokens that are searched for changes of a variable."""
 
 
-def read(
-    functions: Mapping[str, Function],
-    entry: str,
-    given: Mapping[str, Any],
-    known: Mapping[str, str],
-    widths: Mapping[str, str],
-) -> Reading:
-    """Return the findings in a kernel: none if it cannot be read, except that groups may differ along each axis.
-
-    `given`: its buffers and images, and byvalue.py's values of its vectors and structs; `known`: what names stand for;
-    `widths`: see vectors.py.
-    """
+def read(kernel: Kernel) -> Reading:
+    """Return the findings in a kernel: none if it cannot be read, except that groups may differ along each axis."""
     with suppress(RecursionError):
-        if entry in functions:
-            found = _walked(_Walk(functions, known, widths, through=True), functions[entry], given)
+        if kernel.entry in kernel.functions:
+            found = _Walk(kernel, through=True).whole()
             if found.ids.through and found.leave_out_through():
-                return _walked(_Walk(functions, known, widths, through=False), functions[entry], given)
+                return _Walk(kernel, through=False).whole()
             return found
     return Reading(Ids(spread={0, 1, 2}))
 
 
-def _walked(walk: _Walk, function: Function, known: Mapping[str, Any]) -> Reading:
-    given = {name: known[name] for name in function.takes if known.get(name) is not None}
-    walk.takes = frozenset(function.takes)
-    walk.function(function, given)
-    if walk.spent:
-        walk.found.unread |= {pointer.name for pointer in given.values() if isinstance(pointer, Pointer)}
-        walk.found.ids.lose()
-    return walk.found
-
-
 class _Walk(Values):
     """The walk through statements."""
+
+    def whole(self) -> Reading:
+        """Walk through the kernel and return the findings."""
+        function, told = self._kernel.functions[self._kernel.entry], self._kernel.given
+        given = {name: told[name] for name in function.takes if told.get(name) is not None}
+        self.function(function, given)
+        if self._steps >= MOST_STEPS:  # the rest is not read
+            self.found.unread |= {pointer.name for pointer in given.values() if isinstance(pointer, Pointer)}
+            self.found.ids.lose()
+        return self.found
 
     def function(self, function: Function, given: Mapping[str, Any]) -> Any:
         """Walk through a body; return its value if it has one return statement, else None."""
@@ -79,9 +69,9 @@ class _Walk(Values):
             if isinstance(value := given.get(name), Pointer):
                 own.values[name] = value._replace(rows=self._extents(map(self._value, extents)))
         for name in function.takes:  # a number that the kernel takes and changes has other values from there on
-            mine = name in self._known and name not in given
+            mine = name in self._kernel.known and name not in given
             if mine and changes(name, function.body) and changes_plainly(name, function.body):
-                own.values[name] = Sum.of(self._known[name])
+                own.values[name] = Sum.of(self._kernel.known[name])
                 own.plain.add(name)
         self._block(function.body)
         returned = self._returned
@@ -219,7 +209,7 @@ class _Walk(Values):
         while words and (words[0] in QUALIFIERS or words[0] == "__attribute__"):
             words = words[closing(words, 1) + 1 :] if words[0] == "__attribute__" else words[1:]
         named = len(words) > 1 and re.fullmatch(r"[A-Za-z_]\w*", words[0]) is not None
-        array = declarator(words[1:])[1] and words[0] not in self._functions
+        array = declarator(words[1:])[1] and words[0] not in self._kernel.functions
         told = words[1:2] == ["*"] or re.fullmatch(r"[A-Za-z_]\w*", "".join(words[1:2]))
         if named and (array or (told and self._names_type(words[0], words))):
             vector = components(words[0])[1] > 1

@@ -12,6 +12,7 @@ from autotune.study.drafting.dividing import Divided
 from autotune.study.drafting.findings import Comparison, Mention, Pointer
 from autotune.study.drafting.functions import Function
 from autotune.study.drafting.reading import EXTENT
+from autotune.study.drafting.scopes import Kernel
 from autotune.study.drafting.syntax import NotRead, Tree, expression, folded, whole
 from autotune.study.drafting.terms import Sum
 from autotune.study.drafting.touching import addressed, atomic_kind, beside_fraction, bytes_of, is_understood, touched
@@ -33,11 +34,8 @@ _DEEPEST = 5
 class Values(Divided, ABC):
     """The walk through expressions, within the scopes of the walk through statements."""
 
-    def __init__(
-        self, functions: Mapping[str, Function], known: Mapping[str, str], widths: Mapping[str, str], *, through: bool
-    ) -> None:
-        super().__init__(known, through=through)
-        self._functions, self._widths = functions, widths
+    def __init__(self, kernel: Kernel, *, through: bool) -> None:
+        super().__init__(kernel, through=through)
         self._returned: list[Any] = []
         self._steps = self._depth = 0
 
@@ -57,11 +55,6 @@ class Values(Divided, ABC):
             pointers = [value for token in {*tokens} if isinstance(value := self._lookup(token), Pointer)]
             self.found.unread |= {pointer.name for pointer in pointers}
             return None
-
-    @property
-    def spent(self) -> bool:
-        """Whether the limit of steps is reached, so that the rest is not read."""
-        return self._steps >= MOST_STEPS
 
     def _of(self, tree: Tree, bound: bool = False) -> Any:
         self._steps += 1
@@ -145,7 +138,7 @@ class Values(Divided, ABC):
         """Return a pointer cast to another type, whose elements are several of the argument's, or parts of them."""
         mine, other = bytes_of(value.type_name), bytes_of(kind)
         if kind == value.type_name or (mine and other and max(mine, other) % min(mine, other) == 0):
-            width = elements(kind, value.type_name, self._widths)
+            width = elements(kind, value.type_name, self._kernel.widths)
             return value._replace(width=width, parts=max(mine // (other or 1), 1), seen=kind)
         return value.moved(self._fresh("any"))._replace(seen=kind)
 
@@ -233,7 +226,7 @@ class Values(Divided, ABC):
         """Return the result of an operator on two values."""
         if isinstance(left, Pointer) and operator in ("+", "-") and not isinstance(right, Pointer):
             by = right if isinstance(right, Sum) else self._fresh("any")
-            if operator == "+" and left.parts > 1 and str(by) in self.takes:
+            if operator == "+" and left.parts > 1 and str(by) in self._takes:
                 self.found.shifts.add(str(by))
                 return left
             return left.moved(by if operator == "+" else -by)
@@ -253,7 +246,7 @@ class Values(Divided, ABC):
         if operator in ("/", "%", ">>", "<<", "&") and right.known and right:
             self._ask_apart(left)
             power = Sum.of(2**right.number) if right.number is not None and 0 <= right.number < 31 else None
-            if right.names and right.names.isdisjoint(self.takes):  # only macros, which are not large
+            if right.names and right.names.isdisjoint(self._takes):  # only macros, which are not large
                 power = Sum.of(f"(2 ** {right})") if len(right.terms) == 1 else Sum.of(f"(2 ** ({right}))")
             if operator in ("/", "%"):
                 return self._quotient(left, right) if operator == "/" else self._remainder(left, right)
@@ -289,12 +282,7 @@ class Values(Divided, ABC):
     def _of_call(self, called: Tree, *parts: Tree) -> Any:
         name = str(called[1]) if called[0] == "name" else ""
         if name in IDS and len(parts) == 1:
-            axis = folded(parts[0])
-            if axis not in (0, 1, 2):
-                self.found.ids.lose()
-                return None
-            self.found.ids.note(name, axis)
-            return Sum.of(f"{IDS[name]}#{axis}")
+            return self._id(name, folded(parts[0]))
         if name == "get_global_offset":
             self.found.ids.begun = True
             return Sum()
@@ -305,25 +293,40 @@ class Values(Divided, ABC):
         if (kind := atomic_kind(name)) and (place := addressed(*parts[:1])) is not None:
             return self._atomic(kind, place, parts[1:])
         given = [*map(self._of, parts)]
-        if name == "min" and len(given) == 2:
-            return self._minimum([each for each in given if isinstance(each, Sum)])
-        if name == "clamp" and len(given) == 3 and isinstance(given[2], Sum):
-            return self._minimum([given[2]])
-        if name == "select" and len(given) == 3:
-            return self._one_of(*given[:2])
-        if name == "max" and len(given) == 2:
-            sums = [each for each in given if isinstance(each, Sum) and each.number is None]
-            return sums[0] if len(sums) == 1 else None
-        if _CONVERTED.fullmatch(name) and len(given) == 1:
-            return given[0] if isinstance(given[0], (Sum, tuple)) else None
-        if name in ("mad24", "mul24", "abs") and all(isinstance(one, Sum) for one in given):
-            product = given[0] * given[1] if len(given) > 1 else given[0]
-            return product + given[2] if len(given) > 2 else product
-        self._touched(name, given)
+        match name, given:
+            case "min", [_, _]:
+                return self._minimum([each for each in given if isinstance(each, Sum)])
+            case "clamp", [_, _, Sum() as most]:
+                return self._minimum([most])
+            case "select", [first, second, _]:
+                return self._one_of(first, second)
+            case "max", [_, _]:
+                sums = [each for each in given if isinstance(each, Sum) and each.number is None]
+                return sums[0] if len(sums) == 1 else None
+            case "mad24", [Sum() as one, Sum() as other, Sum() as more]:
+                return one * other + more
+            case "mul24", [Sum() as one, Sum() as other]:
+                return one * other
+            case "abs", [Sum() as one]:
+                return one
+            case _, [value] if _CONVERTED.fullmatch(name):
+                return value if isinstance(value, (Sum, tuple)) else None
         if name in ("barrier", "work_group_barrier"):
             self.found.barriers += 1
             self.found.parted |= {*self.found.turning}
-        function = self._functions.get(name)
+        self._touched(name, given)
+        return self._called(name, given)
+
+    def _id(self, function: str, axis: int | None) -> Sum | None:
+        if axis not in (0, 1, 2):
+            self.found.ids.lose()
+            return None
+        self.found.ids.note(function, axis)
+        return Sum.of(f"{IDS[function]}#{axis}")
+
+    def _called(self, name: str, given: Sequence[Any]) -> Any:
+        """Walk through a function of the text; return its value, None if it is not known."""
+        function = self._kernel.functions.get(name)
         if function is None and not is_understood(name):
             self._ask_apart(*given)
         if function is None or self._depth >= _DEEPEST:
@@ -347,7 +350,7 @@ class Values(Divided, ABC):
 
     def _touched(self, name: str, given: Sequence[Any]) -> None:
         """Note what OpenCL's own functions read and write."""
-        for pointer, place, kind in touched(name, given, self._widths):
+        for pointer, place, kind in touched(name, given, self._kernel.widths):
             if isinstance(place, tuple):
                 self.found.mentions.append(Mention(pointer.name, place, kind))
             else:
