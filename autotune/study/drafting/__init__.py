@@ -14,8 +14,8 @@ guards and names. Each guess is marked as a guess: nothing here decides a result
     reading.py     the Reading: which places of which argument are used, and what bounds the variables; findings.py: the
                    records in it; contents.py: arrays whose contents are places; tiles.py: what indices tell of a
                    work-group
-    shapes.py      extents from a Reading; images.py: those of images; launches.py: work-items; indices.py: indices
-                   split into rows
+    shapes.py      extents from a Reading; images.py: those of images; launches.py: work-items; axes.py: what axes
+                   count to; limits.py: bounds of sums; indices.py: indices split into rows
     proposal.py    proposals for parameters and choices, with repeats.py, nouns.py, signatures.py, and branches.py for
                    what an #if asks; vectors.py: for their widths; fixed.py: for numbers that no tuner can set yet;
                    groups.py: for work-groups, with required.py for their attribute; uses.py: for each argument;

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from abc import ABC
-from typing import Any
 
-from autotune.study.drafting.findings import Guard
-from autotune.study.drafting.indices import coordinates
-from autotune.study.drafting.launches import IMAGE_NAMES, Launches
+from autotune.study.drafting.axes import IMAGE_NAMES
+from autotune.study.drafting.indices import Basis, coordinates
+from autotune.study.drafting.limits import Limits
 from autotune.study.drafting.reading import EXTENT
 from autotune.study.drafting.terms import Sum
 
@@ -22,14 +21,11 @@ def extents_of(type_name: str) -> int | None:
     return None if found is None else int(found[1] or (3 if found[2] else 1))
 
 
-class Images(Launches, ABC):
-    """The extents of images that one kernel's reading tells; for the arguments see `Launches`."""
+class Images(Limits, ABC):
+    """The extents of images that one kernel's reading tells."""
 
-    _here: list[Guard]
-    """The guards that hold where the place is that is looked at, if it is known where."""
-
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self, basis: Basis) -> None:
+        super().__init__(basis)
         self.doubts: dict[str, str] = {}
         """Why the extents of a buffer or an image are a guess."""
 

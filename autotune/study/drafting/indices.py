@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from math import gcd
 
 from autotune.errors import UsageError
@@ -64,12 +65,29 @@ def _only_taken_off(counted: Sum) -> bool:
     return not counted.known and max(counted.terms.values()) < 0
 
 
-class Indices(ABC):
-    """The indices of one kernel; `sizes`: its whole numbers and whether each is small; `made`: sizes made up for it."""
+@dataclass(frozen=True)
+class Basis:
+    """What the proposals for one kernel's launch and extents start from.
 
-    def __init__(self, reading: Reading, sizes: Mapping[str, bool], made: dict[str, str]) -> None:
-        self.reading, self._sizes, self.made = reading, sizes, made
-        self._small = {name for name, small in sizes.items() if small}
+    `sizes`: its whole numbers, and whether each is small; `local`: the extents of its work-group. Sizes that have to be
+    made up are added to `made`, under names that are not `taken`. `each`: the number of places that an item writes
+    along axes that nothing bounds, if it is known already.
+    """
+
+    reading: Reading
+    sizes: Mapping[str, bool]
+    local: Sequence[str]
+    taken: Collection[str]
+    made: dict[str, str]
+    each: Mapping[int, Sum]
+
+
+class Indices(ABC):
+    """The indices of one kernel."""
+
+    def __init__(self, basis: Basis) -> None:
+        self.reading, self._sizes, self.made = basis.reading, basis.sizes, basis.made
+        self._small = {name for name, small in basis.sizes.items() if small}
 
     @abstractmethod
     def upper(self, value: Sum, depth: int = 0) -> Sum | None:

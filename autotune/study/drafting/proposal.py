@@ -20,6 +20,7 @@ from autotune.study.drafting.branches import (
 from autotune.study.drafting.byvalue import WHOLE_TYPES, ByValue, is_by_value
 from autotune.study.drafting.functions import reached
 from autotune.study.drafting.groups import FIRST, MADE, WorkGroup, is_alone
+from autotune.study.drafting.indices import Basis
 from autotune.study.drafting.nouns import COUNT_NAME, SMALL_NAME, TASK_NAME, is_of_group
 from autotune.study.drafting.preprocessing import Preprocessed
 from autotune.study.drafting.reading import Reading
@@ -319,14 +320,9 @@ class Proposal:
         given = [*self.parameters, *self.choices, *self.tasks, *self.counts, *self.extra]
         members, taken = set(self.members.values()), [one.name for one in self.sketch.signatures[entry]]
         whole = sorted(self.whole, key=lambda name: name not in taken)  # this kernel's before those of others
-        return Shapes(
-            self._reading(entry, tuned=tuned),
-            {name: name in members or self.is_small(name) for name in whole} | dict.fromkeys(self.counts, False),
-            local,
-            {*self.arguments, *given, *members},
-            self.made,
-            each,
-        )
+        sizes = {name: name in members or self.is_small(name) for name in whole} | dict.fromkeys(self.counts, False)
+        reading, names = self._reading(entry, tuned=tuned), {*self.arguments, *given, *members}
+        return Shapes(Basis(reading, sizes, local, taken=names, made=self.made, each=each))
 
     def read_by_own_names(self, entry: str) -> Reading:
         """Walk through a kernel; its own numbers remain names."""

@@ -7,13 +7,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from math import gcd
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from autotune.study.drafting.findings import Loop, Mention
+from autotune.study.drafting.findings import Mention
 from autotune.study.drafting.images import BEYOND, Images
-from autotune.study.drafting.indices import rows_of_ids, tile_of, words
-from autotune.study.drafting.launches import extent_of
-from autotune.study.drafting.terms import Sum, divided, factors_of, is_multiple, taken_off, undivided
+from autotune.study.drafting.indices import rows_of_ids, words
+from autotune.study.drafting.terms import Sum, divided, factors_of, is_multiple, taken_off
 
 
 def product(shape: Sequence[Sum]) -> Sum:
@@ -22,18 +21,6 @@ def product(shape: Sequence[Sum]) -> Sum:
     for extent in shape:
         total = total * extent
     return total
-
-
-def _ahead(varying: Sum, limit: Sum, rest: Sum) -> Sum:
-    """Return the bound of `varying + rest` if `varying` stays below a limit.
-
-    In a sum that counts in fours, three more is the last of a four.
-    """
-    step, ahead = gcd(*varying.terms.values()), rest.number or 0
-    if not 0 < ahead < step or limit.constant:  # with `i + 4 <= n` the last is n - 1
-        return limit + rest
-    whole = all(factor % step == 0 for factor in limit.terms.values())
-    return (limit if whole else Sum.of(f"round_up({limit}, {step})")) - step + ahead + 1
 
 
 class _Told(NamedTuple):
@@ -56,104 +43,7 @@ class _Told(NamedTuple):
 
 
 class Shapes(Images):
-    """The extents that one kernel's reading tells; for the arguments see `Launches`."""
-
-    def __init__(self, *given: Any) -> None:
-        self._turns: dict[str, Sum] = {}
-        """The bounds of variables that stand for the turns of loops, or for other counted sums."""
-        self._here = []
-        super().__init__(*given)
-
-    # -- limits -----------------------------------------------------------------------------------
-
-    def upper(self, value: Sum, depth: int = 0) -> Sum | None:
-        """Return the bound that a sum stays below; None if nothing tells one."""
-        if value.known:
-            return self._named(value) + 1
-        if depth > 5:
-            return None
-        alike = self.reading.guards_of(value)
-        alike = [guard for guard in alike if guard in self._here] or alike
-        stated = [_ahead(varying, limit, value - varying) for varying, limit in alike]
-        if stated:
-            first = min(stated, key=lambda each: (not self._sized(each), len((each - each.constant).terms)))
-            near = [each for each in stated if (each - first).number is not None]
-            return self._named(min(near, key=lambda each: (len(each.terms), each.constant)))
-        loops = self.reading.loops
-        if any(loops[name].through for name in value.names & loops.keys()):
-            name = "ENTRIES" if "ENTRIES" not in self._taken else "ENTRIES_"
-            self.made[name] = "guess: how many entries the rows hold in all"
-            return Sum.of(name)
-        if (tiled := next((axis for axis in self.tiles if tile_of(value, axis) is not None), None)) is not None:
-            return self.axes[tiled] + max(value.constant, 0)
-        total = value.fixed + 1
-        for name in sorted(value.names):
-            if "#" not in name:
-                continue
-            factor, below = value.factor_of(name), self._of_variable(name, depth)
-            taken_off = factor.known and all(each < 0 for each in factor.terms.values())
-            if taken_off and (least := self._least(name)) is not None:
-                total += factor * least
-                continue
-            if factor != Sum.of(1) and (most := self._of_multiples(Sum.of(name) * factor)) is not None:
-                total += most
-                continue
-            if below is None or not factor.known or any(each < 0 for each in factor.terms.values()):
-                return None
-            total += factor * below - factor
-        return undivided(self._named(total))
-
-    def _of_multiples(self, value: Sum) -> Sum | None:
-        """Return the largest value of a variable's multiples, `WPT * item`, if a guard bounds just these; or None."""
-        step = gcd(*value.terms.values())
-        alike = [guard for guard in self.reading.guards if guard.varying == value]
-        limit = next((guard.limit for guard in (*filter(self._here.__contains__, alike), *alike)), None)
-        if limit is None or not self._sized(limit):
-            return None
-        return limit - 1 if step == 1 else _ahead(value, limit, Sum.of(step - 1)) - step
-
-    def _least(self, name: str) -> Sum | None:
-        """Return a variable's smallest value, `-R` in `for (j = -R; j <= R; j++)`; 0 for ids; None if it is unknown."""
-        if name.partition("#")[0] in ("gid", "lid", "wid", "masked.") or "%" in name:
-            return Sum()
-        loop = self.reading.loops.get(name)
-        if loop is None or not loop.start.known or loop.fall is not None:
-            return None
-        rises = loop.known_step is not None and min(loop.known_step.terms.values(), default=0) > 0
-        return self._named(loop.start) if rises or (loop.start.number or 0) > 0 or not loop.start else None
-
-    def _of_variable(self, name: str, depth: int) -> Sum | None:
-        kind, _, axis = name.partition("#")
-        if name in self._turns:
-            return self._turns[name]
-        if kind == "gid":
-            return self.axes.get(int(axis))
-        if kind in ("lid", "lsz"):
-            local = self._local[int(axis)] if int(axis) < len(self._local) else "1"
-            return extent_of(local) + (kind == "lsz")
-        if kind in ("wid", "ngr"):
-            groups = self._groups(int(axis))
-            return None if groups is None else groups + (kind == "ngr")
-        if kind == "gsz":
-            return self.axes[int(axis)] + 1 if int(axis) in self.axes else None
-        either = [self.upper(self._unmoved(value), depth + 1) for value in self.reading.either.get(name, ())]
-        if len(told := [limit for limit in either if limit is not None]) == 2:
-            return max(told, key=lambda limit: self.elements([limit]))
-        loop = self.reading.loops.get(name, Loop(Sum()))
-        if loop.through or self.reading.limits_of(Sum.of(name)):
-            return self.upper(Sum.of(name), depth + 1)
-        if loop.fall is not None:
-            return self.upper(loop.start, depth + 1)
-        quotient = self.reading.quotients.get(name)
-        most = self.upper(quotient.value, depth + 1) if quotient is not None and quotient.by.known else None
-        if quotient is None or most is None or not most.known:
-            return None
-        return most.over(quotient.by) or Sum.of(f"ceil_div({most}, {quotient.by})")
-
-    def _unmoved(self, value: Sum) -> Sum:
-        """Replace a variable that nothing steps by its start; return other sums unchanged."""
-        loop = self.reading.loops.get(str(value))
-        return loop.start if loop and loop.step is None and not loop.moved and loop.start.known else value
+    """The extents that one kernel's reading tells."""
 
     def _of_several(self, index: Sum, rows: tuple[Sum, list[Sum]]) -> tuple[Sum, list[Sum]]:
         """Return an index's rows, split further if elements are several numbers: `2 * (y * W + x)` counts pairs."""
@@ -189,17 +79,6 @@ class Shapes(Images):
             start = self.reading.loops[name].start
             self.doubts[argument] = BEYOND
             index = index if start.known else index.with_value(name, start + Sum.of(name))
-        return index
-
-    def _in_turns(self, index: Sum) -> Sum:
-        """Replace variables that a loop steps beside its bounded one by their start plus turns times steps."""
-        for name in sorted(index.names & self.reading.loops.keys()):
-            loop = self.reading.loops[name]
-            turns = self.reading.turns(name) if loop.known_step is not None else None
-            if turns is not None and loop.known_step is not None and self.upper(Sum.of(name)) is None:
-                turn = f"turn.#{loop.head or name}"
-                self._turns[turn] = self._named(turns)
-                index = index.with_value(name, loop.start + Sum.of(turn) * loop.known_step)
         return index
 
     def _spread(self, index: Sum, axis: int) -> Sum:
@@ -280,32 +159,16 @@ class Shapes(Images):
         the `farthest` index. In `local` memory, which holds what was written, reads at places that a loop halves do not
         count.
         """
-        numbers = {id(mention): number for number, mention in enumerate(self.reading.mentions)}
-        found = list[_Told]()
-        for mention in self.reading.filled(name) if local else self.reading.of(name):
-            self._here = self.holding(numbers[id(mention)])
-            if (told := self._told(mention, farthest=farthest)) is not None:
-                found.append(told)
-        self._here = []
+        found = self._all_told(self.reading.filled(name) if local else self.reading.of(name), farthest=farthest)
         if name in self.reading.unread:
             self.doubts[name] = BEYOND
         if not found:
             return None
-        most = max(len(each.inner) for each in found)
-
-        def most_of(counted: tuple[tuple[Sum, ...], Sum]) -> float:
-            return self.elements([counted[1], *counted[0]])
-
-        counted = Counter((each.inner, each.kind) for each in found if len(each.inner) == most)
-        (inner, kind), _ = max(counted.items(), key=lambda item: (self._sized(item[0][1]), item[1], most_of(item[0])))
-        if farthest:
-            inner, kind = max(counted, key=most_of)
-        guarded = [each.kind for each in found if each.bounded]
-        kind = max([kind, *(each for each in guarded if not inner and is_multiple(each, kind))], key=factors_of)
+        inner, kind = self._usual(found, farthest=farthest)
         alike = [each for each in found if each.inner == inner and each.kind == kind]
-        beyond = max(each.limit.constant for each in alike)
         # Neighbours on both sides of bounded places: the rim is left out in a way that was not read.
         plainly = any(not each.number and not each.limit.constant for each in alike)
+        beyond = max(each.limit.constant for each in alike)
         stored = [each for each in found if each.stored]
         if plainly and ((written and stored) or min(each.number for each in alike) < 0):
             beyond = max((each.limit.constant for each in stored if each.kind == kind), default=0)
@@ -316,6 +179,36 @@ class Shapes(Images):
         if not plainly and reached > self.elements(shape):
             self.doubts[name] = BEYOND
         return shape
+
+    def _all_told(self, mentions: Sequence[Mention], *, farthest: bool) -> list[_Told]:
+        """Return what each mention of a buffer tells, with the comparisons that hold there."""
+        numbers = {id(mention): number for number, mention in enumerate(self.reading.mentions)}
+        found = list[_Told]()
+        for mention in mentions:
+            self._here = self.holding(numbers[id(mention)])
+            if (told := self._told(mention, farthest=farthest)) is not None:
+                found.append(told)
+        self._here = []
+        return found
+
+    def _usual(self, found: Sequence[_Told], *, farthest: bool) -> tuple[tuple[Sum, ...], Sum]:
+        """Return the extents of a row and the limit of rows, without its number, that most indices tell.
+
+        Of those with the longest rows; a guard may bound a larger multiple of the same limit.
+        """
+        rows = max(len(each.inner) for each in found)
+        counted = Counter((each.inner, each.kind) for each in found if len(each.inner) == rows)
+
+        def most_of(told: tuple[tuple[Sum, ...], Sum]) -> float:
+            inner, kind = told
+            return self.elements([kind, *inner])
+
+        if farthest:
+            inner, kind = max(counted, key=most_of)
+        else:
+            inner, kind = max(counted, key=lambda told: (self._sized(told[1]), counted[told], most_of(told)))
+        guarded = [each.kind for each in found if each.bounded]
+        return inner, max([kind, *(each for each in guarded if not inner and is_multiple(each, kind))], key=factors_of)
 
     def _told(self, mention: Mention, *, farthest: bool) -> _Told | None:
         """Return what an index tells of its buffer; None if that is nothing, which is noted as a doubt."""
