@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from functools import cached_property
 
-from autotune.study.drafting.findings import Guard
+from autotune.study.drafting.findings import Guard, Mention
 from autotune.study.drafting.indices import (
     Basis,
     Indices,
@@ -81,9 +81,9 @@ class Axes(Indices, ABC):
         """Return the largest of a guard's limit and those where other things are written: in two `if`s, `max(n, m)`."""
         if (axis, varying, limit) not in self._limits:
             written = [
-                {told for other, told in self.holding(number) if other == varying and self._sized(told)}
-                for number, mention in enumerate(self.reading.mentions)
-                if mention.writes and any(axis in self._ids(self._started(each)) for each in mention.places)
+                {told for other, told in self.holding(mention) if other == varying and self._sized(told)}
+                for mention in self.reading.stores
+                if any(axis in self._ids(self._started(each)) for each in mention.places)
             ]
             others = {min(told, key=lambda each: (len(each.terms), str(each))) for told in written if told - {limit}}
             most = limit
@@ -97,18 +97,17 @@ class Axes(Indices, ABC):
             self._limits[axis, varying, limit] = most
         return self._limits[axis, varying, limit]
 
-    def holding(self, number: int) -> list[Guard]:
+    def holding(self, mention: Mention) -> list[Guard]:
         """Return the comparisons, as guards, that hold where a mention is, or that only choose between values."""
-        return [each.guard for each in self.reading.comparisons if each.holds(number) or each.chooses]
+        return [each.guard for each in self.reading.comparisons if each.holds(mention) or each.chooses]
 
     def _is_open(self, axis: int) -> bool:
         """Whether items along an axis write their own places without any comparison that could keep them from it."""
         of_axis = [each for each in self.reading.comparisons if axis in self._ids(self._started(each.guard.varying))]
         return any(
-            mention.writes
-            and any(f"gid#{axis}" in self._started(place).names for place in mention.places)
-            and not any(each.holds(number) for each in of_axis)
-            for number, mention in enumerate(self.reading.mentions)
+            any(f"gid#{axis}" in self._started(place).names for place in mention.places)
+            and not any(each.holds(mention) for each in of_axis)
+            for mention in self.reading.stores
         )
 
     def _used(self, axis: int) -> bool:
@@ -222,8 +221,8 @@ class Axes(Indices, ABC):
         stored = {self._started(place) for place in self._stored}
         places = sorted(self._places, key=lambda place: place not in stored)  # what is read may have a rim
         found = [self._levels(each) for each in places if f"wid#{axis}" in each.names]
-        rows = [levels[0] for levels in found if levels]
-        for extent, counted in [*(level for levels in found for level in levels[1:]), *rows]:
+        outermost = [levels[0] for levels in found if levels]
+        for extent, counted in [*(level for levels in found for level in levels[1:]), *outermost]:
             tile = tile_of(counted, axis) if not self._guards(axis) else None
             if tile is not None and (name := "" if extent else self._unused(axis)):
                 extent = Sum.of(name)

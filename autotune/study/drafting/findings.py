@@ -33,11 +33,15 @@ class Pointer(NamedTuple):
 
 
 class Mention(NamedTuple):
-    """An argument at a place, or an image at its coordinates: `read`, `write` or `both`."""
+    """An argument at a place, or an image at its coordinates: `read`, `write` or `both`.
+
+    `number`: how many mentions were met before it.
+    """
 
     name: str
     places: tuple[Sum, ...]
     kind: str
+    number: int
 
     @property
     def writes(self) -> bool:
@@ -72,9 +76,9 @@ class Comparison:
     first: int
     end: int = 1 << 62
 
-    def holds(self, mention: int) -> bool:
-        """Whether it holds where a mention is, by the mention's number."""
-        return self.first <= mention < self.end
+    def holds(self, mention: Mention) -> bool:
+        """Whether it holds where a mention is."""
+        return self.first <= mention.number < self.end
 
     @property
     def chooses(self) -> bool:

@@ -32,10 +32,8 @@ class Images(Limits, ABC):
     def image(self, name: str, dimensions: int) -> list[Sum] | None:
         """Return the extents of an image in NumPy's order; None if its coordinates do not tell."""
         found: list[Sum | None] = [None] * dimensions
-        for number, mention in enumerate(self.reading.mentions):
-            if mention.name != name:
-                continue
-            self._here = self.holding(number)
+        for mention in [each for each in self.reading.mentions if each.name == name]:
+            self._here = self.holding(mention)
             for place, coordinate in enumerate(mention.places[:dimensions]):
                 if (shared := self._shared(coordinate)) is not None:
                     found[place] = found[place] or shared

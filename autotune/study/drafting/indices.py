@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd
+from typing import NamedTuple
 
 from autotune.errors import UsageError
 from autotune.expression import Expression
@@ -26,6 +27,11 @@ def tile_of(counted: Sum, axis: int) -> Sum | None:
     several = bool(tile.names) or (tile.number or 0) > 1
     items = any(counted.factor_of(name) == Sum.of(1) for name in counted.names if "lid#" in name)
     return tile if groups == [f"wid#{axis}"] and tile.known and several and items else None
+
+
+def shared_out(value: Sum, several: int) -> Sum:
+    """Return a sum with each factor divided by a number."""
+    return Sum((product, factor // several) for product, factor in value.terms.items())
 
 
 def coordinates(reading: Reading) -> set[Sum]:
@@ -80,6 +86,20 @@ class Basis:
     taken: Collection[str]
     made: dict[str, str]
     each: Mapping[int, Sum]
+
+
+class Level(NamedTuple):
+    """An axis of an index: its extent, 0 for the outermost, and what counts along it."""
+
+    extent: Sum
+    counted: Sum
+
+
+class Rows(NamedTuple):
+    """An index as rows: what counts them, and the extents of a row, none if the index has no rows."""
+
+    counted: Sum
+    extents: list[Sum]
 
 
 class Indices(ABC):
@@ -147,16 +167,13 @@ class Indices(ABC):
         left = value - found.expanded(stride)
         return found if left.terms.keys() < value.terms.keys() else Sum()
 
-    def _rows(self, index: Sum) -> tuple[Sum, list[Sum]] | None:
-        """Return what counts the rows of an index, and the extents of a row; None if it cannot be split so."""
+    def _rows(self, index: Sum) -> Rows | None:
+        """Return an index as rows; None if it cannot be split so."""
         levels = self._levels(index)
-        return (levels[0][1], [extent for extent, _ in levels[1:]]) if levels else None
+        return Rows(levels[0].counted, [level.extent for level in levels[1:]]) if levels else None
 
-    def _levels(self, index: Sum) -> list[tuple[Sum, Sum]]:
-        """Return each axis' extent and what counts along it, the outermost first (its extent is 0).
-
-        Empty if the index cannot be split so.
-        """
+    def _levels(self, index: Sum) -> list[Level]:
+        """Return the axes of an index, the outermost first; none if it cannot be split so."""
         strides: dict[Product, Sum] = {}
         loose = Sum()
         for product, factor in index.terms.items():
@@ -173,27 +190,25 @@ class Indices(ABC):
             strides[stride] = strides.get(stride, Sum()) + Sum([(rest, factor)])
         order = sorted(strides, key=len, reverse=True)
         if not order:
-            return [(Sum(), Sum())]
-        levels = [(Sum(), strides[order[0]])]
+            return [Level(Sum(), Sum())]
+        levels = [Level(Sum(), strides[order[0]])]
         for outer, inner in zip(order, [*order[1:], ()], strict=True):
             if (left := divided(outer, inner)) is None:
                 return []
             if outer != inner:
-                levels.append((Sum([(left, 1)]), strides.get(inner, Sum())))
-        return [] if any(_only_taken_off(counted) for _, counted in levels) else self._of_numbers(levels)
+                levels.append(Level(Sum([(left, 1)]), strides.get(inner, Sum())))
+        return [] if any(_only_taken_off(level.counted) for level in levels) else self._of_numbers(levels)
 
-    def _of_numbers(self, levels: list[tuple[Sum, Sum]]) -> list[tuple[Sum, Sum]]:
+    def _of_numbers(self, levels: list[Level]) -> list[Level]:
         """Return the levels with one more axis if each element is several numbers: 3 in `(y * W + x) * 3 + c`."""
-        several = gcd(*(factor for _, counted in levels[:-1] for factor in counted.terms.values()))
+        several = gcd(*(factor for level in levels[:-1] for factor in level.counted.terms.values()))
         extent, inner = levels[-1]
         rest = Sum((product, factor % several) for product, factor in inner.terms.items()) if several > 1 else Sum()
         if several < 2 or rest.varying == inner.varying or not self._numbered(several, inner, rest):
             return levels
-        outer = [*levels[:-1], (extent, inner - rest)]
-        apart = [
-            (of, Sum((each, factor // several) for each, factor in counted.terms.items())) for of, counted in outer
-        ]
-        return [*apart, (Sum.of(several), rest)]
+        outer = [*levels[:-1], Level(extent, inner - rest)]
+        apart = [Level(level.extent, shared_out(level.counted, several)) for level in outer]
+        return [*apart, Level(Sum.of(several), rest)]
 
     def _numbered(self, several: int, inner: Sum, rest: Sum) -> bool:
         """Whether the rest of a multiple counts the numbers of an element.

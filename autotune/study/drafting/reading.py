@@ -59,6 +59,10 @@ class Reading:
 
     # -- while a kernel is walked through ---------------------------------------------------------
 
+    def note_mention(self, name: str, places: tuple[Sum, ...], kind: str) -> None:
+        """Note that an argument is read or written at a place."""
+        self.mentions.append(Mention(name, places, kind, len(self.mentions)))
+
     def note_guard(self, guard: Guard, *, turns_away: bool) -> None:
         """Note the guard that a comparison gives, where variables pass it or where it turns them away."""
         if len(self.guards) < _MOST_GUARDS:
@@ -167,11 +171,11 @@ class Reading:
         Such reads stay within the writes: `tid + d` of a sum in halves, though no guard tells so.
         """
         found = self.of(name)
-        written = [mention for mention in found if mention.writes]
-        if name in self.unread or not written or any(each.places[0].names & self.contents.keys() for each in written):
+        written = [mention.places[0] for mention in found if mention.writes]
+        if name in self.unread or not written or any(place.names & self.contents.keys() for place in written):
             return found
         scaled = {each for each, loop in self.loops.items() if loop.step is None}
-        return [mention for mention in found if mention in written or not mention.places[0].names & scaled]
+        return [mention for mention in found if mention.writes or not mention.places[0].names & scaled]
 
     def started(self, value: Sum, *, shared: bool = True) -> Sum:
         """Replace loop variables by their starts; if not `shared`, leave those of loops that start at an item's id."""

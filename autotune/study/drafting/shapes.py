@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from autotune.study.drafting.findings import Mention
 from autotune.study.drafting.images import BEYOND, Images
-from autotune.study.drafting.indices import rows_of_ids, words
+from autotune.study.drafting.indices import Level, Rows, rows_of_ids, shared_out, words
 from autotune.study.drafting.terms import Sum, divided, factors_of, is_multiple, taken_off
 
 
@@ -45,17 +45,16 @@ class _Told(NamedTuple):
 class Shapes(Images):
     """The extents that one kernel's reading tells."""
 
-    def _of_several(self, index: Sum, rows: tuple[Sum, list[Sum]]) -> tuple[Sum, list[Sum]]:
+    def _of_several(self, index: Sum, rows: Rows) -> Rows:
         """Return an index's rows, split further if elements are several numbers: `2 * (y * W + x)` counts pairs."""
         several = gcd(*(factor for product, factor in index.terms.items() if product))
-        counted, extent = self._levels(index)[-1][1], rows[1][-1]
+        counted, extent = self._levels(index)[-1].counted, rows.extents[-1]
         limit = self.upper(counted) if several > 1 else None
         row = next(iter(extent.terms), ())
         if limit is None or limit.terms.get(row, 0) < 2 * extent.terms.get(row, 1):
             return rows
-        each = Sum((product, factor // several) for product, factor in index.terms.items())
-        outer = self._rows(each)
-        return rows if outer is None else (outer[0], [*outer[1], Sum.of(several)])
+        outer = self._rows(shared_out(index, several))
+        return rows if outer is None else Rows(outer.counted, [*outer.extents, Sum.of(several)])
 
     def _begun(self, value: Sum) -> Sum:
         """Replace variables that change only later by their first values."""
@@ -144,11 +143,11 @@ class Shapes(Images):
         return found
 
     @cached_property
-    def _along_rows(self) -> list[tuple[Sum, Sum]]:
+    def _along_rows(self) -> list[Level]:
         """The lengths of rows, each with the sum that counts along them."""
         places = (mention.places[0] for mention in self.reading.mentions if len(mention.places) == 1)
         levels = (level for place in dict.fromkeys(places) for level in self._levels(self._begun(place))[1:])
-        return [level for level in levels if self._sized(level[0])]
+        return [level for level in levels if self._sized(level.extent)]
 
     # -- shapes -----------------------------------------------------------------------------------
 
@@ -182,10 +181,9 @@ class Shapes(Images):
 
     def _all_told(self, mentions: Sequence[Mention], *, farthest: bool) -> list[_Told]:
         """Return what each mention of a buffer tells, with the comparisons that hold there."""
-        numbers = {id(mention): number for number, mention in enumerate(self.reading.mentions)}
         found = list[_Told]()
         for mention in mentions:
-            self._here = self.holding(numbers[id(mention)])
+            self._here = self.holding(mention)
             if (told := self._told(mention, farthest=farthest)) is not None:
                 found.append(told)
         self._here = []
@@ -221,21 +219,21 @@ class Shapes(Images):
         index = self._factored(index)
         ended = self._ended(index)
         flat = whole and (self._strided(index) or ended is not None)
-        rows = (index, []) if flat else self._rows(index)
-        if ended is not None and (across := self._rows(index)) is not None and ended.over(product(across[1])):
+        rows = Rows(index, []) if flat else self._rows(index)
+        if ended is not None and (across := self._rows(index)) is not None and ended.over(product(across.extents)):
             rows = across
-        rows = self._of_several(index, rows) if rows is not None and rows[1] else rows
-        limit = None if rows is None else self.upper(rows[0])
+        rows = self._of_several(index, rows) if rows is not None and rows.extents else rows
+        limit = None if rows is None else self.upper(rows.counted)
         if limit is None and (apart := self._rows(self._as_guarded(index))) is not None and not ended:
-            rows, limit = apart, self.upper(apart[0])
-        if rows is not None and rows[1] and ended is not None:
-            limit = ended.over(product(rows[1]))
+            rows, limit = apart, self.upper(apart.counted)
+        if rows is not None and rows.extents and ended is not None:
+            limit = ended.over(product(rows.extents))
         if rows is None or limit is None or not limit.known:
             if not index.names & self.reading.contents.keys():  # contents are bounded by their data
                 self.doubts[mention.name] = BEYOND
             return None
         bounded = whole or bool(limit.names & self._by_items)
-        return _Told(tuple(rows[1]), limit, rows[0].constant, stored=mention.writes, bounded=bounded)
+        return _Told(tuple(rows.extents), limit, rows.counted.constant, stored=mention.writes, bounded=bounded)
 
     @cached_property
     def _by_items(self) -> set[str]:

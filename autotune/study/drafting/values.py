@@ -9,7 +9,7 @@ from typing import Any
 
 from autotune.study.drafting.byvalue import spread, swizzled, with_component
 from autotune.study.drafting.dividing import Divided
-from autotune.study.drafting.findings import Comparison, Mention, Pointer
+from autotune.study.drafting.findings import Comparison, Pointer
 from autotune.study.drafting.functions import Function
 from autotune.study.drafting.reading import EXTENT
 from autotune.study.drafting.scopes import Kernel
@@ -168,7 +168,7 @@ class Values(Divided, ABC):
             return base.moved(index)._replace(rows=base.rows[1:])
         place = self._with_ids(base.moved(index).offset + base.width - 1)  # the last place that is used
         self.found.seen.setdefault(base.name, set()).add(base.seen)
-        self.found.mentions.append(Mention(base.name, (place,), kind))
+        self.found.note_mention(base.name, (place,), kind)
         content = self._fresh(f"{base.name}@")
         self.found.contents[str(content)] = base.name
         return content
@@ -186,7 +186,8 @@ class Values(Divided, ABC):
             made = self.found.mentions[before:]
             if made and isinstance(self._of(root), Pointer):
                 self._ask_apart(value)
-                self.found.mentions[before + len(made) - 1] = made[-1]._replace(kind="write" if sign == "=" else "both")
+                last = made[-1]._replace(kind="write" if sign == "=" else "both")
+                self.found.mentions[last.number] = last
             elif left[0] == "member" and type(of := self._of(left[1])) is tuple and left[1][0] == "name":
                 value = value if sign == "=" else self._combined(sign[:-1], self._of(left), value, bound)
                 self._put(str(root[1]), with_component(of, str(left[2]), self._lasting(str(root[1]), value)))
@@ -352,6 +353,6 @@ class Values(Divided, ABC):
         """Note what OpenCL's own functions read and write."""
         for pointer, place, kind in touched(name, given, self._kernel.widths):
             if isinstance(place, tuple):
-                self.found.mentions.append(Mention(pointer.name, place, kind))
+                self.found.note_mention(pointer.name, place, kind)
             else:
                 self._at(pointer._replace(rows=()), place, kind)
