@@ -12,15 +12,15 @@ guards and names. Each guess is marked as a guess: nothing here decides a result
                    guarding.py for comparisons, dividing.py for quotients and touching.py for OpenCL's own functions;
                    its result is a Reading
     reading.py     the Reading: which places of which argument are used, and what bounds the variables; findings.py: the
-                   records in it; contents.py: arrays whose contents are places; tiles.py: what indices tell of a
-                   work-group
-    shapes.py      extents from a Reading; images.py: those of images; launches.py: work-items; axes.py: what axes
-                   count to; limits.py: bounds of sums; indices.py: indices split into rows
+                   records in it; contents.py: arrays whose contents are places; tiles.py: what indices tell of groups
+    shapes.py      extents from a Reading; images.py: those of images; limits.py: bounds of sums; launches.py:
+                   work-items; axes.py: what axes count to; indices.py: indices split into rows
     proposal.py    proposals for parameters and choices, with repeats.py, nouns.py, signatures.py, and branches.py for
-                   what an #if asks; vectors.py: for their widths; fixed.py: for numbers that no tuner can set yet;
-                   groups.py: for work-groups, with required.py for their attribute; uses.py: for each argument;
-                   leaving.py: buffers that kernels do not use; alternatives.py: for kernels that do the same;
-                   parts.py: for what one kernel leaves for the next
+                   what an #if asks; vectors.py: for their widths; fixed.py: for numbers that no tuner can set yet
+    groups.py      proposals for work-groups, with required.py for their attribute
+    uses.py        proposals for the extents of arguments; inputs.py: for what these hold; accesses.py: how kernels use
+                   them, with leaving.py; alternatives.py: kernels that do the same; parts.py: what one kernel leaves
+                   for the next
     sizes.py       which of a kernel's numbers are sizes, and their first values
     writer.py      the text of the study; naming.py: arguments that no expression can name; divisors.py: constraints
                    on divisors and rows

@@ -14,6 +14,7 @@ from autotune.study.drafting.divisors import whole_rows, zero_for_some
 from autotune.study.drafting.fixed import hints, own_to_tune
 from autotune.study.drafting.groups import OF_GROUPS, widths
 from autotune.study.drafting.images import extents_of
+from autotune.study.drafting.inputs import Inputs, is_real, is_whole
 from autotune.study.drafting.naming import nameable, told_apart
 from autotune.study.drafting.proposal import Proposal
 from autotune.study.drafting.scanning import candidates
@@ -21,7 +22,7 @@ from autotune.study.drafting.shapes import product
 from autotune.study.drafting.sizes import Sizes
 from autotune.study.drafting.sketch import Sketch, launched_of
 from autotune.study.drafting.typedefs import spelt_out
-from autotune.study.drafting.uses import Uses, is_real, is_whole
+from autotune.study.drafting.uses import Uses
 from autotune.study.scope import GAP
 from autotune.study.types import SCALAR_TYPES
 from autotune.study.writing import toml_text, toml_texts
@@ -50,7 +51,7 @@ class _Writer:
         self._lines: list[str] = []
         self._outputs: list[KernelArgument] = []
         self._uses = Uses(proposal)
-        self._shapes = self._uses.shapes
+        self._inputs, self._shapes = Inputs(proposal, self._uses), self._uses.shapes
         self._items = {entry: self._global(entry) for entry in proposal.launched}
         self._sizes = Sizes(proposal, self._uses, self._items)
         self._alternatives = alternatives(proposal, self._uses)
@@ -187,7 +188,7 @@ class _Writer:
     # -- arguments ----------------------------------------------------------------------------------
 
     def _argument_table(self) -> None:
-        structs = self._uses.structs()
+        structs = self._inputs.structs()
         if structs:
             self._add("", "# Members in the kernel's order, as C writes them.", "[structs]")
         for line, asked, said in structs:
@@ -223,7 +224,7 @@ class _Writer:
         elif not self._of.is_known(kind):
             self._untyped(one, kind)
         elif one.address == "private":
-            value = self._uses.value(kind, one.name, self._sizes.names)
+            value = self._inputs.value(kind, one.name, self._sizes.names)
             shifts = self._uses.shifts.get(one.name)
             what = f"{shifts} before what is used" if shifts else "its value"
             self._guess(f'{one.name} = {{ type = "{_long(kind)}", value = {value} }}', what)
@@ -267,7 +268,7 @@ class _Writer:
         if access in ("out", "inout"):
             self._outputs.append(one)
         extents = toml_texts(shape or (GAP,))
-        data, said = self._uses.data(one, kind, self._sizes.names) if access in ("in", "inout") else ("", "")
+        data, said = self._inputs.data(one, kind, self._sizes.names) if access in ("in", "inout") else ("", "")
         placed = ", constant = true" if one.address == "constant" else ""
         line = f'{one.name} = {{ type = "{kind}", shape = {extents}, access = "{access}"{placed}{data} }}'
         if shape is None:
