@@ -15,8 +15,9 @@ guards and names. Each guess is marked as a guess: nothing here decides a result
                    records in it; contents.py: arrays whose contents are places; tiles.py: what indices tell of groups
     shapes.py      extents from a Reading; images.py: those of images; limits.py: bounds of sums; launches.py:
                    work-items; axes.py: what axes count to; indices.py: indices split into rows
-    proposal.py    proposals for parameters and choices, with repeats.py, nouns.py, signatures.py, and branches.py for
-                   what an #if asks; vectors.py: for their widths; fixed.py: for numbers that no tuner can set yet
+    proposal.py    proposals for parameters and choices, from macros.py, with repeats.py, nouns.py, signatures.py, and
+                   branches.py for what an #if asks; vectors.py: for their widths; fixed.py: for numbers that no tuner
+                   can set yet
     groups.py      proposals for work-groups, with required.py for their attribute
     uses.py        proposals for the extents of arguments; inputs.py: for what these hold; accesses.py: how kernels use
                    them, with leaving.py; alternatives.py: kernels that do the same; parts.py: what one kernel leaves
