@@ -14,7 +14,7 @@ class Guards(Scopes):
         super().__init__(kernel, through=through)
         self._minima: dict[str, list[Sum]] = {}
 
-    def _compared(self, operator: str, left: Sum, right: Sum, bound: bool) -> None:
+    def _compared(self, operator: str, left: Sum, right: Sum) -> None:
         """Note a variable's upper bound, whether the comparison lets the variable pass or turns it away."""
         passing, turned = left - right, right - left
         rim = passing if not right else turned if not left else None  # `place - rim < 0` bounds no place
@@ -23,7 +23,7 @@ class Guards(Scopes):
         for turned_away, form in zip((False, True), forms, strict=True):
             if rim is None or (form - rim).number is None:
                 for each in self._without_minima(form):
-                    self._guard(each, turned_away, plain_number=bound and not turned_away)
+                    self._guard(each, turned_away, plain_number=self._in_condition and not turned_away)
 
     def _without_minima(self, form: Sum) -> list[Sum]:
         for name in form.names & self._minima.keys():

@@ -6,6 +6,7 @@ import re
 from abc import ABC
 
 from autotune.study.drafting.axes import Axes, extent_of
+from autotune.study.drafting.findings import Guard
 from autotune.study.drafting.terms import Sum, plain
 
 
@@ -23,6 +24,10 @@ def _in_groups(groups: str, local: str) -> str:
         return groups
     groups = f"({groups})" if " " in plain_call(groups) else groups
     return f"{groups} * {local if local.isalnum() or local.isidentifier() else f'({plain(local)})'}"
+
+
+def _parts(extent: Sum, each: Sum) -> str:
+    return str(extent) if each == Sum.of(1) else f"ceil_div({extent}, {each})"
 
 
 class Launches(Axes, ABC):
@@ -43,39 +48,47 @@ class Launches(Axes, ABC):
     def items(self, axis: int) -> str | None:
         """Return the work-items along an axis as an expression; None if nothing says how many."""
         local = self._local[axis]
-        group, whole = extent_of(local), "1" if axis in self.inferred else local
-        for varying, limit in self._guards(axis):
-            extent = self._named(limit)
-            for loop in [self.reading.loops[name] for name in varying.names & self.reading.loops.keys()]:
-                if loop.step == Sum.of(f"gsz#{axis}") and self._is_summed(axis):
-                    return plain(local)
-                step = loop.known_step
-                stated = step is not None and (step.names or (step.number or 0) > 1)
-                item = Sum.of(f"wid#{axis}") * group + Sum.of(f"lid#{axis}")  # with the macro for the size of a group
-                if stated and self._started(loop.start) in (Sum.of(f"gid#{axis}"), item):
-                    return str(step)
-            begun = self._started(varying)
-            each = begun.factor_of(f"gid#{axis}")
-            groups = begun.factor_of(f"wid#{axis}").with_value(f"lsz#{axis}", group)
-            if each.known and each:
-                for name in varying.names:  # a loop over the whole launch
-                    turns = self.upper(Sum.of(name)) if varying.factor_of(name) == Sum.of(f"gsz#{axis}") else None
-                    each = turns if turns is not None and turns.known else each
-                return _rounded(str(extent) if each == Sum.of(1) else f"ceil_div({extent}, {each})", whole)
-            if groups.known and groups:
-                if groups == group:
-                    return _rounded(str(extent), whole)
-                return _in_groups(str(extent) if groups == Sum.of(1) else f"ceil_div({extent}, {groups})", local)
+        group = extent_of(local)
+        guards = (self._in_loops(axis, guard) or self._shared_by(axis, guard) for guard in self._guards(axis))
+        if told := next(filter(None, guards), ""):
+            return told
         if axis in self.tiles and self.tiles[axis] != group:
             return _in_groups(f"ceil_div({self.axes[axis]}, {self.tiles[axis]})", local)
         if axis in self.axes:  # if nothing bounds the axis, no more items than there are places
             return str(self.axes[axis]) if axis in self.inferred else _rounded(str(self.axes[axis]), local)
         if axis in self.rows:
             return str(self.rows[axis] if local == "1" else self.rows[axis] * group)
-        alone = (
-            axis in self.reading.ids.lone and not self.reading.ids.lost and not self._used(axis)
-        )  # one item does it all
-        return None if axis in self.reading.ids.spread and not alone else plain(local)
+        ids = self.reading.ids
+        alone = axis in ids.lone and not ids.lost and not self._used(axis)  # one item does it all
+        return None if axis in ids.spread and not alone else plain(local)
+
+    def _in_loops(self, axis: int, guard: Guard) -> str:
+        """The items if the guarded variable's loop takes steps of the whole launch; or an empty string."""
+        local = self._local[axis]
+        for loop in [self.reading.loops[name] for name in guard.varying.names & self.reading.loops.keys()]:
+            if loop.step == Sum.of(f"gsz#{axis}") and self._is_summed(axis):
+                return plain(local)
+            step = loop.known_step
+            stated = step is not None and (step.names or (step.number or 0) > 1)
+            item = Sum.of(f"wid#{axis}") * extent_of(local) + Sum.of(f"lid#{axis}")  # with the macro for a group's size
+            if stated and self._started(loop.start) in (Sum.of(f"gid#{axis}"), item):
+                return str(step)
+        return ""
+
+    def _shared_by(self, axis: int, guard: Guard) -> str:
+        """The items that share what a guard counts to; an empty string if neither items nor groups do."""
+        local, begun, extent = self._local[axis], self._started(guard.varying), self._named(guard.limit)
+        group, whole = extent_of(local), "1" if axis in self.inferred else local
+        each = begun.factor_of(f"gid#{axis}")
+        groups = begun.factor_of(f"wid#{axis}").with_value(f"lsz#{axis}", group)
+        if each.known and each:
+            for name in guard.varying.names:  # a loop over the whole launch
+                turns = self.upper(Sum.of(name)) if guard.varying.factor_of(name) == Sum.of(f"gsz#{axis}") else None
+                each = turns if turns is not None and turns.known else each
+            return _rounded(_parts(extent, each), whole)
+        if groups.known and groups:
+            return _rounded(str(extent), whole) if groups == group else _in_groups(_parts(extent, groups), local)
+        return ""
 
     def _is_summed(self, axis: int) -> bool:
         """Whether there can be only one group along an axis: its result is at a place that others would write too."""

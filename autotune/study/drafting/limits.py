@@ -42,11 +42,8 @@ class Limits(Launches, ABC):
             return None
         alike = self.reading.guards_of(value)
         alike = [guard for guard in alike if guard in self._here] or alike
-        stated = [_ahead(varying, limit, value - varying) for varying, limit in alike]
-        if stated:
-            first = min(stated, key=lambda each: (not self._sized(each), len((each - each.constant).terms)))
-            near = [each for each in stated if (each - first).number is not None]
-            return self._named(min(near, key=lambda each: (len(each.terms), each.constant)))
+        if stated := [_ahead(varying, limit, value - varying) for varying, limit in alike]:
+            return self._plainest(stated)
         loops = self.reading.loops
         if any(loops[name].through for name in value.names & loops.keys()):
             name = "ENTRIES" if "ENTRIES" not in self._taken else "ENTRIES_"
@@ -54,6 +51,16 @@ class Limits(Launches, ABC):
             return Sum.of(name)
         if (tiled := next((axis for axis in self.tiles if tile_of(value, axis) is not None), None)) is not None:
             return self.axes[tiled] + max(value.constant, 0)
+        return self._by_variables(value, depth)
+
+    def _plainest(self, stated: list[Sum]) -> Sum:
+        """Return the plainest of the bounds that guards state; of those that differ from it by a number, the least."""
+        first = min(stated, key=lambda each: (not self._sized(each), len((each - each.constant).terms)))
+        near = [each for each in stated if (each - first).number is not None]
+        return self._named(min(near, key=lambda each: (len(each.terms), each.constant)))
+
+    def _by_variables(self, value: Sum, depth: int) -> Sum | None:
+        """Return the bound of a sum by those of its variables."""
         total = value.fixed + 1
         for name in sorted(value.names):
             if "#" not in name:

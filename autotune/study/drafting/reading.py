@@ -85,15 +85,14 @@ class Reading:
         for each in comparisons:
             each.end = len(self.mentions) if otherwise is None or each.turns_away else otherwise
 
-    def settle(self, before: int, *, both: bool) -> None:
+    def settle(self, comparisons: Sequence[Comparison], *, both: bool) -> None:
         """Turn guards that a condition shows to be starts into `starts`: a is no bound of x in `a <= x && x < b`.
 
-        Nor in `x < a || x >= b`. `before`: the number of comparisons before the condition; `both`: it is an `and`.
+        Nor in `x < a || x >= b`. `comparisons`: those in the condition; `both`: it is an `and`.
         """
-        found = self.comparisons[before:]
-        for one in found:
+        for one in comparisons:
             varying, turns = one.guard.varying, one.turns_away
-            others = any(varying == other.guard.varying and turns != other.turns_away for other in found)
+            others = any(varying == other.guard.varying and turns != other.turns_away for other in comparisons)
             if others and turns == both and one.guard in self.guards:
                 self.guards.remove(one.guard)
                 self.starts.append(one.guard.limit)

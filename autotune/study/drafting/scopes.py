@@ -48,6 +48,7 @@ class Scopes:
         self._scopes = [Block()]
         self._branches = 0  # the number of conditions and loops around the current statement
         self._in_head = False  # whether in the start or the step of a loop's head
+        self._in_condition = False  # whether in the condition of a loop
         self._rest: Sequence[str] = ()  # the tokens of the block from the current statement on
         self._once: set[str] = set()  # variables that change once after their declaration
         self._count = 0

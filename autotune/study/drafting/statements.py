@@ -120,10 +120,9 @@ class _Walk(Values):
         token, end = tokens[begun], closing(tokens, begun + 1)
         if token == "while":
             self._leave_behind(tokens[begun : end + 1 + _FARTHEST], end + 1 - begun)
-        before = len(self.found.comparisons)
-        if token != "_Pragma":
-            self._value(tokens[begun + 2 : end], bound=token == "while")
-        within, made = [len(self.found.mentions)], self.found.comparisons[before:]
+        head = tokens[begun + 2 : end] if token != "_Pragma" else ()
+        made = self._compared_in(head, of_loop=token == "while")
+        within = [len(self.found.mentions)]
         barriers = self.found.barriers
         at = self._perhaps(tokens, end + 1)  # within the scope of a loop around it
         while tokens[at : at + 1] == ["else"]:
@@ -148,9 +147,8 @@ class _Walk(Values):
         self._simple(parts[0])
         self._in_head = False
         left = self._leave_behind([*inside, ";", *tokens[at : at + _FARTHEST]], len(inside) + 1)
-        compared = len(self.found.comparisons)
-        self._value(parts[1], bound=True)
-        made, steps = self.found.comparisons[compared:], {name: loop.step for name, loop in self.found.loops.items()}
+        made = self._compared_in(parts[1], of_loop=True)
+        steps = {name: loop.step for name, loop in self.found.loops.items()}
         barriers = self.found.barriers
         self._in_head = True
         for step in split(parts[2]):
@@ -164,6 +162,12 @@ class _Walk(Values):
         self._part(made, barriers, leaves=False)
         self._scopes.pop()
         return at
+
+    def _compared_in(self, condition: Sequence[str], *, of_loop: bool) -> list[Comparison]:
+        """Walk through a condition and return the comparisons in it."""
+        before = len(self.found.comparisons)
+        self._value(condition, of_loop=of_loop)
+        return self.found.comparisons[before:]
 
     def _part(self, comparisons: Sequence[Comparison], barriers: int, *, leaves: bool) -> None:
         """Note that comparisons keep some items from a barrier.
@@ -211,19 +215,18 @@ class _Walk(Values):
         named = len(words) > 1 and re.fullmatch(r"[A-Za-z_]\w*", words[0]) is not None
         array = declarator(words[1:])[1] and words[0] not in self._kernel.functions
         told = words[1:2] == ["*"] or re.fullmatch(r"[A-Za-z_]\w*", "".join(words[1:2]))
-        if named and (array or (told and self._names_type(words[0], words))):
-            vector = components(words[0])[1] > 1
-            for part in split(words[1:]):
-                declared = [word for word in part if word not in QUALIFIERS]
-                self._declared(declared, words[0], shared=shared, vector=vector)
-            return
-        for part in split(words):
-            self._value(part)
+        declares = named and (array or (told and self._names_type(words[0], words)))
+        for part in split(words[1:] if declares else words):
+            if declares:
+                self._declared([word for word in part if word not in QUALIFIERS], words[0], shared=shared)
+            else:
+                self._value(part)
 
     def _names_type(self, word: str, words: Sequence[str]) -> bool:
         return is_type(word) or ((words[1] != "*" or "=" in words[2:5]) and self._lookup(word) is None)
 
-    def _declared(self, words: list[str], kind: str, *, shared: bool, vector: bool) -> None:
+    def _declared(self, words: list[str], kind: str, *, shared: bool) -> None:
+        """Walk through the declaration of one variable; `shared`: whether it is in local memory."""
         pointed, (name, rows, length) = words[:1] == ["*"], declarator(words)
         while words[:1] == ["*"]:
             words = words[1:]
@@ -237,13 +240,18 @@ class _Walk(Values):
         if extents:
             arrays = self.found.arrays if shared else self.found.private
             arrays[name] = [each if isinstance(each, Sum) else None for each in extents]
-        value = self._initial(rest[1:], vector=vector and not extents) if rest[:1] == ["="] else None
-        if value is None and vector and not pointed and not extents:
-            value = (None,) * components(kind)[1]
+        width, stated = 1 if extents else components(kind)[1], rest[:1] == ["="]
+        value = self._initial(rest[1:], vector=width > 1) if stated else None
+        if value is None and width > 1 and not pointed:
+            value = (None,) * width
         if (pointed or rows) and isinstance(value, Pointer):
             value = self._seen_as(value, kind) if bytes_of(kind) else value
             value = value._replace(rows=self._extents(map(self._value, rows)))
-        stated, changed = rest[:1] == ["="], changes(name, self._rest)
+        self._begin(name, value, stated=stated)
+
+    def _begin(self, name: str, value: Any, *, stated: bool) -> None:
+        """Give a variable its first value; one that changes, unless it is followed plainly, is a loop's."""
+        changed = changes(name, self._rest)
         if not stated and changed == 1:
             self._scopes[-1].values[name] = None  # its only assignment comes later
             return

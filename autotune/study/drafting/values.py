@@ -43,20 +43,23 @@ class Values(Divided, ABC):
     def function(self, function: Function, given: Mapping[str, Any]) -> Any:
         """Walk through a body; return its value if it has one return statement, else None."""
 
-    def _value(self, tokens: Sequence[str], *, bound: bool = False) -> Any:
-        """Walk through an expression; return its value, None if unknown. `bound`: whether it is a loop's condition."""
+    def _value(self, tokens: Sequence[str], *, of_loop: bool = False) -> Any:
+        """Return the value of an expression, None if unknown. `of_loop`: whether it is a loop's condition."""
         if not tokens:
             return None
+        around, self._in_condition = self._in_condition, of_loop
         try:
-            return self._of(expression(tokens), bound)
+            return self._of(expression(tokens))
         except (NotRead, RecursionError):
             if {"get_global_id", "get_group_id"} & {*tokens}:  # how the id is used is not known
                 self.found.ids.lose()
             pointers = [value for token in {*tokens} if isinstance(value := self._lookup(token), Pointer)]
             self.found.unread |= {pointer.name for pointer in pointers}
             return None
+        finally:
+            self._in_condition = around
 
-    def _of(self, tree: Tree, bound: bool = False) -> Any:
+    def _of(self, tree: Tree) -> Any:
         self._steps += 1
         if self._steps > MOST_STEPS:
             raise NotRead
@@ -71,24 +74,27 @@ class Values(Divided, ABC):
                 return None
             case "sizeof":
                 return Sum.of(size) if (size := bytes_of(str(parts[0]))) else None
-            case "vector":
-                return tuple(map(self._of, parts))
-            case "cond" | "member" | "index" | "call" | "cast":
+            case "unary":
+                value = self._of_unary(*parts)
+            case "vector" | "cond" | "member" | "index" | "call" | "cast" | "assign":
+                around, self._in_condition = self._in_condition, False
                 value = getattr(self, f"_of_{operator}")(*parts)
-            case "unary" | "assign":
-                value = getattr(self, f"_of_{operator}")(*parts, bound)
+                self._in_condition = around
             case _:
-                value = self._of_binary(operator, parts[0], parts[1], bound)
+                value = self._of_binary(operator, *parts)
         return self._unread(value) if isinstance(value, Sum) and value.is_long else value
 
-    def _of_unary(self, sign: str, inner: Tree, bound: bool) -> Any:
+    def _of_vector(self, *parts: Tree) -> tuple[Any, ...]:
+        return tuple(map(self._of, parts))
+
+    def _of_unary(self, sign: str, inner: Tree) -> Any:
         if sign in ("++", "--"):
             if inner[0] == "name":
                 self._stepped(inner, Sum.of(1) if sign == "++" else None, falls=sign == "--")
             else:  # an element is incremented
-                self._of_assign("+=", inner, ("number", "1"), bound)
+                self._of_assign("+=", inner, ("number", "1"))
             return self._of(inner)
-        value = self._of(inner, bound)
+        value = self._of(inner)
         if sign == "*" and isinstance(value, Pointer):
             return self._at(value, Sum())
         if sign == "&":
@@ -173,7 +179,7 @@ class Values(Divided, ABC):
         self.found.contents[str(content)] = base.name
         return content
 
-    def _of_assign(self, sign: str, left: Tree, right: Tree, bound: bool) -> Any:
+    def _of_assign(self, sign: str, left: Tree, right: Tree) -> Any:
         if sign == "=" and left[0] == "name" and right[0] in ("+", "-") and right[1] == left:
             sign, right = f"{right[0]}=", right[2]  # `i = i + n` steps it as `i += n` does
         value = self._of(right)
@@ -189,7 +195,7 @@ class Values(Divided, ABC):
                 last = made[-1]._replace(kind="write" if sign == "=" else "both")
                 self.found.mentions[last.number] = last
             elif left[0] == "member" and type(of := self._of(left[1])) is tuple and left[1][0] == "name":
-                value = value if sign == "=" else self._combined(sign[:-1], self._of(left), value, bound)
+                value = value if sign == "=" else self._combined(sign[:-1], self._of(left), value)
                 self._put(str(root[1]), with_component(of, str(left[2]), self._lasting(str(root[1]), value)))
             elif root[0] == "name" and sign == "=":  # a local array: taken as if all its numbers were this one
                 self._set(str(root[1]), value)
@@ -199,9 +205,9 @@ class Values(Divided, ABC):
             if sign == "=":
                 self._set(name, value)
             elif type(before := self._lookup(name)) is tuple:
-                self._set(name, self._combined(sign[:-1], before, value, bound))
+                self._set(name, self._combined(sign[:-1], before, value))
             elif isinstance(before, Sum) and self._is_plain(name):
-                self._set(name, self._of_binary(sign[:-1], left, right, bound))
+                self._set(name, self._of_binary(sign[:-1], left, right))
             else:
                 step = value if sign in ("+=", "-=") and isinstance(value, Sum) else None
                 self._stepped(left, step, falls=sign in ("-=", "/=", ">>="))
@@ -214,16 +220,16 @@ class Values(Divided, ABC):
             return base.moved(index if isinstance(index, Sum) else self._fresh("any"))
         return None
 
-    def _of_binary(self, operator: str, left: Tree, right: Tree, bound: bool) -> Any:
+    def _of_binary(self, operator: str, left: Tree, right: Tree) -> Any:
         before = len(self.found.comparisons)
         if operator in ("+", "-") and (pixel := beside_fraction(left, right)) is not None:
-            return self._of(pixel, bound)
-        one, other = self._of(left, bound), self._of(right, bound)
+            return self._of(pixel)
+        one, other = self._of(left), self._of(right)
         if operator in ("&&", "||"):
-            self.found.settle(before, both=operator == "&&")
-        return self._combined(operator, one, other, bound)
+            self.found.settle(self.found.comparisons[before:], both=operator == "&&")
+        return self._combined(operator, one, other)
 
-    def _combined(self, operator: str, left: Any, right: Any, bound: bool) -> Any:
+    def _combined(self, operator: str, left: Any, right: Any) -> Any:
         """Return the result of an operator on two values."""
         if isinstance(left, Pointer) and operator in ("+", "-") and not isinstance(right, Pointer):
             by = right if isinstance(right, Sum) else self._fresh("any")
@@ -233,12 +239,12 @@ class Values(Divided, ABC):
             return left.moved(by if operator == "+" else -by)
         if tuple in (type(left), type(right)):
             pairs = zip(*spread(left, right), strict=False)
-            return tuple(self._combined(operator, one, other, bound) for one, other in pairs)
+            return tuple(self._combined(operator, one, other) for one, other in pairs)
         if not isinstance(left, Sum) or not isinstance(right, Sum):
             one = left if isinstance(left, Sum) else right
             return self._unread(one) if isinstance(one, Sum) and operator in _ARITHMETIC else None
         if operator in ("<", "<=", ">", ">="):
-            self._compared(operator, left, right, bound)
+            self._compared(operator, left, right)
             return None
         if operator in ("==", "!="):
             self.found.note_lone(left - right, equal=operator == "==")
@@ -246,19 +252,25 @@ class Values(Divided, ABC):
             self.found.exponents |= right.names
         if operator in ("/", "%", ">>", "<<", "&") and right.known and right:
             self._ask_apart(left)
-            power = Sum.of(2**right.number) if right.number is not None and 0 <= right.number < 31 else None
-            if right.names and right.names.isdisjoint(self._takes):  # only macros, which are not large
-                power = Sum.of(f"(2 ** {right})") if len(right.terms) == 1 else Sum.of(f"(2 ** ({right}))")
-            if operator in ("/", "%"):
-                return self._quotient(left, right) if operator == "/" else self._remainder(left, right)
-            if operator == "&":
-                return self._masked(left, right)
-            if power is not None:
+            match operator:
+                case "/":
+                    return self._quotient(left, right)
+                case "%":
+                    return self._remainder(left, right)
+                case "&":
+                    return self._masked(left, right)
+            if (power := self._power(right)) is not None:
                 return self._quotient(left, power) if operator == ">>" else left * power
         if operator == "-" and (divisor := self._divided_by(left, right)) is not None:
             return self._remainder(left, divisor)
         made = {"+": left.__add__, "-": left.__sub__, "*": left.__mul__}.get(operator)
         return self._unread(left, right) if made is None else self._with_ids(made(right))
+
+    def _power(self, exponent: Sum) -> Sum | None:
+        """Return a power of two; None if it may be large."""
+        if exponent.names and exponent.names.isdisjoint(self._takes):  # only macros, which are not large
+            return Sum.of(f"(2 ** {exponent})" if len(exponent.terms) == 1 else f"(2 ** ({exponent}))")
+        return Sum.of(2**exponent.number) if exponent.number is not None and 0 <= exponent.number < 31 else None
 
     def _lasting(self, name: str, value: Any) -> Any:
         """Return a variable's value from an assignment on: unknown if it is in a branch or loop inside its block."""
@@ -347,7 +359,7 @@ class Values(Divided, ABC):
             self._of(tree)
         else:
             stored = given[0] if given else ("number", "1")
-            self._of_assign("=" if kind == "write" else "+=", tree, stored, False)
+            self._of_assign("=" if kind == "write" else "+=", tree, stored)
 
     def _touched(self, name: str, given: Sequence[Any]) -> None:
         """Note what OpenCL's own functions read and write."""
