@@ -12,12 +12,11 @@ from typing import NamedTuple
 from autotune.study.drafting.branches import OF_COMPILER, compared
 from autotune.study.drafting.preprocessing import preprocessed
 from autotune.study.drafting.scanning import KERNEL
-from autotune.study.drafting.syntax import NotRead
+from autotune.study.drafting.syntax import NAME, NotRead
 from autotune.study.includes import DIRECTIVE, without_comments
 
 _SAYS_NOTHING = re.compile(r":\d+:\d+:(?: error:)?[ \t]*$", re.MULTILINE)
 """The end of a compiler's line on an `#error` without a text."""
-_NAME = re.compile(r"[A-Za-z_]\w*")
 _MOST = 16
 """The most names in one condition, and conditions around a kernel."""
 
@@ -76,7 +75,7 @@ def _left(source: str, macro: str, value: str) -> str:
     try:
         return " ".join(preprocessed(source, {macro: value} if macro else {}, ()))
     except NotRead:
-        return " ".join(_NAME.findall(source))
+        return " ".join(NAME.findall(source))
 
 
 def hiding(source: str) -> tuple[list[str], list[str]]:
@@ -126,7 +125,7 @@ def _directives(text: str) -> Iterator[_Directive]:
 
 def _step(opened: list[_Branch], word: str, rest: str) -> None:
     """Open, change or close a branch, as a directive does."""
-    names = [name for name in dict.fromkeys(_NAME.findall(rest)) if name != "defined"]
+    names = [name for name in dict.fromkeys(NAME.findall(rest)) if name != "defined"]
     if word in ("if", "ifdef", "ifndef"):
         asked = re.findall(r"\w+|[^\w\s()]", rest) if len(names) == 1 else []
         alone = asked == names if word == "ifndef" else word == "if" and asked == ["!", "defined", *names]

@@ -11,7 +11,7 @@ from autotune.errors import UsageError
 from autotune.expression import Expression
 from autotune.study.drafting.axes import extent_of
 from autotune.study.drafting.findings import Guard
-from autotune.study.drafting.required import by_default
+from autotune.study.drafting.groups import by_default
 from autotune.study.drafting.syntax import names_in
 from autotune.study.drafting.terms import Sum, remainder
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from autotune.study.drafting.syntax import closing, declarator, opening, split
+from autotune.study.drafting.syntax import NAME, closing, declarator, opening, split
 
 
 class Function(NamedTuple):
@@ -43,7 +42,7 @@ def _taken(part: Sequence[str]) -> tuple[str, list[list[str]]]:
         return name, extents
     ended = part.index("[") if "[" in part else len(part)
     _, extents, _ = declarator(["(", "*", ")", *part[ended:]])
-    return next((word for word in reversed(part[:ended]) if re.fullmatch(r"[A-Za-z_]\w*", word)), ""), extents[1:]
+    return next((word for word in reversed(part[:ended]) if NAME.fullmatch(word)), ""), extents[1:]
 
 
 def called(functions: Mapping[str, Function], kernels: Collection[str]) -> set[str]:

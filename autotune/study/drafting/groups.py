@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from autotune.errors import UsageError
+from autotune.expression import Expression
 from autotune.study.drafting.functions import called, reached
-from autotune.study.drafting.nouns import GROUPS_NAME, NEAR_EXTENT, SIDE_NAME, is_extent_name
+from autotune.study.drafting.nouns import GROUPS_NAME, SIDE_NAME, is_extent_name, is_of_group
 from autotune.study.drafting.parts import alike
 from autotune.study.drafting.reading import Reading
-from autotune.study.drafting.required import by_default, required
 from autotune.study.drafting.scanning import number_of
-from autotune.study.drafting.terms import Sum
+from autotune.study.drafting.syntax import NAME, closing, names_in, split, tokens_of, with_values
+from autotune.study.drafting.terms import Sum, plain
 from autotune.study.drafting.tiles import in_local_arrays, in_tiles, is_extent
 
 if TYPE_CHECKING:
@@ -22,6 +25,10 @@ if TYPE_CHECKING:
 _ASKS = re.compile(
     r"get_(global|local|group|num_groups|enqueued|sub_group|max_sub)|(sub|work)_group_|async_work|barrier"
 )
+
+_ATTRIBUTE = "reqd_work_group_size"
+_MOST_TEXT = 1000
+"""The longest text of an extent that is read, in characters."""
 
 BY_ARRAYS = "from the kernel's own numbers: the size of its local arrays, or the steps of its loops"
 BY_NAME = "by its name; nothing else in the kernel gives the work-group"
@@ -46,6 +53,17 @@ def is_alone(of: Proposal, entry: str) -> bool:
     functions = of.code.functions(of.kept(tuned=True))
     bodies = (functions[name].body for name in called(functions, [entry]))
     return entry in functions and not any(_ASKS.match(token) for body in bodies for token in body)
+
+
+def by_default(extent: str, defaults: Mapping[str, int]) -> str:
+    """Return an extent of a work-group with its names replaced by numbers, evaluated; "1" if that fails."""
+    filled = NAME.sub(lambda name: str(defaults.get(name[0], 1)), extent)
+    if re.fullmatch(r"[\d\s()+*/%-]{1,200}", filled) is None:
+        return "1"
+    try:
+        return str(int(Expression.parse(filled).evaluate({})))
+    except UsageError:  # divided by 0, or beyond what is counted
+        return "1"
 
 
 class Group(NamedTuple):
@@ -97,7 +115,7 @@ class WorkGroup:
     # -- what tells a work-group, the surest first ------------------------------------------------
 
     def _required(self) -> Group | None:
-        if not (extents := required(self._of, self._entry)):
+        if not (extents := _required(self._of, self._entry)):
             return None
         asked = max([self._dimensions, *(axis + 1 for axis, extent in enumerate(extents) if extent != "1")])
         return Group(extents[:asked])
@@ -211,12 +229,8 @@ class WorkGroup:
 
     def _in_numbers(self, extents: Sequence[str]) -> list[str]:
         """Return extents with the names of the kernel's own numbers replaced by their values."""
-        own = self._of.own
-
-        def number(name: re.Match[str]) -> str:
-            return str(number_of(own[name[0]]) if name[0] in own else name[0])
-
-        told = [re.sub(r"[A-Za-z_]\w*", number, extent) for extent in extents]
+        numbers = {name: str(number_of(text)) for name, text in self._of.own.items()}
+        told = [with_values(extent, numbers) for extent in extents]
         return [extent if re.search(r"[A-Za-z_]", extent) else by_default(extent, {}) for extent in told]
 
     # -- extents by names -------------------------------------------------------------------------
@@ -244,13 +258,13 @@ class WorkGroup:
 
     @property
     def _near(self) -> list[str]:
-        return [name for name in self._used if is_extent_name(name) or NEAR_EXTENT.search(name)]
+        return [*filter(is_of_group, self._used)]
 
     @cached_property
     def _idle(self) -> list[str]:
         """Those that nothing in the kernel uses: only the host program does."""
         idle = [name for name in self._named if self._of.is_idle(name)]
-        return [name for name in idle if is_extent_name(name) or NEAR_EXTENT.search(name) or SIDE_NAME.search(name)]
+        return [name for name in idle if is_of_group(name) or SIDE_NAME.search(name)]
 
 
 def _filled(reading: Reading) -> dict[int, Sum]:
@@ -263,3 +277,33 @@ def _filled(reading: Reading) -> dict[int, Sum]:
 def _axis(name: str) -> int:
     """Return the axis that the last letter of an extent's name tells: x, y or z; n as columns, m as rows; else 3."""
     return {"X": 0, "0": 0, "N": 0, "Y": 1, "1": 1, "M": 1, "Z": 2, "2": 2}.get(name[-1].upper(), 3)
+
+
+def _required(of: Proposal, entry: str) -> list[str]:
+    """Return the required work-group of the last kernel of a name, in terms of parameters; empty if there is none."""
+    found, tokens = [], of.code.tokens(of.kept(tuned=True)) or []
+    if entry not in tokens:  # it is in a branch that only the compiler takes
+        tokens = tokens_of(of.text)
+    for at in [place for place, pair in enumerate(pairwise(tokens)) if pair == (entry, "(")]:
+        begun = next((place for place in range(at - 1, -1, -1) if tokens[place] in (";", "}")), -1) + 1
+        before = tokens[begun:at]
+        if {"kernel", _ATTRIBUTE} <= {*before}:
+            asked = before.index(_ATTRIBUTE) + 1
+            extents = split(before[asked + 1 : closing(before, asked)])
+            found.append([_spelt(of, " ".join(extent)) for extent in extents])
+    usable = [each for each in found if len(each) == 3 and all(each)]
+    return usable[-1] if usable else []
+
+
+def _spelt(of: Proposal, text: str) -> str:
+    """Return a C expression as an expression over parameters; an empty string if it is not one."""
+    if len(text) > _MOST_TEXT:
+        return ""
+    text = re.sub(r"\b(\d+)\s*[uUlL]{1,3}\b", r"\1", text)
+    text = re.sub(r"\(\s*(\w+)\s*<<\s*(\w+)\s*\)", r"(\1 * 2 ** \2)", text)
+    names = names_in(text)
+    usable = names <= set(of.parameters) and re.fullmatch(r"[\w\s()+*/%-]+", text) is not None
+    spelt = re.sub(r"(?<=\() | (?=\))", "", " ".join(re.sub(r"(?<!/)/(?!/)", "//", text).split()))
+    while spelt != plain(spelt):
+        spelt = plain(spelt)
+    return "" if not usable else spelt if names else by_default(spelt, {})

@@ -16,6 +16,7 @@ from autotune.study.drafting.nouns import TASK_NAME
 from autotune.study.drafting.preprocessing import Preprocessed
 from autotune.study.drafting.scanning import DEFINE, candidates, number_of, stated_as
 from autotune.study.drafting.sketch import Sketch
+from autotune.study.drafting.syntax import NAME
 from autotune.study.includes import defined_anyway, names_asked, without_comments
 from autotune.study.types import is_plain
 
@@ -53,7 +54,7 @@ class Macros:
         number = number_of(self._constants.get(value, value))
         if "(" in name:  # with arguments
             self.fixed[name] = text
-        elif number is not None and text in self._constants and re.fullmatch(r"[A-Za-z_]\w*", text):
+        elif number is not None and text in self._constants and NAME.fullmatch(text):
             self.words[name], self.parameters[name] = self._words_like(name, text), number
         elif number is not None:
             (self.tasks if TASK_NAME.match(name) or self.is_flag(name) else self.parameters)[name] = number

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from autotune.study.drafting.asking import brought
 from autotune.study.drafting.branches import VECTOR
 from autotune.study.drafting.nouns import is_extent_name
-from autotune.study.drafting.syntax import QUALIFIERS, tokens_of
+from autotune.study.drafting.syntax import NAME, QUALIFIERS, tokens_of
 from autotune.study.includes import defined_anyway, without_comments
 
 _UNKNOWN = re.compile(
@@ -43,7 +43,6 @@ _EXTENSIONS = {
 """What a text that needs an extension contains, and the compiler's message about it."""
 _OF_VECTOR = re.compile(r"[xyzw]+|[sS][0-9a-fA-F]+|lo|hi|even|odd")
 """Components of a vector, after a dot."""
-_NAME = re.compile(r"[A-Za-z_]\w*")
 _TAKES = re.compile(r"^[ \t]*#[ \t]*define[ \t]+\w+\(([\w, \t]*)\)", re.MULTILINE)
 """The parameters of a macro."""
 
@@ -218,17 +217,17 @@ class _Roles:
     def __init__(self, source: str) -> None:
         self.types, self.declared = set[str](), dict[str, str]()
         self.own = defined_anyway(source)
-        words = {*_NAME.findall(without_comments(source))} if "##" in source else set[str]()
+        words = {*NAME.findall(without_comments(source))} if "##" in source else set[str]()
         self._words = sorted(words - self.own, key=len, reverse=True)
         tokens = tokens_of(re.sub(r"(?m)^[ \t]*#.*$", "", without_comments(source)))
         self._read(tokens)
         three = [*zip(tokens, tokens[1:], tokens[2:], strict=False)]
         self.attributes, self.samplers = _attributes(tokens), _samplers(tokens)
         members = {member for _, dot, member in three if dot in (".", "->") and not _OF_VECTOR.fullmatch(member)}
-        members -= {name for takes in _TAKES.findall(source) for name in _NAME.findall(takes)}  # c in a macro's `v.c`
+        members -= {name for takes in _TAKES.findall(source) for name in NAME.findall(takes)}  # c in a macro's `v.c`
         holders = {name for name, dot, member in three if dot in (".", "->") and member in members}
         self.structs = {self.declared[name] for name in holders & self.declared.keys()}
-        self.called = {name for name, after in pairwise(tokens) if after == "(" and _NAME.fullmatch(name)}
+        self.called = {name for name, after in pairwise(tokens) if after == "(" and NAME.fullmatch(name)}
         self.called -= {name for name, after in pairwise(tokens) if after != "("}
         images = {name: word for word, kind, name in three if re.match(r"image\dd_", kind)}
         on = {name: images[first] for name, bracket, first in three if bracket == "(" and first in images}
@@ -257,8 +256,8 @@ class _Roles:
             depth += (token in ("(", "[")) - (token in (")", "]"))
             qualified = (qualified or token in QUALIFIERS) and token not in _ENDS
             kind = before if last == "*" else last
-            if _NAME.fullmatch(token) and token not in QUALIFIERS:
-                usable = _NAME.fullmatch(kind) and kind not in _NO_TYPES
+            if NAME.fullmatch(token) and token not in QUALIFIERS:
+                usable = NAME.fullmatch(kind) and kind not in _NO_TYPES
                 if usable and (last != "*" or qualified):
                     self.types.add(kind)
                     self.declared[token] = kind
@@ -273,7 +272,7 @@ def _attributes(tokens: Sequence[str]) -> set[str]:
     """Return the words before `kernel`, and one between it and `void`."""
     found = set[str]()
     for at in [place for place, token in enumerate(tokens) if token == "kernel"]:
-        before = next((place for place in range(at - 1, -1, -1) if not _NAME.fullmatch(tokens[place])), -1)
+        before = next((place for place in range(at - 1, -1, -1) if not NAME.fullmatch(tokens[place])), -1)
         behind = tokens[at + 1 : at + 2] if tokens[at + 2 : at + 3] == ["void"] else []
         found |= {*tokens[before + 1 : at], *behind}
     return found

@@ -33,7 +33,7 @@ _EXTENT = re.compile(
     r"(WG|WGS|LWS|WORK_?GROUP|GROUP|LOCAL|BLOCK|THREADS?|TB|BS|LS)(_?SIZE|_?DIM)?_?[XYZ012]?|[WLB][XYZ]", re.IGNORECASE
 )
 """Names of macros that can only be extents of a work-group."""
-NEAR_EXTENT = re.compile(r"(^|_)(WG|WGS|LWS|GROUP|BLOCK|LOCAL|THREADS|BS|LS)|DIM", re.IGNORECASE)
+_NEAR_EXTENT = re.compile(r"(^|_)(WG|WGS|LWS|GROUP|BLOCK|LOCAL|THREADS|BS|LS)|DIM", re.IGNORECASE)
 """What names of macros contain that are probably extents of a work-group."""
 SIDE_NAME = re.compile(r"(^|[A-Z0-9]_?|_)[XYZ]$|(TILE|SIZE)", re.IGNORECASE)
 """What names of macros contain that may be extents although the kernel itself does not use them."""
@@ -48,4 +48,4 @@ def is_extent_name(name: str) -> bool:
 
 def is_of_group(name: str) -> bool:
     """Whether a macro's name suggests the extent of a work-group, or the number of work-groups."""
-    return is_extent_name(name) or bool(NEAR_EXTENT.search(name) or GROUPS_NAME.search(name))
+    return is_extent_name(name) or bool(_NEAR_EXTENT.search(name) or GROUPS_NAME.search(name))

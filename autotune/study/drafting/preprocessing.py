@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from autotune.study.drafting.functions import Function, functions_of
-from autotune.study.drafting.syntax import NotRead, closings, expression, folded, split, tokens_of
+from autotune.study.drafting.syntax import NotRead, closings, split, tokens_of
+from autotune.study.drafting.trees import expression, folded
 from autotune.study.includes import without_comments
 
 _DEFINE = re.compile(r"[ \t]+(\w+)(\([^()]*\))?(.*)", re.DOTALL)

@@ -15,13 +15,12 @@ from autotune.study.drafting.branches import (
 )
 from autotune.study.drafting.byvalue import WHOLE_TYPES, ByValue, is_by_value
 from autotune.study.drafting.functions import reached
-from autotune.study.drafting.groups import FIRST, MADE, WorkGroup, is_alone
+from autotune.study.drafting.groups import FIRST, MADE, WorkGroup, by_default, is_alone
 from autotune.study.drafting.indices import Basis
 from autotune.study.drafting.macros import Macros
 from autotune.study.drafting.nouns import COUNT_NAME, SMALL_NAME, is_of_group
 from autotune.study.drafting.reading import Reading
 from autotune.study.drafting.repeats import lengths, operands, radii, repeats, row_lengths
-from autotune.study.drafting.required import by_default
 from autotune.study.drafting.scopes import Kernel
 from autotune.study.drafting.shapes import Shapes
 from autotune.study.drafting.signatures import deciding

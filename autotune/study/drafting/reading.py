@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from autotune.study.drafting.findings import Cell, Comparison, Guard, Ids, Loop, Mention, Quotient
-from autotune.study.drafting.syntax import Tree
 from autotune.study.drafting.terms import Sum
+from autotune.study.drafting.trees import Tree
 
 _MOST_GUARDS = 200
 """The most guards to read: each place is compared with all of them."""

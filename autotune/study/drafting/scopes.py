@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 from autotune.study.drafting.findings import Loop, Pointer
 from autotune.study.drafting.functions import Function
 from autotune.study.drafting.reading import Reading
-from autotune.study.drafting.syntax import Tree, changes
+from autotune.study.drafting.syntax import changes
 from autotune.study.drafting.terms import Sum
+from autotune.study.drafting.trees import Tree
 
 
 class Kernel(NamedTuple):

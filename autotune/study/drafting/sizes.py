@@ -10,9 +10,9 @@ from math import lcm
 from autotune.errors import UsageError
 from autotune.expression import Expression
 from autotune.study.drafting.byvalue import NARROW
+from autotune.study.drafting.groups import by_default
 from autotune.study.drafting.nouns import WINDOW_NAME
 from autotune.study.drafting.proposal import Proposal
-from autotune.study.drafting.required import by_default
 from autotune.study.drafting.syntax import names_in
 from autotune.study.drafting.terms import Sum
 from autotune.study.drafting.uses import Uses

@@ -6,16 +6,17 @@ are marked as such.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from autotune.study.drafting.calls import Calls
 from autotune.study.drafting.findings import Comparison, Ids, Pointer
 from autotune.study.drafting.functions import Function
 from autotune.study.drafting.reading import Reading
 from autotune.study.drafting.scopes import Block, Kernel
 from autotune.study.drafting.syntax import (
+    NAME,
     QUALIFIERS,
     changes,
     changes_plainly,
@@ -28,7 +29,7 @@ from autotune.study.drafting.syntax import (
 )
 from autotune.study.drafting.terms import Sum
 from autotune.study.drafting.touching import bytes_of, components
-from autotune.study.drafting.values import MOST_STEPS, Values
+from autotune.study.drafting.values import MOST_STEPS
 
 _LEAVING = {"return", "continue", "break", "goto"}
 _FARTHEST = 4000
@@ -46,7 +47,7 @@ def read(kernel: Kernel) -> Reading:
     return Reading(Ids(spread={0, 1, 2}))
 
 
-class _Walk(Values):
+class _Walk(Calls):
     """The walk through statements."""
 
     def whole(self) -> Reading:
@@ -212,9 +213,9 @@ class _Walk(Values):
         words, shared = list(tokens), "local" in tokens[:3]
         while words and (words[0] in QUALIFIERS or words[0] == "__attribute__"):
             words = words[closing(words, 1) + 1 :] if words[0] == "__attribute__" else words[1:]
-        named = len(words) > 1 and re.fullmatch(r"[A-Za-z_]\w*", words[0]) is not None
+        named = len(words) > 1 and NAME.fullmatch(words[0]) is not None
         array = declarator(words[1:])[1] and words[0] not in self._kernel.functions
-        told = words[1:2] == ["*"] or re.fullmatch(r"[A-Za-z_]\w*", "".join(words[1:2]))
+        told = words[1:2] == ["*"] or NAME.fullmatch("".join(words[1:2]))
         declares = named and (array or (told and self._names_type(words[0], words)))
         for part in split(words[1:] if declares else words):
             if declares:

@@ -15,6 +15,7 @@ from autotune.study.drafting.fixed import hints, own_to_tune
 from autotune.study.drafting.groups import OF_GROUPS, widths
 from autotune.study.drafting.images import extents_of
 from autotune.study.drafting.inputs import Inputs, is_real, is_whole
+from autotune.study.drafting.lines import GUESS, Lines
 from autotune.study.drafting.naming import nameable, told_apart
 from autotune.study.drafting.proposal import Proposal
 from autotune.study.drafting.scanning import candidates
@@ -26,8 +27,6 @@ from autotune.study.drafting.uses import Uses
 from autotune.study.scope import GAP
 from autotune.study.types import SCALAR_TYPES
 from autotune.study.writing import toml_text, toml_texts
-
-_GUESS = "guess"
 
 
 def draft(sketch: Sketch, wanted: str | None = None, defined: Mapping[str, str] | None = None) -> str:
@@ -45,10 +44,10 @@ def draft(sketch: Sketch, wanted: str | None = None, defined: Mapping[str, str] 
     return _Writer(Proposal(told_apart(nameable(plain), launched), launched, given)).study()
 
 
-class _Writer:
+class _Writer(Lines):
     def __init__(self, proposal: Proposal) -> None:
-        self._of, self._sketch = proposal, proposal.sketch
-        self._lines: list[str] = []
+        super().__init__(proposal.sketch)
+        self._of = proposal
         self._outputs: list[KernelArgument] = []
         self._uses = Uses(proposal)
         self._inputs, self._shapes = Inputs(proposal, self._uses), self._uses.shapes
@@ -63,7 +62,7 @@ class _Writer:
         sketch, of = self._sketch, self._of
         told = "read from the text without a compiler: a guess" if sketch.guessed else "as the compiler reports them"
         self._add(f"# A study to start from; its arguments are {told}. A line with {GAP}")
-        self._add(f'# must be completed, one with "{_GUESS}" checked; shapes and launches are read from the indices.')
+        self._add(f'# must be completed, one with "{GUESS}" checked; shapes and launches are read from the indices.')
         self._add("# Then: autotune check ./FILE.toml, autotune search ./FILE.toml.")
         self._add("# Every key: docs/studies-reference.md.")
         self._add(f'name = "{sketch.name}"', f'about = "{sketch.name}"', f"kernel = {toml_text(sketch.kernel)}")
@@ -80,36 +79,16 @@ class _Writer:
         self._reference()
         return "\n".join(self._lines) + "\n"
 
-    def _add(self, *lines: str) -> None:
-        self._lines += lines
-
-    def _told(self, line: str, doubt: str) -> None:
-        """Add a line, marked as a guess if there is a doubt."""
-        if doubt:
-            self._guess(line, doubt)
-        else:
-            self._add(line)
-
     def _doubt(self, one: KernelArgument, what: str) -> str:
         doubt = self._uses.doubts.get(one.name)
         return f"{what}, {doubt}" if doubt else ""
-
-    def _gap(self, line: str, what: str) -> None:
-        """Add a line that the user has to complete."""
-        self._lines.append(f"{line}  # {GAP}: {what}")
-        self._sketch.gaps.append(f"line {len(self._lines)}: {what}")
-
-    def _guess(self, line: str, what: str) -> None:
-        """Add a line that the user should look at."""
-        self._lines.append(f"{line}  # {_GUESS}: {what}")
-        self._sketch.guesses.append(f"line {len(self._lines)}: {what}")
 
     # -- sizes and parameters -----------------------------------------------------------------------
 
     def _size_tables(self) -> None:
         of, sizes = self._of, [*self._sizes.names, *self._of.made]
         if sizes or of.counts:
-            guessed = f" {_GUESS}: {self._sizes.each}." if sizes else ""
+            guessed = f" {GUESS}: {self._sizes.each}." if sizes else ""
             self._add("", f"# Whole numbers that the kernel takes are sizes: --size changes them.{guessed}", "[sizes]")
         for name in sizes:
             line = f"{name} = {self._sizes.first(name)}"
@@ -132,6 +111,10 @@ class _Writer:
         if of.counts:
             self._add("", "# The kernel has them as macros.", "[defines]")
             self._add(*(f'{name} = "{name}"' for name in of.counts))
+        self._choice_table()
+
+    def _choice_table(self) -> None:
+        of = self._of
         if of.choices or of.tasks:
             self._add("", "# What the user picks with --choice; it is not tuned.", "[choices]")
             self._add(*(f'{name} = ["{kind}"]' for name, kind in of.choices.items()))
@@ -153,7 +136,7 @@ class _Writer:
             values, stands = str(numbers), str(default)
             if name in of.words:
                 values, said, stands = toml_texts(of.words[name]), AROUND, f'"{of.given[name]}"'
-            self._add("", f"[parameters.{name}]", f"values = {values}  # {_GUESS}: {said}", f"default = {stands}")
+            self._add("", f"[parameters.{name}]", f"values = {values}  # {GUESS}: {said}", f"default = {stands}")
         tunable = bool(of.parameters or of.extra or self._alternatives)
         if not tunable:
             what = "the kernel uses no macro with a default: #ifndef WPT, #define WPT 1, #endif make one"
@@ -179,11 +162,6 @@ class _Writer:
             self._add(f'reason = "{divisor} is a divisor"')
         for required, reason in (*idle(of, self._alternatives), *whole_rows(of)):
             self._add("", "[[constraints]]", f'require = "{required}"', f'reason = "{reason}"')
-
-    def _hint(self, what: str) -> None:
-        """Add a comment line about something that the study does not have."""
-        self._lines += ["", f"# {_GUESS}: {what}"]
-        self._sketch.guesses.append(f"line {len(self._lines)}: {what}")
 
     # -- arguments ----------------------------------------------------------------------------------
 
@@ -305,6 +283,12 @@ class _Writer:
         if self._of.tuned[entry].reading.ids.begun:
             offset = json.dumps(["0"] * len(items))
             self._guess(f"offset = {offset}", "the kernel reads where its global ids begin")
+        self._when(entry)
+        self._add(f"arguments = {json.dumps([one.name for one in self._sketch.signatures[entry]])}")
+        self._swaps(entry)
+
+    def _when(self, entry: str) -> None:
+        """Add the condition of a launch, if it may have one."""
         if when := " and ".join(filter(None, (one.when(entry) for one in self._alternatives))):
             self._add(f'when = "{when}"')
         elif overwritten := self._uses.overwritten(entry):
@@ -314,7 +298,9 @@ class _Writer:
             self._gap(f'when = "{GAP}"', what)
         elif len(self._of.launched) > 1:
             self._add('# when = "..."  # if this launch does not always run')
-        self._add(f"arguments = {json.dumps([one.name for one in self._sketch.signatures[entry]])}")
+
+    def _swaps(self, entry: str) -> None:
+        """Add comments on how to launch a stencil repeatedly."""
         for one in self._outputs:
             sources = self._of.shapes[entry].reading.stencils_of(one.name)
             if source := next((each for each in sources if self._uses.may_swap(one.name, each)), ""):
