@@ -9,8 +9,8 @@ guards and names. Each guess is marked as a guess: nothing here decides a result
                    functions.py: functions
     terms.py       sums of products of names; byvalue.py: vectors and structs by value
     statements.py  a walk through a kernel, with values.py for its expressions, calls.py for calls, scopes.py for its
-                   variables, guarding.py for comparisons, dividing.py for quotients and touching.py for OpenCL's own
-                   functions; its result is a Reading
+                   variables, guarding.py for comparisons and divisions, and touching.py for OpenCL's own functions; its
+                   result is a Reading
     reading.py     the Reading: which places of which argument are used, and what bounds the variables; findings.py: the
                    records in it; contents.py: arrays whose contents are places; tiles.py: what indices tell of groups
     shapes.py      extents from a Reading; images.py: those of images; limits.py: bounds of sums; launches.py:

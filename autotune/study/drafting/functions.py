@@ -37,11 +37,10 @@ def functions_of(tokens: Sequence[str]) -> dict[str, Function]:
 def _taken(part: Sequence[str]) -> tuple[str, list[list[str]]]:
     """Return the name of an argument, and the extents of the arrays that it points to: `(*a)[N]`, `a[][N]`."""
     begun = part.index("(") if "(" in part else len(part)
-    name, extents, _ = declarator(part[begun:])
-    if name:
-        return name, extents
+    if (found := declarator(part[begun:])).name:
+        return found.name, found.extents
     ended = part.index("[") if "[" in part else len(part)
-    _, extents, _ = declarator(["(", "*", ")", *part[ended:]])
+    extents = declarator(["(", "*", ")", *part[ended:]]).extents
     return next((word for word in reversed(part[:ended]) if NAME.fullmatch(word)), ""), extents[1:]
 
 

@@ -1,18 +1,25 @@
-"""The upper bounds of variables that comparisons in a kernel tell."""
+"""The upper bounds of variables that comparisons, quotients and remainders in a kernel tell."""
 
 from __future__ import annotations
 
-from autotune.study.drafting.findings import Guard
+from functools import cached_property
+
+from autotune.study.drafting.findings import Guard, Quotient
 from autotune.study.drafting.scopes import Kernel, Scopes
-from autotune.study.drafting.terms import Sum
+from autotune.study.drafting.terms import Sum, counted_through, put_together, quotient, remainder, with_ids
 
 
 class Guards(Scopes):
-    """Scopes with the bounds of their variables."""
+    """Scopes with the bounds of their variables, and the divisions of these."""
 
     def __init__(self, kernel: Kernel, *, through: bool) -> None:
         super().__init__(kernel, through=through)
         self._minima: dict[str, list[Sum]] = {}
+
+    @cached_property
+    def _takes(self) -> frozenset[str]:
+        """The names of the kernel's arguments."""
+        return frozenset(self._kernel.functions[self._kernel.entry].takes)
 
     def _compared(self, operator: str, left: Sum, right: Sum) -> None:
         """Note a variable's upper bound, whether the comparison lets the variable pass or turns it away."""
@@ -64,3 +71,43 @@ class Guards(Scopes):
         self._minima[name] = parts
         self.found.guards += [Guard(atom, part + 1) for part in parts if part.known]
         return atom
+
+    def _with_ids(self, value: Sum) -> Sum:
+        value = with_ids(value)
+        for name in value.names & self.found.quotients.keys():
+            value = put_together(value, name, *self.found.quotients[name])
+        through = counted_through(value) if self._through else value
+        self.found.ids.through |= {
+            axis for axis in (1, 2) if {f"gid#{axis}", f"wid#{axis}"} & value.names - through.names
+        }
+        return through
+
+    def _quotient(self, value: Sum, by: Sum) -> Sum:
+        found = quotient(value, by)
+        if len(found.names) == 1 and not found.known:
+            self.found.quotients[min(found.names)] = Quotient(value, by)
+        return found
+
+    def _remainder(self, value: Sum, by: Sum) -> Sum:
+        found = remainder(value, by)
+        if not found.known:
+            self.found.guards.append(Guard(found, by))
+        return found
+
+    def _masked(self, value: Sum, mask: Sum) -> Sum:
+        """Return `value & mask`: a remainder if one more than the mask is a power of two; a macro is taken for one."""
+        by = mask + 1
+        named = not by.constant and len(by.terms) == 1 and by.names.isdisjoint(self._takes)
+        if named or (by.number is not None and by.number > 1 and by.number.bit_count() == 1):
+            return self._remainder(value, by)
+        masked = self._fresh("masked")
+        self.found.guards.append(Guard(masked, by))
+        return masked
+
+    def _divided_by(self, value: Sum, taken: Sum) -> Sum | None:
+        """Return the divisor if a value's quotient times the divisor is subtracted: W in `n - n / W * W`; else None."""
+        for name in taken.names & self.found.quotients.keys():
+            whole, by = self.found.quotients[name]
+            if whole == value and taken == Sum.of(name) * by:
+                return by
+        return None

@@ -73,7 +73,7 @@ class Macros:
 
     def _set_apart_forms(self) -> None:
         """Remove parameters with one usable value: with other values the launched kernels would not exist."""
-        for name in [each for each, default in self.parameters.items() if len(self.values(each, default)[0]) < 2]:
+        for name in [each for each, default in self.parameters.items() if len(self.values(each, default).numbers) < 2]:
             if name not in self.words:
                 self._set_apart(name)
 

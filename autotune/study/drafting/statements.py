@@ -214,7 +214,7 @@ class _Walk(Calls):
         while words and (words[0] in QUALIFIERS or words[0] == "__attribute__"):
             words = words[closing(words, 1) + 1 :] if words[0] == "__attribute__" else words[1:]
         named = len(words) > 1 and NAME.fullmatch(words[0]) is not None
-        array = declarator(words[1:])[1] and words[0] not in self._kernel.functions
+        array = declarator(words[1:]).extents and words[0] not in self._kernel.functions
         told = words[1:2] == ["*"] or NAME.fullmatch("".join(words[1:2]))
         declares = named and (array or (told and self._names_type(words[0], words)))
         for part in split(words[1:] if declares else words):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 NAME = re.compile(r"[A-Za-z_]\w*")
 _TOKEN = re.compile(
@@ -89,20 +90,25 @@ def split(tokens: Sequence[str], between: str = ",") -> list[list[str]]:
     return parts if parts != [[]] else []
 
 
-def declarator(words: Sequence[str]) -> tuple[str, list[list[str]], int]:
-    """Return the pointer to arrays that words declare after a type: name, extents of the arrays, number of words used.
+class Declarator(NamedTuple):
+    """A pointer to arrays: its name, the extents of the arrays, and the number of words that declare it."""
 
-    `(*a)[N]` gives `a` and N; the name is empty if they declare no such pointer.
-    """
+    name: str
+    extents: list[list[str]]
+    length: int
+
+
+def declarator(words: Sequence[str]) -> Declarator:
+    """Return the pointer to arrays that words declare after a type, `(*a)[N]`; its name is empty if there is none."""
     if words[:2] != ["(", "*"] or (end := closing(words, 0)) >= len(words):
-        return "", [], 0
+        return Declarator("", [], 0)
     names = [word for word in words[2:end] if word not in QUALIFIERS]
     name, extents, at = "".join(names[-1:]), list[list[str]](), end + 1
     while words[at : at + 1] == ["["]:
         behind = closing(words, at) + 1
         extents.append([*words[at + 1 : behind - 1]])
         at = behind
-    return name, extents, at
+    return Declarator(name, extents, at)
 
 
 def changes(name: str, tokens: Sequence[str]) -> int:

@@ -132,7 +132,7 @@ class Uses(Accesses):
                 length = extent.with_value(width, Sum.of(1))
                 if length.names and extent - length == Sum.of(width) - 1:
                     rim = max(length.constant, 0)  # of a window, beyond the last of the widest share
-                    shape[axis] = Sum.of(f"round_up({length - rim}, {max(of.values(width, default)[0])})") + rim
+                    shape[axis] = Sum.of(f"round_up({length - rim}, {max(of.values(width, default).numbers)})") + rim
         return [] if names_in(" ".join(map(str, shape))) & {*of.parameters, *of.extra} else shape
 
     def codes(self) -> set[str]:

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from autotune.study.drafting.byvalue import spread, swizzled, with_component
-from autotune.study.drafting.dividing import Divided
 from autotune.study.drafting.findings import Comparison, Pointer
+from autotune.study.drafting.guarding import Guards
 from autotune.study.drafting.scopes import Kernel
 from autotune.study.drafting.syntax import NotRead
 from autotune.study.drafting.terms import Sum
@@ -23,7 +23,7 @@ _BELOW = Sum.of(-(2**31))
 MOST_STEPS = 20_000
 
 
-class Values(Divided, ABC):
+class Values(Guards, ABC):
     """The walk through expressions, within the scopes of the walk through statements."""
 
     def __init__(self, kernel: Kernel, *, through: bool) -> None:
@@ -171,34 +171,41 @@ class Values(Divided, ABC):
         if sign == "=" and left[0] == "name" and right[0] in ("+", "-") and right[1] == left:
             sign, right = f"{right[0]}=", right[2]  # `i = i + n` steps it as `i += n` does
         value = self._of(right)
+        if left[0] == "name":
+            self._assign(sign, left, value, right)
+            return value
         root = left
         while root[0] in ("index", "member", "cast") or (root[0] == "unary" and root[1] in ("*", "&")):
             root = root[2] if root[0] in ("unary", "cast") else root[1]
-        if root is not left:
-            before = len(self.found.mentions)
-            self._of(left)
-            made = self.found.mentions[before:]
-            if made and isinstance(self._of(root), Pointer):
-                self._ask_apart(value)
-                last = made[-1]._replace(kind="write" if sign == "=" else "both")
-                self.found.mentions[last.number] = last
-            elif left[0] == "member" and type(of := self._of(left[1])) is tuple and left[1][0] == "name":
-                value = value if sign == "=" else self._combined(sign[:-1], self._of(left), value)
-                self._put(str(root[1]), with_component(of, str(left[2]), self._lasting(str(root[1]), value)))
-            elif root[0] == "name" and sign == "=":  # a local array: taken as if all its numbers were this one
-                self._set(str(root[1]), value)
-            return value
-        if left[0] == "name":
-            name = str(left[1])
-            if sign == "=":
-                self._set(name, value)
-            elif type(before := self._lookup(name)) is tuple:
-                self._set(name, self._combined(sign[:-1], before, value))
-            elif isinstance(before, Sum) and self._is_plain(name):
-                self._set(name, self._of_binary(sign[:-1], left, right))
-            else:
-                step = value if sign in ("+=", "-=") and isinstance(value, Sum) else None
-                self._stepped(left, step, falls=sign in ("-=", "/=", ">>="))
+        return value if root is left else self._assign_part(sign, left, root, value)
+
+    def _assign(self, sign: str, left: Tree, value: Any, right: Tree) -> None:
+        """Give a variable a value, or step it."""
+        name = str(left[1])
+        if sign == "=":
+            self._set(name, value)
+        elif type(before := self._lookup(name)) is tuple:
+            self._set(name, self._combined(sign[:-1], before, value))
+        elif isinstance(before, Sum) and self._is_plain(name):
+            self._set(name, self._of_binary(sign[:-1], left, right))
+        else:
+            step = value if sign in ("+=", "-=") and isinstance(value, Sum) else None
+            self._stepped(left, step, falls=sign in ("-=", "/=", ">>="))
+
+    def _assign_part(self, sign: str, left: Tree, root: Tree, value: Any) -> Any:
+        """Note that memory is written, or change a component of a variable, the `root`; return the value."""
+        before = len(self.found.mentions)
+        self._of(left)
+        made = self.found.mentions[before:]
+        if made and isinstance(self._of(root), Pointer):
+            self._ask_apart(value)
+            last = made[-1]._replace(kind="write" if sign == "=" else "both")
+            self.found.mentions[last.number] = last
+        elif left[0] == "member" and type(of := self._of(left[1])) is tuple and left[1][0] == "name":
+            value = value if sign == "=" else self._combined(sign[:-1], self._of(left), value)
+            self._put(str(root[1]), with_component(of, str(left[2]), self._lasting(str(root[1]), value)))
+        elif root[0] == "name" and sign == "=":  # a local array: taken as if all its numbers were this one
+            self._set(str(root[1]), value)
         return value
 
     def _place(self, tree: Tree) -> Any:

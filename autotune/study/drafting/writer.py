@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from autotune.devices import KernelArgument
 from autotune.study.drafting.alternatives import alternatives, idle
-from autotune.study.drafting.branches import AROUND
+from autotune.study.drafting.branches import AROUND, Proposed
 from autotune.study.drafting.divisors import whole_rows, zero_for_some
 from autotune.study.drafting.fixed import hints, own_to_tune
 from autotune.study.drafting.groups import OF_GROUPS, widths
@@ -55,7 +55,7 @@ class _Writer(Lines):
         self._sizes = Sizes(proposal, self._uses, self._items)
         self._alternatives = alternatives(proposal, self._uses)
         self._values = {name: proposal.values(name, default) for name, default in proposal.parameters.items()}
-        self._values |= {name: (widths(default), OF_GROUPS) for name, default in proposal.extra.items()}
+        self._values |= {name: Proposed(widths(default), OF_GROUPS) for name, default in proposal.extra.items()}
 
     def study(self) -> str:
         """Return the whole text."""
@@ -150,7 +150,7 @@ class _Writer(Lines):
 
     def _constraint_tables(self) -> None:
         of = self._of
-        numbers = {name: numbers for name, (numbers, _) in self._values.items() if name not in of.words}
+        numbers = {name: told.numbers for name, told in self._values.items() if name not in of.words}
         numbers |= {name: [number] for name, number in of.tasks.items()}
         numbers |= {name: [self._sizes.first(name)] for name in (*self._sizes.names, *of.made)}
         texts = [extent or "" for each in self._items.values() for extent in each]
