@@ -167,9 +167,10 @@ class Axes(Indices, ABC):
         """The limit of an array's other indices, if guards bound these."""
         own = {*self._indices(axis)}
         for name in dict.fromkeys(one.name for one in self.reading.mentions if len(one.places) == 1):
-            others = {each.places[0] for each in self.reading.of(name)}
-            if others & own and (found := next(filter(None, map(self._counted, others)), None)):
-                return found
+            places = dict.fromkeys(each.places[0] for each in self.reading.of(name))
+            limits = (limit for place in places for limit in self.reading.limits_of(place) if self._sized(limit))
+            if own & places.keys() and (limit := next(limits, None)) is not None:
+                return self._named(limit)
         return None
 
     def _row_alone(self, axis: int) -> Sum | None:
@@ -186,7 +187,9 @@ class Axes(Indices, ABC):
         names = IMAGE_NAMES if self._in_images else AXIS_NAMES[3 if self._used(2) else 2 if self._used(1) else 1]
         spread = {turns for place in self._stored if (turns := self._over_launch(place, axis))}
         own = {*self._indices(axis)} & self._written
-        self._note_each(axis, spread or {each.factor_of(f"gid#{axis}") for each in own})
+        each = spread or {place.factor_of(f"gid#{axis}") for place in own}
+        if len(each) == 1 and self._is_share(share := each.pop()):  # `y[item * WPT + k]`
+            self.each.setdefault(axis, share)
         self.wholes[axis] = self._left(axis, names[axis])
         return quotient(self.wholes[axis], self.each.get(axis, Sum.of(1)))
 
@@ -196,13 +199,8 @@ class Axes(Indices, ABC):
         turns = self.upper(Sum.of(next(steps, "#"))) if index.factor_of(f"gid#{axis}") == Sum.of(1) else None
         return turns if turns is not None and turns.known else Sum()
 
-    def _note_each(self, axis: int, factors: set[Sum]) -> None:
-        """Note the number of places that each item writes, if parameters give it: `y[item * WPT + k]`."""
-        each = factors.pop() if len(factors) == 1 else Sum()
-        if self._is_share(each):
-            self.each.setdefault(axis, each)
-
     def _is_share(self, each: Sum) -> bool:
+        """Whether parameters give the number of places that each item writes."""
         return each.known and bool(each.names) and not self._sized(each)
 
     def _along(self, extent: Sum, counted: Sum, axis: int, *, written: bool) -> Sum:
@@ -258,10 +256,6 @@ class Axes(Indices, ABC):
         taken = {str(extent) for extent in (*self.axes.values(), *self.rows.values())}
         left = [size for size in self._sizes if size not in {*bounded, *self._small, *taken} and MUCH_NAME.search(size)]
         return left[0] if left else ""
-
-    def _counted(self, index: Sum) -> Sum | None:
-        """The limit of an index, if a guard has exactly this index."""
-        return next((self._named(limit) for limit in self.reading.limits_of(index) if self._sized(limit)), None)
 
     # -- names ------------------------------------------------------------------------------------
 

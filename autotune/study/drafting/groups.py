@@ -115,7 +115,7 @@ class WorkGroup:
     # -- what tells a work-group, the surest first ------------------------------------------------
 
     def _required(self) -> Group | None:
-        if not (extents := _required(self._of, self._entry)):
+        if not (extents := _of_attribute(self._of, self._entry)):
             return None
         asked = max([self._dimensions, *(axis + 1 for axis, extent in enumerate(extents) if extent != "1")])
         return Group(extents[:asked])
@@ -279,7 +279,7 @@ def _axis(name: str) -> int:
     return {"X": 0, "0": 0, "N": 0, "Y": 1, "1": 1, "M": 1, "Z": 2, "2": 2}.get(name[-1].upper(), 3)
 
 
-def _required(of: Proposal, entry: str) -> list[str]:
+def _of_attribute(of: Proposal, entry: str) -> list[str]:
     """Return the required work-group of the last kernel of a name, in terms of parameters; empty if there is none."""
     found, tokens = [], of.code.tokens(of.kept(tuned=True)) or []
     if entry not in tokens:  # it is in a branch that only the compiler takes

@@ -69,13 +69,12 @@ class Limits(Launches, ABC):
             taken_off = factor.known and all(each < 0 for each in factor.terms.values())
             if taken_off and (least := self._least(name)) is not None:
                 total += factor * least
-                continue
-            if factor != Sum.of(1) and (most := self._of_multiples(Sum.of(name) * factor)) is not None:
+            elif factor != Sum.of(1) and (most := self._of_multiples(Sum.of(name) * factor)) is not None:
                 total += most
-                continue
-            if below is None or not factor.known or any(each < 0 for each in factor.terms.values()):
+            elif below is None or not factor.known or any(each < 0 for each in factor.terms.values()):
                 return None
-            total += factor * below - factor
+            else:
+                total += factor * below - factor
         return undivided(self._named(total))
 
     def _of_multiples(self, value: Sum) -> Sum | None:
