@@ -5,22 +5,26 @@ guards and names. Each guess is marked as a guess: nothing here decides a result
 
     sketch.py      what is known of a kernel file
     scanning.py    kernels, macros and structs of a text, if no compiler tells; typedefs.py: names of types
-    syntax.py      a parser for the part of C that index arithmetic needs; preprocessing.py: macros and branches,
+    syntax.py      tokens of C; trees.py: expressions; preprocessing.py: macros and branches,
                    functions.py: functions
     terms.py       sums of products of names; byvalue.py: vectors and structs by value
-    statements.py  a walk through a kernel, with values.py for its expressions, scopes.py for its variables,
-                   guarding.py for comparisons, dividing.py for quotients and touching.py for OpenCL's own functions;
-                   its result is a Reading
-    reading.py     the Reading: which places of which argument are used, and what bounds the variables
-    shapes.py      extents from a Reading; images.py: those of images; launches.py: work-items; indices.py: indices
-                   split into rows
-    proposal.py    proposals for parameters and choices, with repeats.py, nouns.py, signatures.py, and branches.py for
-                   what an #if asks; vectors.py: for their widths; fixed.py: for numbers that no tuner can set yet;
-                   groups.py: for work-groups; uses.py: for each argument; leaving.py: buffers that kernels do not use;
-                   alternatives.py: for kernels that do the same; parts.py: for what one kernel leaves for the next
+    statements.py  a walk through a kernel, with values.py for its expressions, calls.py for calls, scopes.py for its
+                   variables, guarding.py for comparisons and divisions, and touching.py for OpenCL's own functions; its
+                   result is a Reading
+    reading.py     the Reading: which places of which argument are used, and what bounds the variables; findings.py: the
+                   records in it; contents.py: arrays whose contents are places; tiles.py: what indices tell of groups
+    shapes.py      extents from a Reading; images.py: those of images; limits.py: bounds of sums; launches.py:
+                   work-items; axes.py: what axes count to; indices.py: indices split into rows
+    proposal.py    proposals for parameters and choices, from macros.py, with repeats.py, nouns.py, signatures.py, and
+                   branches.py for what an #if asks; vectors.py: for their widths; fixed.py: for numbers that no tuner
+                   can set yet
+    groups.py      proposals for work-groups
+    uses.py        proposals for the extents of arguments; inputs.py: for what these hold; accesses.py: how kernels use
+                   them; alternatives.py: kernels that do the same; parts.py: what one kernel leaves
+                   for the next
     sizes.py       which of a kernel's numbers are sizes, and their first values
-    writer.py      the text of the study; naming.py: arguments that no expression can name; divisors.py: constraints
-                   on divisors and rows
+    writer.py      the text of the study, by lines.py; naming.py: arguments that no expression can name;
+                   divisors.py: constraints on divisors and rows
     missing.py     what is missing in a kernel that does not compile by itself; asking.py: what its #ifs ask for
 """
 

@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, count
 
+from autotune.study.drafting.accesses import in_memory
 from autotune.study.drafting.branches import asked_by_directives
 from autotune.study.drafting.functions import reached
 from autotune.study.drafting.proposal import Proposal
 from autotune.study.drafting.syntax import names_in
-from autotune.study.drafting.uses import Uses, in_memory
+from autotune.study.drafting.uses import Uses
 
 _NAME = "KERNEL"
 

@@ -3,33 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
+from typing import NamedTuple
 
 from autotune.study.drafting.branches import OF_COMPILER, compared
 from autotune.study.drafting.preprocessing import preprocessed
 from autotune.study.drafting.scanning import KERNEL
-from autotune.study.drafting.syntax import NotRead
+from autotune.study.drafting.syntax import NAME, NotRead
 from autotune.study.includes import DIRECTIVE, without_comments
 
 _SAYS_NOTHING = re.compile(r":\d+:\d+:(?: error:)?[ \t]*$", re.MULTILINE)
 """The end of a compiler's line on an `#error` without a text."""
-_NAME = re.compile(r"[A-Za-z_]\w*")
 _MOST = 16
 """The most names in one condition, and conditions around a kernel."""
 
 
 def asked_by_error(source: str, told: str) -> tuple[list[str], bool]:
     """Return the macros that decide about a met `#error`, and whether it only requires one of them to be defined."""
-    opened: list[_Branch] = []
-    for match in DIRECTIVE.finditer(without_comments(source)):
-        rest = match[2].strip()
-        met = rest.strip('"') in told if rest else _SAYS_NOTHING.search(told)
-        if match[1] == "error" and opened and met:
-            return [*dict.fromkeys(opened[-1].names)], opened[-1].asks_for_one
-        _step(opened, match[1], rest)
+    for each in _directives(without_comments(source)):
+        met = each.rest.strip('"') in told if each.rest else _SAYS_NOTHING.search(told)
+        if each.word == "error" and each.opened and met:
+            return [*dict.fromkeys(each.opened[-1].names)], each.opened[-1].asks_for_one
     return [], False
 
 
@@ -39,18 +36,16 @@ def brought(source: str, name: str, known: Collection[str] = ()) -> tuple[str, s
     This is `FLOAT` if the text has `#ifdef FLOAT` with `#define real float` or `typedef float real;`. `known` macros
     come first, then those that make the name `float`, which each device has.
     """
-    opened, asked, text, read = list[_Branch](), dict[str, bool](), without_comments(source), 0
+    asked, text = dict[str, bool](), without_comments(source)
     unusable = _include_guards(text)
     typedef = re.compile(rf"\btypedef\b([^;{{}}]*)\b{name}\s*;")
-    for match in DIRECTIVE.finditer(text):
-        typed = typedef.search(text, read, match.start())
-        stated = match[2] if match[1] == "define" and match[2].split("(")[0].split()[:1] == [name] else None
+    for each in _directives(text):
+        typed = typedef.search(each.before)
+        stated = each.rest if each.word == "define" and each.rest.split("(")[0].split()[:1] == [name] else None
         plain = "float" in (typed[1] if typed else stated or "").split()
-        for branch in opened if typed or stated is not None else ():
-            for macro in (each for each in branch.names if not OF_COMPILER.match(each) and each not in unusable):
+        for branch in each.opened if typed or stated is not None else ():
+            for macro in (one for one in branch.names if not OF_COMPILER.match(one) and one not in unusable):
                 asked[macro] = asked.get(macro, False) or (plain and macro in (branch.last or branch.names))
-        _step(opened, match[1], match[2].strip())
-        read = match.end()
     numbers = compared(source) if asked else {}
     if asked and _is_meant(source, "", "", name):
         return "", ""
@@ -80,7 +75,7 @@ def _left(source: str, macro: str, value: str) -> str:
     try:
         return " ".join(preprocessed(source, {macro: value} if macro else {}, ()))
     except NotRead:
-        return " ".join(_NAME.findall(source))
+        return " ".join(NAME.findall(source))
 
 
 def hiding(source: str) -> tuple[list[str], list[str]]:
@@ -90,15 +85,11 @@ def hiding(source: str) -> tuple[list[str], list[str]]:
         left = {*preprocessed(source, {}, ())}
     except NotRead:
         return [], []
-    names, opened, read = dict[str, None](), list[_Branch](), 0
-    kernels = list[str]()
-    for match in DIRECTIVE.finditer(text):
-        if inside := [found[2] for found in KERNEL.finditer(text, read, match.start())]:
+    names, kernels = dict[str, None](), list[str]()
+    for each in _directives(f"{text}\n#end"):
+        if inside := [found[2] for found in KERNEL.finditer(each.before)]:
             kernels += inside
-            names |= dict.fromkeys(name for branch in opened[-_MOST:] for name in branch.names)
-        _step(opened, match[1], match[2].strip())
-        read = match.end()
-    kernels += [found[2] for found in KERNEL.finditer(text, read)]
+            names |= dict.fromkeys(name for branch in each.opened[-_MOST:] for name in branch.names)
     return ([], []) if left & {*kernels} else (kernels, list(names))
 
 
@@ -115,9 +106,26 @@ class _Branch:
     last: list[str]
 
 
+class _Directive(NamedTuple):
+    """A directive, with the branches that are open there and the text since the last directive."""
+
+    word: str
+    rest: str
+    opened: list[_Branch]
+    before: str
+
+
+def _directives(text: str) -> Iterator[_Directive]:
+    opened, read = list[_Branch](), 0
+    for match in DIRECTIVE.finditer(text):
+        yield _Directive(match[1], match[2].strip(), opened, text[read : match.start()])
+        _step(opened, match[1], match[2].strip())
+        read = match.end()
+
+
 def _step(opened: list[_Branch], word: str, rest: str) -> None:
     """Open, change or close a branch, as a directive does."""
-    names = [name for name in dict.fromkeys(_NAME.findall(rest)) if name != "defined"]
+    names = [name for name in dict.fromkeys(NAME.findall(rest)) if name != "defined"]
     if word in ("if", "ifdef", "ifndef"):
         asked = re.findall(r"\w+|[^\w\s()]", rest) if len(names) == 1 else []
         alone = asked == names if word == "ifndef" else word == "if" and asked == ["!", "defined", *names]

@@ -79,7 +79,14 @@ def asked_by_pragmas(text: str) -> set[str]:
     return {name for word, rest in DIRECTIVE.findall(text) if word == "pragma" for name in _NAME.findall(rest)}
 
 
-def values(source: str, name: str, default: int) -> tuple[list[int], str]:
+class Proposed(NamedTuple):
+    """The values proposed for a number, and their origin."""
+
+    numbers: list[int]
+    origin: str
+
+
+def values(source: str, name: str, default: int) -> Proposed:
     """Return the values proposed for a macro that is a number, and their origin.
 
     They are the numbers that the text compares it with, 0 and 1 for a switch, else powers of two times the default,
@@ -87,15 +94,15 @@ def values(source: str, name: str, default: int) -> tuple[list[int], str]:
     """
     numbers, alone, other = compared(source).get(name, Compared(set(), False, False))
     if default == 1 and _is_switch(source, name):
-        return [0, 1], AROUND
+        return Proposed([0, 1], AROUND)
     if numbers and (alone or (len(numbers) > 1 and not other)):
         rest = {0} if alone and (other or name not in candidates(source)) else set()  # undefined is 0
         listed = numbers | {default} | rest
-        return sorted(listed if len(listed) > 1 else listed | {0, 1}), COMPARED
+        return Proposed(sorted(listed if len(listed) > 1 else listed | {0, 1}), COMPARED)
     if default in (0, 1) or default < 0:
-        return (sorted({default, 0, 1}) if default < 1 else [1, 2, 4, 8]), AROUND
+        return Proposed(sorted({default, 0, 1}) if default < 1 else [1, 2, 4, 8], AROUND)
     steps = {default // 4, default // 2, default, default * 2, default * 4}
-    return sorted(step for step in steps if step >= 1), AROUND
+    return Proposed(sorted(step for step in steps if step >= 1), AROUND)
 
 
 AROUND = "around the default; keep what makes sense"
@@ -112,19 +119,20 @@ class Branches:
         self, source: str, stated: Mapping[str, str], kernels: Collection[str], joined: Mapping[str, Collection[str]]
     ) -> None:
         self._source, self._stated, self._kernels, self._joined = source, stated, {*kernels}, joined
-        self._found: dict[tuple[str, int], tuple[list[int], str]] = {}
+        self._found: dict[tuple[str, int], Proposed] = {}
         self._texts: dict[tuple[str | int, ...], Mapping[int, Sequence[str]]] = {}
         self._room = MOST_TRIED
 
-    def values(self, name: str, default: int) -> tuple[list[int], str]:
+    def values(self, name: str, default: int) -> Proposed:
         """Return `values` without the numbers that remove one of the kernels, if there is room to try them."""
         if (name, default) not in self._found:
-            numbers, said = values(self._source, name, default)
-            self._found[name, default] = (self._leaving(name, numbers) if said == COMPARED else numbers), said
-        numbers, said = self._found[name, default]
-        if said == AROUND and any(name in names and VECTOR.match(word) for word, names in self._joined.items()):
-            numbers = [number for number in numbers if number in (2, 4, 8, 16)] or numbers
-        return numbers, said
+            told = values(self._source, name, default)
+            left = self._leaving(name, told.numbers) if told.origin == COMPARED else told.numbers
+            self._found[name, default] = told._replace(numbers=left)
+        told = self._found[name, default]
+        if told.origin == AROUND and any(name in names and VECTOR.match(word) for word, names in self._joined.items()):
+            return told._replace(numbers=[each for each in told.numbers if each in (2, 4, 8, 16)] or told.numbers)
+        return told
 
     def _leaving(self, name: str, numbers: list[int]) -> list[int]:
         texts = self.texts(name, numbers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from autotune.devices import KernelArgument
 from autotune.study.drafting.terms import Sum
@@ -22,6 +22,14 @@ _LONGEST = 64
 
 Kinds = Mapping[str, Sequence[str]]
 """The members of structs, as C writes them."""
+
+
+class Member(NamedTuple):
+    """A member of a struct; `length`: of an array, 0 if that is not one number, None if it is no array."""
+
+    name: str
+    kind: str
+    length: int | None
 
 
 class ByValue:
@@ -65,16 +73,16 @@ class ByValue:
             elif length is None:
                 yield from ((f".{name}{rest}", of) for rest, of in self._paths(inner, depth + 1))
 
-    def members(self, kind: str) -> Iterator[tuple[str, str, int | None]]:
-        """Yield each member of a struct: name, type, and length: None if no array, 0 if that is not one number."""
+    def members(self, kind: str) -> Iterator[Member]:
+        """Yield each member of a struct."""
         for member in self._structs.get(self._meant(kind), ()):
             if found := re.fullmatch(r"(\w+)\s+(\w+)\s*(\[.*)?", member):
                 alone = re.fullmatch(r"\[\s*(\d{1,9})\s*\]", found[3] or "")
-                yield found[2], found[1], int(alone[1]) if alone else 0 if found[3] else None
+                yield Member(found[2], found[1], int(alone[1]) if alone else 0 if found[3] else None)
 
     def first_places(self, kind: str) -> str:
         """Return the key for data of structs with whole numbers 0 and 1: nearly all arrays have these places."""
-        members = [(name, self._meant(of)) for name, of, _ in self.members(kind)]
+        members = [(member.name, self._meant(member.kind)) for member in self.members(kind)]
         whole = [name for name, of in members if components(of)[0] in WHOLE_TYPES]
         if not whole or any(of in self._structs for _, of in members):
             return ", data = { low = 0, high = 1 }"

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from autotune.errors import UsageError
 from autotune.expression import Expression
+from autotune.study.drafting.axes import extent_of
+from autotune.study.drafting.findings import Guard
 from autotune.study.drafting.groups import by_default
-from autotune.study.drafting.launches import extent_of
 from autotune.study.drafting.syntax import names_in
 from autotune.study.drafting.terms import Sum, remainder
 
@@ -70,7 +71,7 @@ def whole_rows(of: Proposal) -> list[tuple[str, str]]:
             for by in sorted(rows, key=str):
                 whole = int(by_default(extent, numbers)) % max(int(by_default(str(by), numbers)), 1) == 0
                 known = by.names <= of.parameters.keys() and names_in(extent)
-                if whole and known and (remainder(item, by), by) in reading.guards:
+                if whole and known and Guard(remainder(item, by), by) in reading.guards:
                     required = f"{extent_of(extent)} % {extent_of(str(by))} == 0"
                     found[required] = f"{by} items of {entry} share local memory"
     return [*found.items()]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from autotune.study.drafting.syntax import closing, declarator, opening, split
+from autotune.study.drafting.syntax import NAME, closing, declarator, opening, split
 
 
 class Function(NamedTuple):
@@ -38,22 +37,26 @@ def functions_of(tokens: Sequence[str]) -> dict[str, Function]:
 def _taken(part: Sequence[str]) -> tuple[str, list[list[str]]]:
     """Return the name of an argument, and the extents of the arrays that it points to: `(*a)[N]`, `a[][N]`."""
     begun = part.index("(") if "(" in part else len(part)
-    name, extents, _ = declarator(part[begun:])
-    if name:
-        return name, extents
+    if (found := declarator(part[begun:])).name:
+        return found.name, found.extents
     ended = part.index("[") if "[" in part else len(part)
-    _, extents, _ = declarator(["(", "*", ")", *part[ended:]])
-    return next((word for word in reversed(part[:ended]) if re.fullmatch(r"[A-Za-z_]\w*", word)), ""), extents[1:]
+    extents = declarator(["(", "*", ")", *part[ended:]]).extents
+    return next((word for word in reversed(part[:ended]) if NAME.fullmatch(word)), ""), extents[1:]
+
+
+def called(functions: Mapping[str, Function], kernels: Collection[str]) -> set[str]:
+    """Return these kernels and the functions that they call, if the text defines them."""
+    found, due = set[str](), [*kernels]
+    while due:
+        if (name := due.pop()) in functions and name not in found:
+            found.add(name)
+            due += functions[name].body
+    return found
 
 
 def reached(tokens: Sequence[str], kernels: Collection[str]) -> set[str]:
     """Return the words of a text, except those of functions and other kernels that these kernels do not call."""
-    functions, called = functions_of(tokens), set[str]()
-    due = [*kernels]
-    while due:
-        if (name := due.pop()) not in called:
-            called.add(name)
-            due += [word for word in functions[name].body if word in functions] if name in functions else []
+    kept = {*kernels} | called(functions_of(tokens), kernels)
     found, start, at = set[str](), 0, 0
     while at < len(tokens):
         if tokens[at] not in ("{", ";"):
@@ -61,7 +64,7 @@ def reached(tokens: Sequence[str], kernels: Collection[str]) -> set[str]:
             continue
         end = closing(tokens, at) if tokens[at] == "{" else at
         words = {*tokens[start : end + 1]}
-        if tokens[at] == ";" or tokens[at - 1] != ")" or words & called:
+        if tokens[at] == ";" or tokens[at - 1] != ")" or words & kept:
             found |= words
         start = at = end + 1
     return found

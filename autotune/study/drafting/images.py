@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from abc import ABC
-from typing import Any
 
-from autotune.study.drafting.indices import coordinates
-from autotune.study.drafting.launches import IMAGE_NAMES, Launches
+from autotune.study.drafting.axes import IMAGE_NAMES
+from autotune.study.drafting.indices import Basis, coordinates
+from autotune.study.drafting.limits import Limits
 from autotune.study.drafting.reading import EXTENT
 from autotune.study.drafting.terms import Sum
 
@@ -21,24 +21,19 @@ def extents_of(type_name: str) -> int | None:
     return None if found is None else int(found[1] or (3 if found[2] else 1))
 
 
-class Images(Launches, ABC):
-    """The extents of images that one kernel's reading tells; for the arguments see `Launches`."""
+class Images(Limits, ABC):
+    """The extents of images that one kernel's reading tells."""
 
-    _here: list[tuple[Sum, Sum]]
-    """The guards that hold where the place is that is looked at, if it is known where."""
-
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self, basis: Basis) -> None:
+        super().__init__(basis)
         self.doubts: dict[str, str] = {}
         """Why the extents of a buffer or an image are a guess."""
 
     def image(self, name: str, dimensions: int) -> list[Sum] | None:
         """Return the extents of an image in NumPy's order; None if its coordinates do not tell."""
         found: list[Sum | None] = [None] * dimensions
-        for number, mention in enumerate(self.reading.mentions):
-            if mention.name != name:
-                continue
-            self._here = self.holding(number)
+        for mention in [each for each in self.reading.mentions if each.name == name]:
+            self._here = self.holding(mention)
             for place, coordinate in enumerate(mention.places[:dimensions]):
                 if (shared := self._shared(coordinate)) is not None:
                     found[place] = found[place] or shared
@@ -47,12 +42,12 @@ class Images(Launches, ABC):
                 ids = self._axes_of(started)
                 extent = self.axes.get(min(ids)) if len(ids) == 1 else self.upper(coordinate)
                 several = started.factor_of(f"gid#{min(ids, default=0)}")
-                bounded = any(varying.varying == started.varying for varying, _ in self.reading.guards)
-                if len(ids) == 1 and (not several or (bounded and (several.number or 2) > 1)):
+                bounded = bool(self.reading.guards_of(started)) and (several.number or 2) > 1
+                if len(ids) == 1 and (not several or bounded):
                     extent = self.upper(coordinate)  # the id is within a quotient, or its multiple is bounded as it is
                 elif extent is not None and len(ids) == 1 and several.known and (several.number or 2) > 1:
                     extent = extent * several
-                found[place] = self._farther(found[place], extent, written=mention.kind != "read")
+                found[place] = self._farther(found[place], extent, written=mention.writes)
                 if any(re.match(r"\([^.]*(?:gid|wid)#\d.*\)\.#", each) for each in started.names):
                     self.doubts[name] = BEYOND  # a value of which only the ids in it are known
         self._here = []

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from math import gcd
+from typing import NamedTuple
 
 from autotune.errors import UsageError
 from autotune.expression import Expression
 from autotune.study.drafting.reading import EXTENT, Reading
-from autotune.study.drafting.terms import Product, Sum, divided, remainder, spread_out
+from autotune.study.drafting.terms import Product, Sum, divided, spread_out
 
 
 def words(text: str) -> list[str]:
@@ -27,37 +29,9 @@ def tile_of(counted: Sum, axis: int) -> Sum | None:
     return tile if groups == [f"wid#{axis}"] and tile.known and several and items else None
 
 
-def flat_rows(axis: int, moved: Sum, places: Sum | None) -> dict[int, Sum]:
-    """Return the extents, without a rim, of an array that is indexed row by row, `t[y * W + x]` in `t[H * W]`.
-
-    Empty unless the local id of one other axis alone counts the rows.
-    """
-    other = next((each for each in (0, 1, 2) if each != axis and moved.names & {f"lid#{each}"}), axis)
-    row = moved.factor_of(f"lid#{other}")
-    if other == axis or places is None or not row.known or moved != row * Sum.of(f"lid#{other}"):
-        return {}
-    count = places.over(row)
-    told = {axis: row} if count is None else {axis: row, other: count}
-    found = dict[int, Sum]()
-    for of, extent in told.items():
-        plain = (spread_out(min(extent.names)) if len(extent.names) == 1 else None) or extent
-        found[of] = plain - (plain.number is None) * plain.constant
-    return found
-
-
-def wrapped(reading: Reading) -> dict[int, Sum]:
-    """Return C by axis if each index into a local array has `item % C`: more items of a group would share places."""
-    found = dict[int, Sum]()
-    for axis in range(3):
-        remainders = {remainder(Sum.of(f"lid#{axis}"), limit): limit for _, limit in reading.guards}
-        for array in reading.arrays:
-            cells = [(level, index) for name, level, index in reading.cells if name == array]
-            names = {name for _, index in cells for name in index.names if f"lid#{axis}" in name}
-            limit = remainders.get(Sum.of(min(names))) if len(names) == 1 else None
-            without = {level for level, index in cells if not names <= index.names}
-            if limit is not None and {level for level, _ in cells} - without:
-                found.setdefault(axis, limit)
-    return found
+def shared_out(value: Sum, several: int) -> Sum:
+    """Return a sum with each factor divided by a number."""
+    return Sum((product, factor // several) for product, factor in value.terms.items())
 
 
 def coordinates(reading: Reading) -> set[Sum]:
@@ -79,17 +53,61 @@ def rows_of_ids(reading: Reading, axes: Sequence[int] = (0, 1, 2)) -> set[str]:
     return found
 
 
+def row_by_numbers(place: Sum, variable: str) -> int:
+    """Return the length of the row along which a variable counts: 64 in `64 * y + x` for x; 0 if no number tells."""
+    each = place.factor_of(variable).number or 0
+    steps = (place.factor_of(name).number or 0 for name in place.names if "#" in name)
+    return min((step for step in steps if step > each > 0), default=0)
+
+
+def items_by_numbers(place: Sum, axis: int) -> int:
+    """Return the number of items along an axis in such a row; 0 if none tells."""
+    each, row = place.factor_of(f"gid#{axis}").number or 0, row_by_numbers(place, f"gid#{axis}")
+    return row // each if row and row % each == 0 else 0
+
+
 def _only_taken_off(counted: Sum) -> bool:
     """Whether a sum has variables and only negative factors: it counts no rows."""
     return not counted.known and max(counted.terms.values()) < 0
 
 
-class Indices(ABC):
-    """The indices of one kernel; `sizes`: its whole numbers and whether each is small; `made`: sizes made up for it."""
+@dataclass(frozen=True)
+class Basis:
+    """What the proposals for one kernel's launch and extents start from.
 
-    def __init__(self, reading: Reading, sizes: Mapping[str, bool], made: dict[str, str]) -> None:
-        self.reading, self._sizes, self.made = reading, sizes, made
-        self._small = {name for name, small in sizes.items() if small}
+    `sizes`: its whole numbers, and whether each is small; `local`: the extents of its work-group. Sizes that have to be
+    made up are added to `made`, under names that are not `taken`. `each`: the number of places that an item writes
+    along axes that nothing bounds, if it is known already.
+    """
+
+    reading: Reading
+    sizes: Mapping[str, bool]
+    local: Sequence[str]
+    taken: Collection[str]
+    made: dict[str, str]
+    each: Mapping[int, Sum]
+
+
+class Level(NamedTuple):
+    """An axis of an index: its extent, 0 for the outermost, and what counts along it."""
+
+    extent: Sum
+    counted: Sum
+
+
+class Rows(NamedTuple):
+    """An index as rows: what counts them, and the extents of a row, none if the index has no rows."""
+
+    counted: Sum
+    extents: list[Sum]
+
+
+class Indices(ABC):
+    """The indices of one kernel."""
+
+    def __init__(self, basis: Basis) -> None:
+        self.reading, self._sizes, self.made = basis.reading, basis.sizes, basis.made
+        self._small = {name for name, small in basis.sizes.items() if small}
 
     @abstractmethod
     def upper(self, value: Sum, depth: int = 0) -> Sum | None:
@@ -108,9 +126,8 @@ class Indices(ABC):
 
     def elements(self, shape: Sequence[Sum]) -> float:
         """Return the number of elements of a shape with some number for each name, to compare shapes."""
-        taken_off = [
-            product[0] for _, limit in self.reading.guards for product, n in limit.terms.items() if n < 0 < len(product)
-        ]
+        limits = [guard.limit for guard in self.reading.guards]
+        taken_off = [product[0] for limit in limits for product, n in limit.terms.items() if n < 0 < len(product)]
         exponents = re.findall(r"\*\* (\w+)", " ".join(map(str, shape)))
         small = {*self._small, *taken_off, *exponents}
         total = 1.0
@@ -150,16 +167,13 @@ class Indices(ABC):
         left = value - found.expanded(stride)
         return found if left.terms.keys() < value.terms.keys() else Sum()
 
-    def _rows(self, index: Sum) -> tuple[Sum, list[Sum]] | None:
-        """Return what counts the rows of an index, and the extents of a row; None if it cannot be split so."""
+    def _rows(self, index: Sum) -> Rows | None:
+        """Return an index as rows; None if it cannot be split so."""
         levels = self._levels(index)
-        return (levels[0][1], [extent for extent, _ in levels[1:]]) if levels else None
+        return Rows(levels[0].counted, [level.extent for level in levels[1:]]) if levels else None
 
-    def _levels(self, index: Sum) -> list[tuple[Sum, Sum]]:
-        """Return each axis' extent and what counts along it, the outermost first (its extent is 0).
-
-        Empty if the index cannot be split so.
-        """
+    def _levels(self, index: Sum) -> list[Level]:
+        """Return the axes of an index, the outermost first; none if it cannot be split so."""
         strides: dict[Product, Sum] = {}
         loose = Sum()
         for product, factor in index.terms.items():
@@ -176,27 +190,25 @@ class Indices(ABC):
             strides[stride] = strides.get(stride, Sum()) + Sum([(rest, factor)])
         order = sorted(strides, key=len, reverse=True)
         if not order:
-            return [(Sum(), Sum())]
-        levels = [(Sum(), strides[order[0]])]
+            return [Level(Sum(), Sum())]
+        levels = [Level(Sum(), strides[order[0]])]
         for outer, inner in zip(order, [*order[1:], ()], strict=True):
             if (left := divided(outer, inner)) is None:
                 return []
             if outer != inner:
-                levels.append((Sum([(left, 1)]), strides.get(inner, Sum())))
-        return [] if any(_only_taken_off(counted) for _, counted in levels) else self._of_numbers(levels)
+                levels.append(Level(Sum([(left, 1)]), strides.get(inner, Sum())))
+        return [] if any(_only_taken_off(level.counted) for level in levels) else self._of_numbers(levels)
 
-    def _of_numbers(self, levels: list[tuple[Sum, Sum]]) -> list[tuple[Sum, Sum]]:
+    def _of_numbers(self, levels: list[Level]) -> list[Level]:
         """Return the levels with one more axis if each element is several numbers: 3 in `(y * W + x) * 3 + c`."""
-        several = gcd(*(factor for _, counted in levels[:-1] for factor in counted.terms.values()))
+        several = gcd(*(factor for level in levels[:-1] for factor in level.counted.terms.values()))
         extent, inner = levels[-1]
         rest = Sum((product, factor % several) for product, factor in inner.terms.items()) if several > 1 else Sum()
         if several < 2 or rest.varying == inner.varying or not self._numbered(several, inner, rest):
             return levels
-        outer = [*levels[:-1], (extent, inner - rest)]
-        apart = [
-            (of, Sum((each, factor // several) for each, factor in counted.terms.items())) for of, counted in outer
-        ]
-        return [*apart, (Sum.of(several), rest)]
+        outer = [*levels[:-1], Level(extent, inner - rest)]
+        apart = [Level(level.extent, shared_out(level.counted, several)) for level in outer]
+        return [*apart, Level(Sum.of(several), rest)]
 
     def _numbered(self, several: int, inner: Sum, rest: Sum) -> bool:
         """Whether the rest of a multiple counts the numbers of an element.

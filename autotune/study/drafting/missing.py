@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from autotune.study.drafting.asking import brought
 from autotune.study.drafting.branches import VECTOR
-from autotune.study.drafting.groups import EXTENT_NAME
-from autotune.study.drafting.syntax import QUALIFIERS, tokens_of
+from autotune.study.drafting.nouns import is_extent_name
+from autotune.study.drafting.syntax import NAME, QUALIFIERS, tokens_of
 from autotune.study.includes import defined_anyway, without_comments
 
 _UNKNOWN = re.compile(
@@ -43,7 +43,6 @@ _EXTENSIONS = {
 """What a text that needs an extension contains, and the compiler's message about it."""
 _OF_VECTOR = re.compile(r"[xyzw]+|[sS][0-9a-fA-F]+|lo|hi|even|odd")
 """Components of a vector, after a dot."""
-_NAME = re.compile(r"[A-Za-z_]\w*")
 _TAKES = re.compile(r"^[ \t]*#[ \t]*define[ \t]+\w+\(([\w, \t]*)\)", re.MULTILINE)
 """The parameters of a macro."""
 
@@ -68,51 +67,77 @@ def unknown(log: str, source: str) -> Unknown:
 
     To the compiler, a variable of an unknown type is unknown too: names that the source declares are left out.
     """
-    roles = _Roles(source)
-    names, structs, functions = dict[str, str](), dict[str, None](), dict[str, None]()
-    samplers = dict[str, None]()
+    found = _Found(source)
     unlinked = [name for match in _UNLINKED.finditer(log) for name in match[1].split(", ")]
     for name in [*(match[1] for match in _UNDECLARED.finditer(log)), *unlinked]:
-        if part := roles.pasted(name):
-            names[part] = _ending(name, part) or _number(part)
-        elif does := _converts(name) or roles.on_images.get(name, ""):
-            names[name] = does
-        elif roles.is_said(name):
-            functions[name] = None
+        found.add_function(name)
     for match in _UNKNOWN.finditer(log):
-        name = next(filter(None, match.groups()))
-        part = roles.pasted(name)
-        if name in roles.own and not part:  # a macro of an unknown name
-            continue
-        if part:  # it may be a macro too: `real4` for `real ## 4`
+        found.add(next(filter(None, match.groups())), is_type=bool(match["type"]))
+    return found.unknown()
+
+
+class _Found:
+    """The unknown names of a text, sorted by their roles in it."""
+
+    def __init__(self, source: str) -> None:
+        self._source, self._roles = source, _Roles(source)
+        self._names, self._structs = dict[str, str](), dict[str, None]()
+        self._functions, self._samplers = dict[str, None](), dict[str, None]()
+
+    def add_function(self, name: str) -> None:
+        """Add a name that a compiler reports as that of a function."""
+        if part := self._roles.pasted(name):
+            self._names[part] = _ending(name, part) or _number(part)
+        elif does := self._does(name):
+            self._names[name] = does
+        elif self._roles.is_said(name):
+            self._functions[name] = None
+
+    def _does(self, name: str) -> str:
+        """Return OpenCL's function that an unknown one seems to be; or an empty string."""
+        return _converts(name) or self._roles.on_images.get(name, "")
+
+    def add(self, name: str, *, is_type: bool) -> None:
+        """Add a name that a compiler reports as that of a type or a variable."""
+        if part := self._roles.pasted(name):  # it may be a macro too: `real4` for `real ## 4`
             if ending := _ending(name, part):
-                names[part] = ending
-                continue
+                self._names[part] = ending
+                return
             if name.removeprefix(part) in ("2", "3", "4", "8", "16"):  # the type before a vector's width is missing
-                names[part] = _type(part)
-                continue
+                self._names[part] = _type(part)
+                return
             name = part
-        if name in roles.types and name in roles.declared and not brought(source, name)[0]:
-            continue  # a typedef in the text, of an unknown name
+        elif name in self._roles.own:  # a macro of an unknown name
+            return
+        self._add_by_role(name, is_type=is_type)
+
+    def _add_by_role(self, name: str, *, is_type: bool) -> None:
+        roles = self._roles
+        if name in roles.types and name in roles.declared and not brought(self._source, name)[0]:
+            return  # a typedef in the text, of an unknown name
         if name in roles.attributes:
-            names[name] = ""
+            self._names[name] = ""
         elif name in roles.samplers:
-            samplers[name] = None
+            self._samplers[name] = None
         elif name in roles.structs:
-            structs[name] = None
-        elif match["type"] or name in roles.types:
-            names[name] = _type(name)
+            self._structs[name] = None
+        elif is_type or name in roles.types:
+            self._names[name] = _type(name)
         elif name in roles.called:  # newer compilers report functions as they report variables
-            if does := _converts(name) or roles.on_images.get(name, ""):
-                names[name] = does
+            if does := self._does(name):
+                self._names[name] = does
             else:
-                functions[name] = None
+                self._functions[name] = None
         elif name not in roles.declared:
-            names.setdefault(name, _number(name))
-    met = [*names, *structs, *functions]
-    foreign = {of: found for of, their in _FOREIGN.items() if (found := [name for name in met if name in their])}
-    called = sorted(_own(functions), key=source.find)  # compilers report them in different orders
-    return Unknown({name: names[name] for name in _own(names)}, _own(structs), called, foreign, [*samplers])
+            self._names.setdefault(name, _number(name))
+
+    def unknown(self) -> Unknown:
+        """Return all names, those of other languages apart."""
+        met = [*self._names, *self._structs, *self._functions]
+        foreign = {of: found for of, their in _FOREIGN.items() if (found := [name for name in met if name in their])}
+        names = {name: self._names[name] for name in _own(self._names)}
+        called = sorted(_own(self._functions), key=self._source.find)  # compilers report them in different orders
+        return Unknown(names, _own(self._structs), called, foreign, [*self._samplers])
 
 
 def _own(names: Iterable[str]) -> list[str]:
@@ -158,7 +183,7 @@ def _number(name: str) -> str:
     """Return a value for an unknown macro by its name alone: a type, 16 for an extent of a work-group, else 1."""
     if _OF_TYPES.fullmatch(name):
         return _type(name)
-    return "16" if EXTENT_NAME.fullmatch(name) or _EXTENT.fullmatch(name) else "1"
+    return "16" if is_extent_name(name) or _EXTENT.fullmatch(name) else "1"
 
 
 def _converts(name: str) -> str:
@@ -192,28 +217,23 @@ class _Roles:
     def __init__(self, source: str) -> None:
         self.types, self.declared = set[str](), dict[str, str]()
         self.own = defined_anyway(source)
-        words = {*_NAME.findall(without_comments(source))} if "##" in source else set[str]()
+        words = {*NAME.findall(without_comments(source))} if "##" in source else set[str]()
         self._words = sorted(words - self.own, key=len, reverse=True)
         tokens = tokens_of(re.sub(r"(?m)^[ \t]*#.*$", "", without_comments(source)))
         self._read(tokens)
-        pairs = [*pairwise(tokens)]
-        asked = list(zip(tokens, tokens[1:], tokens[2:], strict=False))
-        reads = {place for place, token in enumerate(tokens) if re.match("read_image", token)}
-        self.attributes = set[str]()
-        for at in [place for place, token in enumerate(tokens) if token == "kernel"]:
-            before = next((place for place in range(at - 1, -1, -1) if not _NAME.fullmatch(tokens[place])), -1)
-            behind = tokens[at + 1 : at + 2] if tokens[at + 2 : at + 3] == ["void"] else []
-            self.attributes |= {*tokens[before + 1 : at], *behind}
-        self.samplers = {tokens[at + 4] for at in reads if tokens[at + 3 : at + 6 : 2] == [",", ","]}
-        members = {member for _, dot, member in asked if dot in (".", "->") and not _OF_VECTOR.fullmatch(member)}
-        members -= {name for takes in _TAKES.findall(source) for name in _NAME.findall(takes)}  # c in a macro's `v.c`
-        holders = {name for name, dot, member in asked if dot in (".", "->") and member in members}
+        three = [*zip(tokens, tokens[1:], tokens[2:], strict=False)]
+        self.attributes, self.samplers = _attributes(tokens), _samplers(tokens)
+        members = {member for _, dot, member in three if dot in (".", "->") and not _OF_VECTOR.fullmatch(member)}
+        members -= {name for takes in _TAKES.findall(source) for name in NAME.findall(takes)}  # c in a macro's `v.c`
+        holders = {name for name, dot, member in three if dot in (".", "->") and member in members}
         self.structs = {self.declared[name] for name in holders & self.declared.keys()}
-        self.called = {name for name, after in pairs if after == "(" and _NAME.fullmatch(name)}
-        self.called -= {name for name, after in pairs if after != "("}
-        images = {name: word.endswith("write_only") for word, kind, name in asked if re.match(r"image\dd_", kind)}
-        on = {name: images[first] for name, bracket, first in asked if bracket == "(" and first in images}
-        self.on_images = {name: "write_imagef" if written else "read_imagef" for name, written in on.items()}
+        self.called = {name for name, after in pairwise(tokens) if after == "(" and NAME.fullmatch(name)}
+        self.called -= {name for name, after in pairwise(tokens) if after != "("}
+        images = {name: word for word, kind, name in three if re.match(r"image\dd_", kind)}
+        on = {name: images[first] for name, bracket, first in three if bracket == "(" and first in images}
+        self.on_images = {
+            name: "write_imagef" if word.endswith("write_only") else "read_imagef" for name, word in on.items()
+        }
 
     def is_said(self, name: str) -> bool:
         """Whether a name is written in the text, not made by `##`, perhaps from a macro's value."""
@@ -236,8 +256,8 @@ class _Roles:
             depth += (token in ("(", "[")) - (token in (")", "]"))
             qualified = (qualified or token in QUALIFIERS) and token not in _ENDS
             kind = before if last == "*" else last
-            if _NAME.fullmatch(token) and token not in QUALIFIERS:
-                usable = _NAME.fullmatch(kind) and kind not in _NO_TYPES
+            if NAME.fullmatch(token) and token not in QUALIFIERS:
+                usable = NAME.fullmatch(kind) and kind not in _NO_TYPES
                 if usable and (last != "*" or qualified):
                     self.types.add(kind)
                     self.declared[token] = kind
@@ -246,3 +266,19 @@ class _Roles:
                     self.declared[token] = statement
             if last != "*" or token not in QUALIFIERS:  # `*restrict name`
                 before, last = last, token
+
+
+def _attributes(tokens: Sequence[str]) -> set[str]:
+    """Return the words before `kernel`, and one between it and `void`."""
+    found = set[str]()
+    for at in [place for place, token in enumerate(tokens) if token == "kernel"]:
+        before = next((place for place in range(at - 1, -1, -1) if not NAME.fullmatch(tokens[place])), -1)
+        behind = tokens[at + 1 : at + 2] if tokens[at + 2 : at + 3] == ["void"] else []
+        found |= {*tokens[before + 1 : at], *behind}
+    return found
+
+
+def _samplers(tokens: Sequence[str]) -> set[str]:
+    """Return the second arguments of functions that read images, if there are three."""
+    reads = [place for place, token in enumerate(tokens) if token.startswith("read_image")]
+    return {tokens[at + 4] for at in reads if tokens[at + 3 : at + 6 : 2] == [",", ","]}

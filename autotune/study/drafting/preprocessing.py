@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from autotune.study.drafting.functions import Function, functions_of
-from autotune.study.drafting.syntax import NotRead, closings, expression, folded, split, tokens_of
+from autotune.study.drafting.syntax import NotRead, closings, split, tokens_of
+from autotune.study.drafting.trees import expression, folded
 from autotune.study.includes import without_comments
 
-_DEFINE = re.compile(r"[ \t]*#[ \t]*define[ \t]+(\w+)(\([^()]*\))?(.*)", re.DOTALL)
+_DEFINE = re.compile(r"[ \t]+(\w+)(\([^()]*\))?(.*)", re.DOTALL)
+_IS_DEFINED = re.compile(r"defined\s*(?:\(\s*)?(\w+)\s*\)?")
 _MOST_TOKENS = 400_000
 _MOST_STEPS = 1_000_000
 """The most tokens to look at while macros are expanded."""
@@ -68,44 +71,92 @@ def preprocessed(
     A branch is taken if its condition is true with what is known; if that cannot be told, all branches are taken.
     """
     macros = dict(_stated(name, value) for name, value in stated.items())
-    given = {*macros}
-    within, conditions = _Expander(macros, kept, joined), _Expander(macros, ())
+    return _Preprocessor(macros, kept, joined, set() if asked is None else asked).tokens(source)
 
-    def forget() -> None:
-        within.forget()
-        conditions.forget()
 
-    def holds(word: str, rest: str, *, on: bool) -> bool | None:
-        return _holds(word, rest, conditions, macros, kept, asked if on and asked is not None else set())
+@dataclass
+class _Branch:
+    """An open #if.
 
-    found, due = list[str](), list[str]()  # a macro's arguments may continue on further lines
-    # For each enclosing #if: whether its branch is taken, whether an earlier one was, and whether the #if itself is.
-    taken: list[tuple[bool | None, bool, bool]] = []
-    for line in (*without_comments(source).replace("\\\n", " ").split("\n"), "#"):
-        directive = re.match(r"[ \t]*#[ \t]*(\w*)(.*)", line)
-        on = not taken or (taken[-1][0] is not False and taken[-1][2])
-        if directive is None:
-            due += tokens_of(line) if on else ()
-            continue
-        found += within.expanded(due)
-        due.clear()
-        if len(found) > _MOST_TOKENS:
-            raise NotRead
-        word, rest = directive.groups()
+    `taken`: whether its branch is, None if that is not known; `done`: whether an earlier one was; `within`: whether the
+    #if itself is in a branch that is taken.
+    """
+
+    taken: bool | None
+    done: bool
+    within: bool
+
+    @property
+    def on(self) -> bool:
+        """Whether the lines of its branch are read."""
+        return self.taken is not False and self.within
+
+
+class _Preprocessor:
+    """A text being preprocessed. `given`: the macros from outside, which the text does not define again."""
+
+    def __init__(
+        self, given: Mapping[str, Macro], kept: Collection[str], joined: dict[str, set[str]] | None, asked: set[str]
+    ) -> None:
+        self._macros, self._given, self._kept, self._asked = {**given}, given, kept, asked
+        self._text, self._conditions = _Expander(self._macros, kept, joined), _Expander(self._macros, ())
+        self._branches: list[_Branch] = []
+
+    def tokens(self, source: str) -> list[str]:
+        """Return the tokens that are left. Raises NotRead if they are too many."""
+        found, due = list[str](), list[str]()  # a macro's arguments may continue on further lines
+        for line in (*without_comments(source).replace("\\\n", " ").split("\n"), "#"):
+            if directive := re.match(r"[ \t]*#[ \t]*(\w*)(.*)", line):
+                found += self._text.expanded(due)
+                due.clear()
+                if len(found) > _MOST_TOKENS:
+                    raise NotRead
+                self._obey(directive[1], directive[2])
+            elif self._on:
+                due += tokens_of(line)
+        return found
+
+    @property
+    def _on(self) -> bool:
+        return not self._branches or self._branches[-1].on
+
+    def _obey(self, word: str, rest: str) -> None:
+        """Do what a directive asks for."""
         if word in ("if", "ifdef", "ifndef"):
-            taken.append((holds(word, rest, on=on), False, on))
-        elif word in ("elif", "else") and taken:
-            done = taken[-1][0] is True or taken[-1][1]
-            taken[-1] = (False if done else holds(word, rest, on=taken[-1][2])), done, taken[-1][2]
-        elif word == "endif" and taken:
-            taken.pop()
-        elif on and (define := _DEFINE.match(line)) and define[1] not in given:
-            macros[define[1]] = _macro(define[2], define[3])
-            forget()
-        elif on and word == "undef":
-            macros.pop(rest.strip(), None)
-            forget()
-    return found
+            self._branches.append(_Branch(self._holds(word, rest, within=self._on), done=False, within=self._on))
+        elif word in ("elif", "else") and self._branches:
+            last = self._branches[-1]
+            last.done |= last.taken is True
+            last.taken = False if last.done else self._holds(word, rest, within=last.within)
+        elif word == "endif" and self._branches:
+            self._branches.pop()
+        elif self._on and word == "define" and (define := _DEFINE.match(rest)) and define[1] not in self._given:
+            self._macros[define[1]] = _macro(define[2], define[3])
+            self._forget()
+        elif self._on and word == "undef":
+            self._macros.pop(rest.strip(), None)
+            self._forget()
+
+    def _forget(self) -> None:
+        self._text.forget()
+        self._conditions.forget()
+
+    def _holds(self, word: str, rest: str, *, within: bool) -> bool | None:
+        """Whether a branch is taken, None if that is not known; notes the words of a condition that decides."""
+        asked = self._asked if within else set[str]()
+        if word == "else":
+            return True
+        if word in ("ifdef", "ifndef"):
+            asked.add(name := rest.strip().split(" ")[0])
+            return self._is_defined(name) == (word == "ifdef")
+        text = _IS_DEFINED.sub(lambda name: str(int(self._is_defined(name[1]))), rest)
+        tokens = self._conditions.expanded(tokens_of(text))
+        asked.update(tokens, (name[1] for name in _IS_DEFINED.finditer(rest)))
+        value = value_of(tokens) if len(tokens) <= _MOST_CONDITION else None
+        return None if value is None else value != 0
+
+    def _is_defined(self, name: str) -> bool:
+        return name in self._macros or name in self._kept
 
 
 def _stated(name: str, text: str) -> tuple[str, Macro]:
@@ -118,25 +169,6 @@ def _macro(takes: str | None, text: str) -> Macro:
     """Return the Macro of what follows a macro's name: parameters in parentheses, if it has any, and the text."""
     names = None if takes is None else tuple(part.strip() for part in takes.strip("()").split(","))
     return Macro(names, tuple(tokens_of(text)))
-
-
-def _holds(
-    word: str, rest: str, conditions: _Expander, macros: Mapping[str, Macro], kept: Collection[str], asked: set[str]
-) -> bool | None:
-    """Return whether a branch is taken; None if that is not known. `asked` gets the words of its condition."""
-    name = rest.strip().split(" ")[0]
-    if word == "else":
-        return True
-    if word != "if" and word != "elif":
-        asked.add(name)
-        return (name in macros or name in kept) == (word == "ifdef")
-    text = re.sub(r"defined\s*(?:\(\s*)?(\w+)\s*\)?", lambda m: str(int(m[1] in macros or m[1] in kept)), rest)
-    tokens = conditions.expanded(tokens_of(text))
-    asked.update(tokens, re.findall(r"defined\s*(?:\(\s*)?(\w+)", rest))
-    if len(tokens) > _MOST_CONDITION:
-        return None
-    value = value_of(tokens)
-    return None if value is None else value != 0
 
 
 def value_of(tokens: Sequence[str]) -> int | None:

@@ -4,68 +4,45 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 
 from autotune.devices import KernelArgument
 from autotune.expression import FUNCTIONS
 from autotune.study.drafting.branches import (
-    OF_OPENCL,
-    Branches,
     asked_by_directives,
     asked_by_pragmas,
-    lines_with,
-    siblings,
 )
 from autotune.study.drafting.byvalue import WHOLE_TYPES, ByValue, is_by_value
 from autotune.study.drafting.functions import reached
-from autotune.study.drafting.groups import FIRST, MADE, by_default, is_alone, is_of_group, made_up, work_group
-from autotune.study.drafting.nouns import COUNT_NAME, SMALL_NAME, TASK_NAME
-from autotune.study.drafting.preprocessing import Preprocessed
+from autotune.study.drafting.groups import FIRST, MADE, WorkGroup, by_default, is_alone
+from autotune.study.drafting.indices import Basis
+from autotune.study.drafting.macros import Macros
+from autotune.study.drafting.nouns import COUNT_NAME, SMALL_NAME, is_of_group
 from autotune.study.drafting.reading import Reading
 from autotune.study.drafting.repeats import lengths, operands, radii, repeats, row_lengths
-from autotune.study.drafting.scanning import DEFINE, candidates, number_of, stated_as
+from autotune.study.drafting.scopes import Kernel
 from autotune.study.drafting.shapes import Shapes
 from autotune.study.drafting.signatures import deciding
 from autotune.study.drafting.sketch import Sketch
 from autotune.study.drafting.statements import read
 from autotune.study.drafting.terms import Sum
+from autotune.study.drafting.tiles import ends
 from autotune.study.drafting.touching import components
 from autotune.study.drafting.typedefs import as_written, cast_to, enumerators, in_structs, structs_of, typedefs_of
 from autotune.study.drafting.vectors import of_components, pointer, widths_of
-from autotune.study.includes import defined_anyway, names_asked, without_comments
 from autotune.study.scope import DEVICE_FACTS
 from autotune.study.types import SCALAR_TYPES, is_plain
 
 
-class Proposal:
-    """The proposals for the launched kernels. `given`: macros that may be set from outside, with their text."""
+class Proposal(Macros):
+    """The proposals for the launched kernels."""
 
     def __init__(self, sketch: Sketch, launched: Sequence[str], given: Mapping[str, str]) -> None:
-        self.sketch, self.launched, self.given = sketch, launched, given
-        self.text = without_comments(sketch.source)
-        self.parameters: dict[str, int] = {}
-        self.choices: dict[str, str] = {}
-        self.tasks: dict[str, int] = {}
-        """Numbers that decide what is computed, with their defaults: choices, not parameters."""
-        self.counts: dict[str, int] = {}
-        """Numbers that say how much there is to compute, with their defaults: sizes that the kernel has as macros."""
-        self.fixed: dict[str, str] = {}
-        """Given macros that are none of these; the study has to give them too."""
-        self.words: dict[str, list[str]] = {}
-        """The words that are a parameter's values, instead of numbers."""
+        super().__init__(sketch, launched, given)
         self.made: dict[str, str] = {}
         """Sizes that the kernel does not take, each with a remark."""
-        stated = OF_OPENCL | dict.fromkeys(sketch.extensions, "1")
-        stated |= {name: stated_as(text, sketch.macros.get(name, text), given) for name, text in given.items()}
         self._readings: dict[tuple[object, ...], Reading] = {}
-        self.code = Preprocessed(sketch.source, stated)
-        """The text as preprocessed with the defaults."""
-        branches = Branches(sketch.source, stated, launched, self.code.joined)
-        self.values, self.texts = branches.values, branches.texts
-        self._read_macros()
-        self._set_apart_forms()
         self.arguments = self._merged()
         self._type_untyped()
         self._set_apart_counts()
@@ -144,45 +121,12 @@ class Proposal:
     structs = cached_property(structs_of)
     radii = cached_property(radii)
 
-    @cached_property
-    def own(self) -> dict[str, str]:
-        """The macros that the kernel always defines as numbers: a study cannot set them."""
-        anyway, stated = defined_anyway(self.sketch.source), DEFINE.findall(self.text)
-        return {name: value.strip() for name, value in stated if name in anyway and number_of(value) is not None}
-
     def kinds(self, name: str) -> list[set[str]]:
         """Return how each kernel that takes an argument uses it: `read`, `write`, `both`."""
         taking = [entry for entry in self.launched if name in {one.name for one in self.sketch.signatures[entry]}]
         return [self.shapes[entry].reading.kinds(name) for entry in taking]
 
-    # -- macros -----------------------------------------------------------------------------------
-
-    def _read_macros(self) -> None:
-        constants = {name: value.strip() for name, value in DEFINE.findall(self.text)}
-        for name, text in self.given.items():
-            if "(" in name:  # with arguments
-                self.fixed[name] = text
-                continue
-            value = self.sketch.macros.get(name, text)
-            number = number_of(constants.get(value, value))
-            if re.fullmatch(r"[A-Za-z_]\w*", text) and number is not None and text in constants:
-                compared = re.findall(rf"\b{name}\s*[=!<>]=?\s*([A-Za-z_]\w*)", self.text)
-                named = [word for word in compared if number_of(constants.get(word, "")) is not None]
-                listed = dict.fromkeys([*named, *siblings(self.text, text), text])
-                self.words[name] = sorted(listed, key=lambda word: number_of(constants.get(word, "")) or 0)
-                self.parameters[name] = number
-            elif number is not None:
-                (self.tasks if TASK_NAME.match(name) or self.is_flag(name) else self.parameters)[name] = number
-            elif is_plain(text) or is_plain(value):
-                self.choices[name] = value or text
-            elif self._defaults.get(name) != text:
-                self.fixed[name] = text
-
-    def _set_apart_forms(self) -> None:
-        """Remove parameters with one usable value: with other values the launched kernels would not exist."""
-        for name in [each for each, default in self.parameters.items() if len(self.values(each, default)[0]) < 2]:
-            if name not in self.words:
-                self._set_apart(name)
+    # -- macros that are none to tune -------------------------------------------------------------
 
     def _set_apart_repeats(self) -> None:
         """Turn the macros that decide what is computed, and on what, into tasks: these must not be tuned."""
@@ -199,9 +143,6 @@ class Proposal:
             self._take_for(self.tasks, found)
             self.tuned = {entry: self._shapes(entry, tuned=True) for entry in self.launched}
 
-    def _take_for(self, what: dict[str, int], names: set[str]) -> None:
-        what |= {name: self.parameters.pop(name) for name in [*self.parameters] if name in names}
-
     def _extents(self) -> set[str]:
         """The names in the extents of work-groups."""
         return {word for extents in self.locals.values() for extent in extents for word in re.findall(r"\w+", extent)}
@@ -210,7 +151,7 @@ class Proposal:
         """Turn macros that are sizes into counts: by their names, or as the end or row length of global ids."""
         found = {name for name in self.parameters if COUNT_NAME.match(name)}
         for reading in (self._reading(entry, tuned=True) for entry in self.launched):
-            for limit in reading.ends():
+            for limit in ends(reading):
                 if limit.names <= self.parameters.keys() and not any(map(is_of_group, limit.names)):
                     found |= limit.names
             found |= row_lengths(reading, self.parameters)
@@ -251,35 +192,19 @@ class Proposal:
 
     def _local(self, entry: str) -> list[str]:
         """Return the extents of a kernel's work-group; adds parameters for extents that nothing in the kernel tells."""
-        reading, dimensions = self._reading(entry, tuned=True), self._dimensions(entry)
+        of_kernel = WorkGroup(self, entry, self._reading(entry, tuned=True), self._dimensions(entry))
         if is_alone(self, entry):
             self.alone.add(entry)
             return ["1"]
-        if (found := work_group(self, entry, reading, dimensions)) is not None:
-            self.doubts[entry] = found.doubt
-            return found.extents
-        group = made_up(self, entry, reading, dimensions)
+        told = of_kernel.told()
+        group = told or of_kernel.made_up()
         self.doubts[entry] = group.doubt
+        if told is not None:
+            return told.extents
         least = FIRST[sum(extent != "1" for extent in group.extents)]
         for name in [each for each in group.extents if each in MADE and each not in self.own]:
             self.extra[name] = min(self.extra.get(name, 64), least)
         return [self.own.get(name, name) for name in group.extents]
-
-    def is_idle(self, name: str) -> bool:
-        """Whether nothing in the text uses a macro's value: then only the host program does."""
-        return name not in self._asked
-
-    @cached_property
-    def _defaults(self) -> Mapping[str, str]:
-        return candidates(self.sketch.source)
-
-    @cached_property
-    def _asked(self) -> set[str]:
-        return names_asked("\n".join([self.text, *self.given.values()]))
-
-    def is_flag(self, name: str) -> bool:
-        """Whether the text only tests whether a macro is defined, and gives it no default."""
-        return name not in self._defaults and self.is_idle(name) and bool(lines_with(self.text, name))
 
     def _leave_out_idle(self) -> None:
         """Remove parameters that only their default or other kernels name, except extents of work-groups."""
@@ -293,15 +218,8 @@ class Proposal:
         for name in [name for name in self.parameters if name not in asked | self._extents()]:
             self._set_apart(name)
 
-    def _set_apart(self, name: str) -> None:
-        """Remove a parameter; if its default in the text is not the given text, it becomes fixed."""
-        del self.parameters[name]
-        self.words.pop(name, None)
-        if self._defaults.get(name) != self.given[name]:
-            self.fixed[name] = self.given[name]
-
     def _dimensions(self, entry: str) -> int:
-        if axes := self._reading(entry, tuned=True).axes:
+        if axes := self._reading(entry, tuned=True).ids.asked:
             return max(axes) + 1
         asked = re.findall(r"get_(?:global|local|group)_(?:id|size)\s*\(\s*([012])\s*\)", self.text)
         return max([int(one) for one in asked], default=0) + 1
@@ -317,24 +235,16 @@ class Proposal:
         given = [*self.parameters, *self.choices, *self.tasks, *self.counts, *self.extra]
         members, taken = set(self.members.values()), [one.name for one in self.sketch.signatures[entry]]
         whole = sorted(self.whole, key=lambda name: name not in taken)  # this kernel's before those of others
-        return Shapes(
-            self._reading(entry, tuned=tuned),
-            {name: name in members or self.is_small(name) for name in whole} | dict.fromkeys(self.counts, False),
-            local,
-            {*self.arguments, *given, *members},
-            self.made,
-            each,
-        )
+        sizes = {name: name in members or self.is_small(name) for name in whole} | dict.fromkeys(self.counts, False)
+        reading, names = self._reading(entry, tuned=tuned), {*self.arguments, *given, *members}
+        return Shapes(Basis(reading, sizes, local, taken=names, made=self.made, each=each))
 
     def read_by_own_names(self, entry: str) -> Reading:
         """Walk through a kernel; its own numbers remain names."""
         return self._reading(entry, tuned=True, own=[*self.own])
 
     def _reading(self, entry: str, *, tuned: bool, own: Sequence[str] = ()) -> Reading:
-        """Walk through a kernel: its parameters remain names if it is `tuned`, else they have their defaults.
-
-        Nothing is found in a kernel that cannot be read, except that groups may differ along each axis.
-        """
+        """Walk through a kernel: its parameters remain names if it is `tuned`, else they have their defaults."""
         kept, widths = [*self.kept(tuned=tuned), *own], widths_of(self, tuned=tuned)
         known = {name: number for name, number in enumerators(self.text).items() if name not in self.arguments}
         known |= {name: name for name in (*self.whole, *kept)}
@@ -348,13 +258,5 @@ class Proposal:
         }
         key = (entry, *kept, *known.items(), *self.members.items(), *map(str, given.items()))
         if key not in self._readings:
-            functions = self.code.functions(kept)
-            self._readings[key] = Reading(spread={0, 1, 2})
-            with suppress(RecursionError):
-                if entry in functions:
-                    self._readings[key] = read(functions, entry, given, known, widths)
+            self._readings[key] = read(Kernel(self.code.functions(kept), entry, given, known, widths))
         return self._readings[key]
-
-    def kept(self, *, tuned: bool) -> list[str]:
-        """Return the macros that remain names while a kernel is read: its parameters only if it is `tuned`."""
-        return [*self.tasks, *self.counts, *(name for name in self.parameters if tuned and name not in self.words)]

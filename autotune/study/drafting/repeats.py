@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from autotune.study.drafting.groups import EXTENT_NAME, is_of_group
 from autotune.study.drafting.indices import rows_of_ids
+from autotune.study.drafting.nouns import is_extent_name, is_of_group
 from autotune.study.drafting.syntax import closing, names_in, split
 from autotune.study.drafting.terms import Sum
 from autotune.study.drafting.touching import is_understood
@@ -67,13 +67,13 @@ def lengths(of: Proposal, names: Collection[str]) -> set[str]:
 
 def radii(of: Proposal) -> set[str]:
     """Return the names at whose negative loops begin, `for (i = -r; i <= r; i++)`: they go around a middle."""
-    starts = [start for entry in of.launched for start, _ in of.read_by_own_names(entry).loops.values()]
-    return {name for start in starts for name in start.names if start == Sum() - Sum.of(name)}
+    loops = (loop for entry in of.launched for loop in of.read_by_own_names(entry).loops.values())
+    return {name for loop in loops for name in loop.start.names if loop.start == -Sum.of(name)}
 
 
 def row_lengths(reading: Reading, names: Collection[str]) -> set[str]:
     """Return the names that are the length of rows with one place for each work-item: they count the work-items."""
-    return {name for name in rows_of_ids(reading) & {*names} if not EXTENT_NAME.fullmatch(name)}
+    return {name for name in rows_of_ids(reading) & {*names} if not is_extent_name(name)}
 
 
 def codes(tokens: Sequence[str], names: Collection[str]) -> set[str]:

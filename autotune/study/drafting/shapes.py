@@ -7,13 +7,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from math import gcd
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from autotune.study.drafting.findings import Mention
 from autotune.study.drafting.images import BEYOND, Images
-from autotune.study.drafting.indices import rows_of_ids, tile_of, words
-from autotune.study.drafting.launches import extent_of
-from autotune.study.drafting.reading import Mention
-from autotune.study.drafting.terms import Sum, divided, factors_of, is_multiple, taken_off, undivided
+from autotune.study.drafting.indices import Level, Rows, rows_of_ids, shared_out, words
+from autotune.study.drafting.terms import Sum, divided, factors_of, is_multiple, taken_off
 
 
 def product(shape: Sequence[Sum]) -> Sum:
@@ -22,18 +21,6 @@ def product(shape: Sequence[Sum]) -> Sum:
     for extent in shape:
         total = total * extent
     return total
-
-
-def _ahead(varying: Sum, limit: Sum, rest: Sum) -> Sum:
-    """Return the bound of `varying + rest` if `varying` stays below a limit.
-
-    In a sum that counts in fours, three more is the last of a four.
-    """
-    step, ahead = gcd(*varying.terms.values()), rest.number or 0
-    if not 0 < ahead < step or limit.constant:  # with `i + 4 <= n` the last is n - 1
-        return limit + rest
-    whole = all(factor % step == 0 for factor in limit.terms.values())
-    return (limit if whole else Sum.of(f"round_up({limit}, {step})")) - step + ahead + 1
 
 
 class _Told(NamedTuple):
@@ -56,123 +43,25 @@ class _Told(NamedTuple):
 
 
 class Shapes(Images):
-    """The extents that one kernel's reading tells; for the arguments see `Launches`."""
+    """The extents that one kernel's reading tells."""
 
-    def __init__(self, *given: Any) -> None:
-        self._turns: dict[str, Sum] = {}
-        """The bounds of variables that stand for the turns of loops, or for other counted sums."""
-        self._here = []
-        super().__init__(*given)
-
-    # -- limits -----------------------------------------------------------------------------------
-
-    def upper(self, value: Sum, depth: int = 0) -> Sum | None:
-        """Return the bound that a sum stays below; None if nothing tells one."""
-        if value.known:
-            return self._named(value) + 1
-        if depth > 5:
-            return None
-        guards = self.reading.guards
-        alike = [(varying, limit) for varying, limit in guards if varying.varying == value.varying]
-        alike = [guard for guard in alike if guard in self._here] or alike
-        stated = [_ahead(varying, limit, value - varying) for varying, limit in alike]
-        if stated:
-            first = min(stated, key=lambda each: (not self._sized(each), len((each - each.constant).terms)))
-            near = [each for each in stated if (each - first).number is not None]
-            return self._named(min(near, key=lambda each: (len(each.terms), each.constant)))
-        if value.names & self.reading.between.keys():
-            name = "ENTRIES" if "ENTRIES" not in self._taken else "ENTRIES_"
-            self.made[name] = "guess: how many entries the rows hold in all"
-            return Sum.of(name)
-        if (tiled := next((axis for axis in self.tiles if tile_of(value, axis) is not None), None)) is not None:
-            return self.axes[tiled] + max(value.constant, 0)
-        total = value.fixed + 1
-        for name in sorted(value.names):
-            if "#" not in name:
-                continue
-            factor, below = value.factor_of(name), self._of_variable(name, depth)
-            taken_off = factor.known and all(each < 0 for each in factor.terms.values())
-            if taken_off and (least := self._least(name)) is not None:
-                total += factor * least
-                continue
-            if factor != Sum.of(1) and (most := self._of_multiples(Sum.of(name) * factor)) is not None:
-                total += most
-                continue
-            if below is None or not factor.known or any(each < 0 for each in factor.terms.values()):
-                return None
-            total += factor * below - factor
-        return undivided(self._named(total))
-
-    def _of_multiples(self, value: Sum) -> Sum | None:
-        """Return the largest value of a variable's multiples, `WPT * item`, if a guard bounds just these; or None."""
-        step = gcd(*value.terms.values())
-        alike = [guard for guard in self.reading.guards if guard[0] == value]
-        limit = next((guard[1] for guard in (*filter(self._here.__contains__, alike), *alike)), None)
-        if limit is None or not self._sized(limit):
-            return None
-        return limit - 1 if step == 1 else _ahead(value, limit, Sum.of(step - 1)) - step
-
-    def _least(self, name: str) -> Sum | None:
-        """Return a variable's smallest value, `-R` in `for (j = -R; j <= R; j++)`; 0 for ids; None if it is unknown."""
-        if name.partition("#")[0] in ("gid", "lid", "wid", "masked.") or "%" in name:
-            return Sum()
-        begun, step = self.reading.loops.get(name, (Sum.of("#"), None))
-        rises = step is not None and step.known and min(step.terms.values(), default=0) > 0
-        if begun.known and (rises or (begun.number or -1) > 0 or not begun) and name not in self.reading.falling:
-            return self._named(begun)
-        return None
-
-    def _of_variable(self, name: str, depth: int) -> Sum | None:
-        kind, _, axis = name.partition("#")
-        if name in self._turns:
-            return self._turns[name]
-        if kind == "gid":
-            return self.axes.get(int(axis))
-        if kind in ("lid", "lsz"):
-            local = self._local[int(axis)] if int(axis) < len(self._local) else "1"
-            return extent_of(local) + (kind == "lsz")
-        if kind in ("wid", "ngr"):
-            groups = self._groups(int(axis))
-            return None if groups is None else groups + (kind == "ngr")
-        if kind == "gsz":
-            return self.axes[int(axis)] + 1 if int(axis) in self.axes else None
-        either = [self.upper(self._unmoved(value), depth + 1) for value in self.reading.either.get(name, ())]
-        if len(told := [limit for limit in either if limit is not None]) == 2:
-            return max(told, key=lambda limit: self.elements([limit]))
-        guarded = any(varying == Sum.of(name) for varying, _ in self.reading.guards)
-        if guarded or name in self.reading.between:
-            return self.upper(Sum.of(name), depth + 1)
-        if name in self.reading.falling:
-            return self.upper(self.reading.loops[name][0], depth + 1)
-        value, by = self.reading.quotients.get(name, (None, Sum()))
-        most = self.upper(value, depth + 1) if value is not None and by.known else None
-        if most is None or not most.known:
-            return None
-        return most.over(by) or Sum.of(f"ceil_div({most}, {by})")
-
-    def _unmoved(self, value: Sum) -> Sum:
-        """Replace a variable that nothing steps by its start; return other sums unchanged."""
-        loop = self.reading.loops.get(str(value), (value, None))
-        return loop[0] if loop[1] is None and str(value) not in self.reading.moved and loop[0].known else value
-
-    def _of_several(self, index: Sum, rows: tuple[Sum, list[Sum]]) -> tuple[Sum, list[Sum]]:
+    def _of_several(self, index: Sum, rows: Rows) -> Rows:
         """Return an index's rows, split further if elements are several numbers: `2 * (y * W + x)` counts pairs."""
         several = gcd(*(factor for product, factor in index.terms.items() if product))
-        counted, extent = self._levels(index)[-1][1], rows[1][-1]
+        counted, extent = self._levels(index)[-1].counted, rows.extents[-1]
         limit = self.upper(counted) if several > 1 else None
         row = next(iter(extent.terms), ())
         if limit is None or limit.terms.get(row, 0) < 2 * extent.terms.get(row, 1):
             return rows
-        each = Sum((product, factor // several) for product, factor in index.terms.items())
-        outer = self._rows(each)
-        return rows if outer is None else (outer[0], [*outer[1], Sum.of(several)])
+        outer = self._rows(shared_out(index, several))
+        return rows if outer is None else Rows(outer.counted, [*outer.extents, Sum.of(several)])
 
     def _begun(self, value: Sum) -> Sum:
         """Replace variables that change only later by their first values."""
         either = value.names & self.reading.either.keys()
         if not either:
             return value
-        for name in either - {name for varying, _ in self.reading.guards for name in varying.names}:
+        for name in either - {name for guard in self.reading.guards for name in guard.varying.names}:
             one, other = self.reading.either[name]
             value = value.with_value(name, one) if one == other else value
         return value
@@ -186,20 +75,9 @@ class Shapes(Images):
         for name in sorted(index.names & self.reading.loops.keys()):
             if self.upper(Sum.of(name)) is not None:
                 continue
-            start = self.reading.loops[name][0]
+            start = self.reading.loops[name].start
             self.doubts[argument] = BEYOND
             index = index if start.known else index.with_value(name, start + Sum.of(name))
-        return index
-
-    def _in_turns(self, index: Sum) -> Sum:
-        """Replace variables that a loop steps beside its bounded one by their start plus turns times steps."""
-        for name in sorted(index.names & self.reading.loops.keys()):
-            start, step = self.reading.loops[name]
-            turns = self.reading.turns(name) if step is not None and step.known else None
-            if turns is not None and step is not None and self.upper(Sum.of(name)) is None:
-                turn = f"turn.#{self.reading.together.get(name, name)}"
-                self._turns[turn] = self._named(turns)
-                index = index.with_value(name, start + Sum.of(turn) * step)
         return index
 
     def _spread(self, index: Sum, axis: int) -> Sum:
@@ -214,7 +92,7 @@ class Shapes(Images):
 
         In `(y + k - b) * W` after `y + k < H + b`, the variable is below H.
         """
-        guards = sorted(self.reading.guards, key=lambda guard: -len(guard[0].terms))
+        guards = sorted(self.reading.guards, key=lambda guard: -len(guard.varying.terms))
         for count, (varying, limit) in enumerate(guards):
             held = next(iter(varying.terms))
             among = [(product, rest) for product in index.terms if (rest := divided(product, held)) is not None]
@@ -240,7 +118,7 @@ class Shapes(Images):
 
     def divisors(self) -> set[str]:
         """Return the sizes in divisors of whole-number quotients, whether or not an extent depends on them."""
-        told = (by.names for _, by in self.reading.quotients.values())
+        told = (quotient.by.names for quotient in self.reading.quotients.values())
         return set[str]().union(*told) - self._small
 
     def padded(self) -> set[str]:
@@ -260,18 +138,16 @@ class Shapes(Images):
         """The lengths of rows, each with the sizes that bound the sums that count along them."""
         found = []
         for extent, counted in self._along_rows:
-            limits = (
-                limit for varying, limit in self.reading.guards if varying.names and varying.names <= counted.names
-            )
-            found.append((extent, {str(limit) for limit in limits if str(limit) in self._sizes}))
+            along = [guard for guard in self.reading.guards if set() < guard.varying.names <= counted.names]
+            found.append((extent, {limit for guard in along if (limit := str(guard.limit)) in self._sizes}))
         return found
 
     @cached_property
-    def _along_rows(self) -> list[tuple[Sum, Sum]]:
+    def _along_rows(self) -> list[Level]:
         """The lengths of rows, each with the sum that counts along them."""
         places = (mention.places[0] for mention in self.reading.mentions if len(mention.places) == 1)
         levels = (level for place in dict.fromkeys(places) for level in self._levels(self._begun(place))[1:])
-        return [level for level in levels if self._sized(level[0])]
+        return [level for level in levels if self._sized(level.extent)]
 
     # -- shapes -----------------------------------------------------------------------------------
 
@@ -282,32 +158,16 @@ class Shapes(Images):
         the `farthest` index. In `local` memory, which holds what was written, reads at places that a loop halves do not
         count.
         """
-        numbers = {id(mention): number for number, mention in enumerate(self.reading.mentions)}
-        found = list[_Told]()
-        for mention in self.reading.filled(name) if local else self.reading.of(name):
-            self._here = self.holding(numbers[id(mention)])
-            if (told := self._told(mention, farthest=farthest)) is not None:
-                found.append(told)
-        self._here = []
+        found = self._all_told(self.reading.filled(name) if local else self.reading.of(name), farthest=farthest)
         if name in self.reading.unread:
             self.doubts[name] = BEYOND
         if not found:
             return None
-        most = max(len(each.inner) for each in found)
-
-        def most_of(counted: tuple[tuple[Sum, ...], Sum]) -> float:
-            return self.elements([counted[1], *counted[0]])
-
-        counted = Counter((each.inner, each.kind) for each in found if len(each.inner) == most)
-        (inner, kind), _ = max(counted.items(), key=lambda item: (self._sized(item[0][1]), item[1], most_of(item[0])))
-        if farthest:
-            inner, kind = max(counted, key=most_of)
-        guarded = [each.kind for each in found if each.bounded]
-        kind = max([kind, *(each for each in guarded if not inner and is_multiple(each, kind))], key=factors_of)
+        inner, kind = self._usual(found, farthest=farthest)
         alike = [each for each in found if each.inner == inner and each.kind == kind]
-        beyond = max(each.limit.constant for each in alike)
         # Neighbours on both sides of bounded places: the rim is left out in a way that was not read.
         plainly = any(not each.number and not each.limit.constant for each in alike)
+        beyond = max(each.limit.constant for each in alike)
         stored = [each for each in found if each.stored]
         if plainly and ((written and stored) or min(each.number for each in alike) < 0):
             beyond = max((each.limit.constant for each in stored if each.kind == kind), default=0)
@@ -319,32 +179,61 @@ class Shapes(Images):
             self.doubts[name] = BEYOND
         return shape
 
+    def _all_told(self, mentions: Sequence[Mention], *, farthest: bool) -> list[_Told]:
+        """Return what each mention of a buffer tells, with the comparisons that hold there."""
+        found = list[_Told]()
+        for mention in mentions:
+            self._here = self.holding(mention)
+            if (told := self._told(mention, farthest=farthest)) is not None:
+                found.append(told)
+        self._here = []
+        return found
+
+    def _usual(self, found: Sequence[_Told], *, farthest: bool) -> tuple[tuple[Sum, ...], Sum]:
+        """Return the extents of a row and the limit of rows, without its number, that most indices tell.
+
+        Of those with the longest rows; a guard may bound a larger multiple of the same limit.
+        """
+        rows = max(len(each.inner) for each in found)
+        counted = Counter((each.inner, each.kind) for each in found if len(each.inner) == rows)
+
+        def most_of(told: tuple[tuple[Sum, ...], Sum]) -> float:
+            inner, kind = told
+            return self.elements([kind, *inner])
+
+        if farthest:
+            inner, kind = max(counted, key=most_of)
+        else:
+            inner, kind = max(counted, key=lambda told: (self._sized(told[1]), counted[told], most_of(told)))
+        guarded = [each.kind for each in found if each.bounded]
+        return inner, max([kind, *(each for each in guarded if not inner and is_multiple(each, kind))], key=factors_of)
+
     def _told(self, mention: Mention, *, farthest: bool) -> _Told | None:
         """Return what an index tells of its buffer; None if that is nothing, which is noted as a doubt."""
         index = self._from_starts(self._begun(mention.places[0]), mention.name)
         index = self._grouped(index) if farthest else index
-        whole = any(index.varying == varying.varying for varying, _ in self.reading.guards)
+        whole = bool(self.reading.guards_of(index))
         index = self._as_guarded(index) if self._strided(index) and not whole else index
         for axis, extent in self.axes.items() if not whole else ():
             index = self._spread(index, axis).with_value(f"gsz#{axis}", extent)
         index = self._factored(index)
         ended = self._ended(index)
         flat = whole and (self._strided(index) or ended is not None)
-        rows = (index, []) if flat else self._rows(index)
-        if ended is not None and (across := self._rows(index)) is not None and ended.over(product(across[1])):
+        rows = Rows(index, []) if flat else self._rows(index)
+        if ended is not None and (across := self._rows(index)) is not None and ended.over(product(across.extents)):
             rows = across
-        rows = self._of_several(index, rows) if rows is not None and rows[1] else rows
-        limit = None if rows is None else self.upper(rows[0])
+        rows = self._of_several(index, rows) if rows is not None and rows.extents else rows
+        limit = None if rows is None else self.upper(rows.counted)
         if limit is None and (apart := self._rows(self._as_guarded(index))) is not None and not ended:
-            rows, limit = apart, self.upper(apart[0])
-        if rows is not None and rows[1] and ended is not None:
-            limit = ended.over(product(rows[1]))
+            rows, limit = apart, self.upper(apart.counted)
+        if rows is not None and rows.extents and ended is not None:
+            limit = ended.over(product(rows.extents))
         if rows is None or limit is None or not limit.known:
             if not index.names & self.reading.contents.keys():  # contents are bounded by their data
                 self.doubts[mention.name] = BEYOND
             return None
         bounded = whole or bool(limit.names & self._by_items)
-        return _Told(tuple(rows[1]), limit, rows[0].constant, stored=mention.kind != "read", bounded=bounded)
+        return _Told(tuple(rows.extents), limit, rows.counted.constant, stored=mention.writes, bounded=bounded)
 
     @cached_property
     def _by_items(self) -> set[str]:
@@ -354,7 +243,7 @@ class Shapes(Images):
     def _ended(self, index: Sum) -> Sum | None:
         """Return the limit of a whole index of rows, `n` in `y * W + x < n` or `y * W + x - r < n`; None if none."""
         strided = any("#" not in name for product in index.varying for name in product)
-        alike = (each for each in self.reading.guards if each[0].varying == index.varying and self._sized(each[1]))
-        beyond = ((index - varying, limit) for varying, limit in alike)
+        alike = self.reading.guards_of(index)
+        beyond = ((index - varying, limit) for varying, limit in alike if self._sized(limit))
         ends = (limit + rest for rest, limit in beyond if not rest or rest.number is None)
         return next(ends, None) if strided else None

@@ -33,7 +33,7 @@ def deciding(of: Proposal, names: Collection[str]) -> set[str]:
     The number of a vector's components does not count: the study has the components.
     """
     asked = asked_by_directives(of.text)
-    numbers = {name: of.values(name, of.parameters[name])[0] for name in names if name in asked}
+    numbers = {name: of.values(name, of.parameters[name]).numbers for name in names if name in asked}
     return {name for name, tried in numbers.items() if _differ(of.texts(name, tried), of.launched)}
 
 

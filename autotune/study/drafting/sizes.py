@@ -75,7 +75,7 @@ class Sizes:
         if padded or any(re.fullmatch(rf"{name}( // \d+)?", extent) for extent in counted):
             return False
         items = [extent or "" for items in self._items.values() for extent in items]
-        told = (pair for shapes in self._of.shapes.values() for pair in shapes.reading.quotients.values())
+        told = (quotient for shapes in self._of.shapes.values() for quotient in shapes.reading.quotients.values())
         if any(by == Sum.of(name) and {each[:4] for each in of.names} <= {"lid#", "lsz#"} for of, by in told):
             return True
         if self._of.is_small(name) or any(re.search(rf"- (?:\d+ \* )?{name}\b", extent) for extent in items):
@@ -176,9 +176,9 @@ class Sizes:
             arrays = {**shapes.reading.arrays, **shapes.reading.private}
             numbers = {name: [each.number if each else None for each in extents] for name, extents in arrays.items()}
             lengths = {**members, **numbers}
-            for name, level, index in (*shapes.reading.cells, *shapes.reading.inner):
-                length = next(iter(lengths.get(name, [])[level:]), None)
-                if length and (most := str(shapes.upper(index))) in self.names:
+            for cell in (*shapes.reading.cells, *shapes.reading.inner):
+                length = next(iter(lengths.get(cell.array, [])[cell.dimension :]), None)
+                if length and (most := str(shapes.upper(cell.place))) in self.names:
                     found[most] = min(found.get(most, length), length)
         return found
 

@@ -6,14 +6,17 @@ are marked as such.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
+from autotune.study.drafting.calls import Calls
+from autotune.study.drafting.findings import Comparison, Ids, Pointer
 from autotune.study.drafting.functions import Function
-from autotune.study.drafting.reading import Pointer, Reading
-from autotune.study.drafting.scopes import Block
+from autotune.study.drafting.reading import Reading
+from autotune.study.drafting.scopes import Block, Kernel
 from autotune.study.drafting.syntax import (
+    NAME,
     QUALIFIERS,
     changes,
     changes_plainly,
@@ -26,43 +29,36 @@ from autotune.study.drafting.syntax import (
 )
 from autotune.study.drafting.terms import Sum
 from autotune.study.drafting.touching import bytes_of, components
-from autotune.study.drafting.values import MOST_STEPS, Values
+from autotune.study.drafting.values import MOST_STEPS
 
 _LEAVING = {"return", "continue", "break", "goto"}
 _FARTHEST = 4000
 """The number of a block's tokens that are searched for changes of a variable."""
 
 
-def read(
-    functions: Mapping[str, Function],
-    entry: str,
-    given: Mapping[str, Any],
-    known: Mapping[str, str],
-    widths: Mapping[str, str],
-) -> Reading:
-    """Return the findings in a kernel.
-
-    `given`: its buffers and images, and byvalue.py's values of its vectors and structs; `known`: what names stand for;
-    `widths`: see vectors.py.
-    """
-    found = _walked(_Walk(functions, known, widths, through=True), functions[entry], given)
-    if found.through and found.leave_out_through():
-        return _walked(_Walk(functions, known, widths, through=False), functions[entry], given)
-    return found
+def read(kernel: Kernel) -> Reading:
+    """Return the findings in a kernel: none if it cannot be read, except that groups may differ along each axis."""
+    with suppress(RecursionError):
+        if kernel.entry in kernel.functions:
+            found = _Walk(kernel, through=True).whole()
+            if found.ids.through and found.leave_out_through():
+                return _Walk(kernel, through=False).whole()
+            return found
+    return Reading(Ids(spread={0, 1, 2}))
 
 
-def _walked(walk: _Walk, function: Function, known: Mapping[str, Any]) -> Reading:
-    given = {name: known[name] for name in function.takes if known.get(name) is not None}
-    walk.takes = frozenset(function.takes)
-    walk.function(function, given)
-    if walk.spent:
-        walk.found.unread |= {pointer.name for pointer in given.values() if isinstance(pointer, Pointer)}
-        walk.found.lose_ids()
-    return walk.found
-
-
-class _Walk(Values):
+class _Walk(Calls):
     """The walk through statements."""
+
+    def whole(self) -> Reading:
+        """Walk through the kernel and return the findings."""
+        function, told = self._kernel.functions[self._kernel.entry], self._kernel.given
+        given = {name: told[name] for name in function.takes if told.get(name) is not None}
+        self.function(function, given)
+        if self._steps >= MOST_STEPS:  # the rest is not read
+            self.found.unread |= {pointer.name for pointer in given.values() if isinstance(pointer, Pointer)}
+            self.found.ids.lose()
+        return self.found
 
     def function(self, function: Function, given: Mapping[str, Any]) -> Any:
         """Walk through a body; return its value if it has one return statement, else None."""
@@ -74,9 +70,9 @@ class _Walk(Values):
             if isinstance(value := given.get(name), Pointer):
                 own.values[name] = value._replace(rows=self._extents(map(self._value, extents)))
         for name in function.takes:  # a number that the kernel takes and changes has other values from there on
-            mine = name in self._known and name not in given
+            mine = name in self._kernel.known and name not in given
             if mine and changes(name, function.body) and changes_plainly(name, function.body):
-                own.values[name] = Sum.of(self._known[name])
+                own.values[name] = Sum.of(self._kernel.known[name])
                 own.plain.add(name)
         self._block(function.body)
         returned = self._returned
@@ -125,10 +121,9 @@ class _Walk(Values):
         token, end = tokens[begun], closing(tokens, begun + 1)
         if token == "while":
             self._leave_behind(tokens[begun : end + 1 + _FARTHEST], end + 1 - begun)
-        compared = len(self.found.compared)
-        if token != "_Pragma":
-            self._value(tokens[begun + 2 : end], bound=token == "while")
-        within, held = [len(self.found.mentions)], slice(compared, len(self.found.compared))
+        head = tokens[begun + 2 : end] if token != "_Pragma" else ()
+        made = self._compared_in(head, of_loop=token == "while")
+        within = [len(self.found.mentions)]
         barriers = self.found.barriers
         at = self._perhaps(tokens, end + 1)  # within the scope of a loop around it
         while tokens[at : at + 1] == ["else"]:
@@ -136,10 +131,10 @@ class _Walk(Values):
             at = self._perhaps(tokens, at + 1)
         if len(within) > 1:
             self.found.note_rim(within)
-        self._part(held, barriers, leaves=token == "if" and "return" in tokens[end + 1 : at])
+        self._part(made, barriers, leaves=token == "if" and "return" in tokens[end + 1 : at])
         uses = len(self.found.mentions) > within[0]  # else it may set a flag
         if token != "if" or (uses and not _LEAVING & {*tokens[end + 1 : at]}):
-            self.found.hold(held, *within[1:2])
+            self.found.close(made, *within[1:2])
         return at
 
     def _loop(self, tokens: Sequence[str], at: int) -> int:
@@ -153,28 +148,34 @@ class _Walk(Values):
         self._simple(parts[0])
         self._in_head = False
         left = self._leave_behind([*inside, ";", *tokens[at : at + _FARTHEST]], len(inside) + 1)
-        compared = len(self.found.compared)
-        self._value(parts[1], bound=True)
-        held, before = slice(compared, len(self.found.compared)), dict(self.found.loops)
+        made = self._compared_in(parts[1], of_loop=True)
+        steps = {name: loop.step for name, loop in self.found.loops.items()}
         barriers = self.found.barriers
         self._in_head = True
         for step in split(parts[2]):
             self._value(step)
         self._in_head = False
-        stepped = [name for name, loop in self.found.loops.items() if before.get(name) != loop]
-        self.found.together.update(dict.fromkeys([*stepped, *left] if stepped else [], min(stepped, default="")))
+        stepped = [name for name, loop in self.found.loops.items() if name not in steps or steps[name] != loop.step]
+        for name in [*stepped, *left] if stepped else ():
+            self.found.loops[name].head = min(stepped)
         at = self._perhaps(tokens, at)
-        self.found.hold(held)
-        self._part(held, barriers, leaves=False)
+        self.found.close(made)
+        self._part(made, barriers, leaves=False)
         self._scopes.pop()
         return at
 
-    def _part(self, told: slice, barriers: int, *, leaves: bool) -> None:
-        """Note that the comparisons `told` keep some items from a barrier.
+    def _compared_in(self, condition: Sequence[str], *, of_loop: bool) -> list[Comparison]:
+        """Walk through a condition and return the comparisons in it."""
+        before = len(self.found.comparisons)
+        self._value(condition, of_loop=of_loop)
+        return self.found.comparisons[before:]
+
+    def _part(self, comparisons: Sequence[Comparison], barriers: int, *, leaves: bool) -> None:
+        """Note that comparisons keep some items from a barrier.
 
         It is one met since the count was `barriers` or, if the branch `leaves` the kernel, any later one.
         """
-        sums = [varying for varying, *_ in self.found.compared[told]]
+        sums = [each.guard.varying for each in comparisons]
         self.found.parted |= {*sums} if self.found.barriers > barriers else set()
         self.found.turning += sums if leaves else []
 
@@ -204,30 +205,29 @@ class _Walk(Values):
             moved = self._fresh(name) if pointed and not known else self._begun(name, Sum() if known else value)
             self._put(name, value.moved(moved) if pointed else value + moved if known else moved)
             if known:
-                stepped += moved.names
-                self.found.loops[stepped[-1]] = (Sum(), step)
+                stepped.append(str(moved))
+                self.found.loops[str(moved)].step = step
         return stepped
 
     def _simple(self, tokens: Sequence[str]) -> None:
         words, shared = list(tokens), "local" in tokens[:3]
         while words and (words[0] in QUALIFIERS or words[0] == "__attribute__"):
             words = words[closing(words, 1) + 1 :] if words[0] == "__attribute__" else words[1:]
-        named = len(words) > 1 and re.fullmatch(r"[A-Za-z_]\w*", words[0]) is not None
-        array = declarator(words[1:])[1] and words[0] not in self._functions
-        told = words[1:2] == ["*"] or re.fullmatch(r"[A-Za-z_]\w*", "".join(words[1:2]))
-        if named and (array or (told and self._names_type(words[0], words))):
-            vector = components(words[0])[1] > 1
-            for part in split(words[1:]):
-                declared = [word for word in part if word not in QUALIFIERS]
-                self._declared(declared, words[0], shared=shared, vector=vector)
-            return
-        for part in split(words):
-            self._value(part)
+        named = len(words) > 1 and NAME.fullmatch(words[0]) is not None
+        array = declarator(words[1:]).extents and words[0] not in self._kernel.functions
+        told = words[1:2] == ["*"] or NAME.fullmatch("".join(words[1:2]))
+        declares = named and (array or (told and self._names_type(words[0], words)))
+        for part in split(words[1:] if declares else words):
+            if declares:
+                self._declared([word for word in part if word not in QUALIFIERS], words[0], shared=shared)
+            else:
+                self._value(part)
 
     def _names_type(self, word: str, words: Sequence[str]) -> bool:
         return is_type(word) or ((words[1] != "*" or "=" in words[2:5]) and self._lookup(word) is None)
 
-    def _declared(self, words: list[str], kind: str, *, shared: bool, vector: bool) -> None:
+    def _declared(self, words: list[str], kind: str, *, shared: bool) -> None:
+        """Walk through the declaration of one variable; `shared`: whether it is in local memory."""
         pointed, (name, rows, length) = words[:1] == ["*"], declarator(words)
         while words[:1] == ["*"]:
             words = words[1:]
@@ -241,13 +241,18 @@ class _Walk(Values):
         if extents:
             arrays = self.found.arrays if shared else self.found.private
             arrays[name] = [each if isinstance(each, Sum) else None for each in extents]
-        value = self._initial(rest[1:], vector=vector and not extents) if rest[:1] == ["="] else None
-        if value is None and vector and not pointed and not extents:
-            value = (None,) * components(kind)[1]
+        width, stated = 1 if extents else components(kind)[1], rest[:1] == ["="]
+        value = self._initial(rest[1:], vector=width > 1) if stated else None
+        if value is None and width > 1 and not pointed:
+            value = (None,) * width
         if (pointed or rows) and isinstance(value, Pointer):
             value = self._seen_as(value, kind) if bytes_of(kind) else value
             value = value._replace(rows=self._extents(map(self._value, rows)))
-        stated, changed = rest[:1] == ["="], changes(name, self._rest)
+        self._begin(name, value, stated=stated)
+
+    def _begin(self, name: str, value: Any, *, stated: bool) -> None:
+        """Give a variable its first value; one that changes, unless it is followed plainly, is a loop's."""
+        changed = changes(name, self._rest)
         if not stated and changed == 1:
             self._scopes[-1].values[name] = None  # its only assignment comes later
             return
@@ -255,7 +260,7 @@ class _Walk(Values):
             self._scopes[-1].plain.add(name)
         if changed and not plain and (value is None or isinstance(value, Sum)):
             begun = self._begun(name, Sum() if value is None else value)
-            self.found.moved |= {str(begun)} if stated and value is None else set()  # its start is unknown
+            self.found.loops[str(begun)].moved = stated and value is None  # its start is unknown
             self._once |= {str(begun)} if changed == 1 and value is not None else set()
             value = begun
         self._scopes[-1].values[name] = value

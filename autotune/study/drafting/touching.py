@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from autotune.study.drafting.reading import Pointer
-from autotune.study.drafting.syntax import Tree, is_type
+from autotune.study.drafting.findings import Pointer
+from autotune.study.drafting.syntax import is_type
 from autotune.study.drafting.terms import Sum
+from autotune.study.drafting.trees import Tree
 
 _UNDERSTOOD = re.compile(
     r"(read|write)_image|get_image|atom|v(load|store)|async_work_group(_strided)?_copy|prefetch|wait_group"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from autotune.devices import KernelArgument
 from autotune.study.drafting.preprocessing import value_of
 from autotune.study.drafting.scanning import DEFINE, opencl_name, scanned, struct_bodies, without_unions
-from autotune.study.drafting.syntax import names_in, tokens_of
+from autotune.study.drafting.syntax import names_in, tokens_of, with_values
 from autotune.study.drafting.touching import bytes_of
 from autotune.study.includes import without_comments
 from autotune.study.types import is_plain
@@ -141,7 +141,7 @@ def members_spelt_out(
 
     def number(extent: re.Match[str]) -> str:
         said = re.sub(r"\bsizeof\s*\(([\w\s]+)\)", lambda of: str(bytes_of(opencl_name(of[1])) or of[0]), extent[1])
-        said = re.sub(r"[A-Za-z_]\w*", lambda name: stated.get(name[0], name[0]), said)
+        said = with_values(said, stated)
         value = None if re.search(r"[A-Za-z_]", said) else value_of(tokens_of(said))
         return f"[{said if value is None else value}]"
 

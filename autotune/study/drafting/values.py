@@ -3,66 +3,51 @@
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from autotune.study.drafting.byvalue import spread, swizzled, with_component
-from autotune.study.drafting.dividing import Divided
-from autotune.study.drafting.functions import Function
-from autotune.study.drafting.reading import EXTENT, Mention, Pointer
-from autotune.study.drafting.syntax import NotRead, Tree, expression, folded, whole
+from autotune.study.drafting.findings import Comparison, Pointer
+from autotune.study.drafting.guarding import Guards
+from autotune.study.drafting.scopes import Kernel
+from autotune.study.drafting.syntax import NotRead
 from autotune.study.drafting.terms import Sum
-from autotune.study.drafting.touching import addressed, atomic_kind, beside_fraction, bytes_of, is_understood, touched
+from autotune.study.drafting.touching import beside_fraction, bytes_of
+from autotune.study.drafting.trees import Tree, expression, folded, whole
 from autotune.study.drafting.vectors import elements
 
-IDS = {
-    "get_global_id": "gid", "get_group_id": "wid", "get_local_id": "lid", "get_global_size": "gsz",
-    "get_local_size": "lsz", "get_num_groups": "ngr",
-}  # fmt: skip
-_EXTENTS = {"get_image_width": 0, "get_image_height": 1, "get_image_depth": 2, "get_image_array_size": 2}
 _ARITHMETIC = ("+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>")
-_CONVERTED = re.compile(r"(convert_(half|float|double)|(convert|as)_u?(char|short|int|long))\d*(_sat)?(_rt[ezpn])?")
 _BELOW = Sum.of(-(2**31))
 """A place before all others, at which images with a border are read."""
 MOST_STEPS = 20_000
-_DEEPEST = 5
 
 
-class Values(Divided, ABC):
+class Values(Guards, ABC):
     """The walk through expressions, within the scopes of the walk through statements."""
 
-    def __init__(
-        self, functions: Mapping[str, Function], known: Mapping[str, str], widths: Mapping[str, str], *, through: bool
-    ) -> None:
-        super().__init__(known, through=through)
-        self._functions, self._widths = functions, widths
+    def __init__(self, kernel: Kernel, *, through: bool) -> None:
+        super().__init__(kernel, through=through)
         self._returned: list[Any] = []
-        self._steps = self._depth = 0
+        self._steps = 0
 
-    @abstractmethod
-    def function(self, function: Function, given: Mapping[str, Any]) -> Any:
-        """Walk through a body; return its value if it has one return statement, else None."""
-
-    def _value(self, tokens: Sequence[str], *, bound: bool = False) -> Any:
-        """Walk through an expression; return its value, None if unknown. `bound`: whether it is a loop's condition."""
+    def _value(self, tokens: Sequence[str], *, of_loop: bool = False) -> Any:
+        """Return the value of an expression, None if unknown. `of_loop`: whether it is a loop's condition."""
         if not tokens:
             return None
+        around, self._in_condition = self._in_condition, of_loop
         try:
-            return self._of(expression(tokens), bound)
+            return self._of(expression(tokens))
         except (NotRead, RecursionError):
             if {"get_global_id", "get_group_id"} & {*tokens}:  # how the id is used is not known
-                self.found.lose_ids()
+                self.found.ids.lose()
             pointers = [value for token in {*tokens} if isinstance(value := self._lookup(token), Pointer)]
             self.found.unread |= {pointer.name for pointer in pointers}
             return None
+        finally:
+            self._in_condition = around
 
-    @property
-    def spent(self) -> bool:
-        """Whether the limit of steps is reached, so that the rest is not read."""
-        return self._steps >= MOST_STEPS
-
-    def _of(self, tree: Tree, bound: bool = False) -> Any:
+    def _of(self, tree: Tree) -> Any:
         self._steps += 1
         if self._steps > MOST_STEPS:
             raise NotRead
@@ -77,24 +62,27 @@ class Values(Divided, ABC):
                 return None
             case "sizeof":
                 return Sum.of(size) if (size := bytes_of(str(parts[0]))) else None
-            case "vector":
-                return tuple(map(self._of, parts))
-            case "cond" | "member" | "index" | "call" | "cast":
+            case "unary":
+                value = self._of_unary(*parts)
+            case "vector" | "cond" | "member" | "index" | "call" | "cast" | "assign":
+                around, self._in_condition = self._in_condition, False
                 value = getattr(self, f"_of_{operator}")(*parts)
-            case "unary" | "assign":
-                value = getattr(self, f"_of_{operator}")(*parts, bound)
+                self._in_condition = around
             case _:
-                value = self._of_binary(operator, parts[0], parts[1], bound)
+                value = self._of_binary(operator, *parts)
         return self._unread(value) if isinstance(value, Sum) and value.is_long else value
 
-    def _of_unary(self, sign: str, inner: Tree, bound: bool) -> Any:
+    def _of_vector(self, *parts: Tree) -> tuple[Any, ...]:
+        return tuple(map(self._of, parts))
+
+    def _of_unary(self, sign: str, inner: Tree) -> Any:
         if sign in ("++", "--"):
             if inner[0] == "name":
                 self._stepped(inner, Sum.of(1) if sign == "++" else None, falls=sign == "--")
             else:  # an element is incremented
-                self._of_assign("+=", inner, ("number", "1"), bound)
+                self._of_assign("+=", inner, ("number", "1"))
             return self._of(inner)
-        value = self._of(inner, bound)
+        value = self._of(inner)
         if sign == "*" and isinstance(value, Pointer):
             return self._at(value, Sum())
         if sign == "&":
@@ -102,23 +90,23 @@ class Values(Divided, ABC):
         return -value if sign == "-" and isinstance(value, Sum) else value if sign == "+" else None
 
     def _of_cond(self, condition: Tree, one: Tree, other: Tree) -> Any:
-        before = len(self.found.compared)
+        before = len(self.found.comparisons)
         self._of(condition)
-        held, mentioned = slice(before, len(self.found.compared)), len(self.found.mentions)
+        made, mentioned = self.found.comparisons[before:], len(self.found.mentions)
         first, second = self._of(one), self._of(other)
-        self.found.hold(held)
+        self.found.close(made)
         if len(self.found.mentions) == mentioned:
-            self._leave_out(self.found.compared[held], first, second)
+            self._leave_out(made, first, second)
         known = folded(condition) if "name" not in repr(condition) else None
         return self._one_of(first, second) if known is None else second if known == 0 else first
 
-    def _leave_out(self, compared: Sequence[tuple[Sum, Sum, bool]], first: Any, second: Any) -> None:
+    def _leave_out(self, comparisons: Sequence[Comparison], first: Any, second: Any) -> None:
         """Forget guards of a condition that bound neither of its values: `y < r ? 0 : y - r` ends no y at r."""
-        for varying, limit, turned_away in compared:
-            value = second if turned_away else first
-            bound = isinstance(value, Sum) and not varying.names.isdisjoint(value.names)
-            if isinstance(value, Sum) and not bound and (varying, limit) in self.found.guards:
-                self.found.guards.remove((varying, limit))
+        for each in comparisons:
+            value = second if each.turns_away else first
+            unbound = isinstance(value, Sum) and each.guard.varying.names.isdisjoint(value.names)
+            if unbound and each.guard in self.found.guards:
+                self.found.guards.remove(each.guard)
 
     def _one_of(self, first: Any, second: Any) -> Any:
         """Return a variable for one of two values, as a condition decides; the value if both are equal."""
@@ -127,7 +115,7 @@ class Values(Divided, ABC):
         if not isinstance(first, Sum) or not isinstance(second, Sum):
             return None
         either = self._unread(first, second)
-        self.found.either[next(iter(either.names))] = (first, second)
+        self.found.either[str(either)] = (first, second)
         return either
 
     def _of_cast(self, kind: str, inner: Tree, *extents: Tree) -> Any:
@@ -144,7 +132,7 @@ class Values(Divided, ABC):
         """Return a pointer cast to another type, whose elements are several of the argument's, or parts of them."""
         mine, other = bytes_of(value.type_name), bytes_of(kind)
         if kind == value.type_name or (mine and other and max(mine, other) % min(mine, other) == 0):
-            width = elements(kind, value.type_name, self._widths)
+            width = elements(kind, value.type_name, self._kernel.widths)
             return value._replace(width=width, parts=max(mine // (other or 1), 1), seen=kind)
         return value.moved(self._fresh("any"))._replace(seen=kind)
 
@@ -174,42 +162,50 @@ class Values(Divided, ABC):
             return base.moved(index)._replace(rows=base.rows[1:])
         place = self._with_ids(base.moved(index).offset + base.width - 1)  # the last place that is used
         self.found.seen.setdefault(base.name, set()).add(base.seen)
-        self.found.mentions.append(Mention(base.name, (place,), kind))
+        self.found.note_mention(base.name, (place,), kind)
         content = self._fresh(f"{base.name}@")
-        self.found.contents[next(iter(content.names))] = (base.name, place)
+        self.found.contents[str(content)] = base.name
         return content
 
-    def _of_assign(self, sign: str, left: Tree, right: Tree, bound: bool) -> Any:
+    def _of_assign(self, sign: str, left: Tree, right: Tree) -> Any:
         if sign == "=" and left[0] == "name" and right[0] in ("+", "-") and right[1] == left:
             sign, right = f"{right[0]}=", right[2]  # `i = i + n` steps it as `i += n` does
         value = self._of(right)
+        if left[0] == "name":
+            self._assign(sign, left, value, right)
+            return value
         root = left
         while root[0] in ("index", "member", "cast") or (root[0] == "unary" and root[1] in ("*", "&")):
             root = root[2] if root[0] in ("unary", "cast") else root[1]
-        if root is not left:
-            before = len(self.found.mentions)
-            self._of(left)
-            made = self.found.mentions[before:]
-            if made and isinstance(self._of(root), Pointer):
-                self._ask_apart(value)
-                self.found.mentions[before + len(made) - 1] = made[-1]._replace(kind="write" if sign == "=" else "both")
-            elif left[0] == "member" and type(of := self._of(left[1])) is tuple and left[1][0] == "name":
-                value = value if sign == "=" else self._combined(sign[:-1], self._of(left), value, bound)
-                self._put(str(root[1]), with_component(of, str(left[2]), self._lasting(str(root[1]), value)))
-            elif root[0] == "name" and sign == "=":  # a local array: taken as if all its numbers were this one
-                self._set(str(root[1]), value)
-            return value
-        if left[0] == "name":
-            name = str(left[1])
-            if sign == "=":
-                self._set(name, value)
-            elif type(before := self._lookup(name)) is tuple:
-                self._set(name, self._combined(sign[:-1], before, value, bound))
-            elif isinstance(before, Sum) and self._is_plain(name):
-                self._set(name, self._of_binary(sign[:-1], left, right, bound))
-            else:
-                step = value if sign in ("+=", "-=") and isinstance(value, Sum) else None
-                self._stepped(left, step, falls=sign in ("-=", "/=", ">>="))
+        return value if root is left else self._assign_part(sign, left, root, value)
+
+    def _assign(self, sign: str, left: Tree, value: Any, right: Tree) -> None:
+        """Give a variable a value, or step it."""
+        name = str(left[1])
+        if sign == "=":
+            self._set(name, value)
+        elif type(before := self._lookup(name)) is tuple:
+            self._set(name, self._combined(sign[:-1], before, value))
+        elif isinstance(before, Sum) and self._is_plain(name):
+            self._set(name, self._of_binary(sign[:-1], left, right))
+        else:
+            step = value if sign in ("+=", "-=") and isinstance(value, Sum) else None
+            self._stepped(left, step, falls=sign in ("-=", "/=", ">>="))
+
+    def _assign_part(self, sign: str, left: Tree, root: Tree, value: Any) -> Any:
+        """Note that memory is written, or change a component of a variable, the `root`; return the value."""
+        before = len(self.found.mentions)
+        self._of(left)
+        made = self.found.mentions[before:]
+        if made and isinstance(self._of(root), Pointer):
+            self._ask_apart(value)
+            last = made[-1]._replace(kind="write" if sign == "=" else "both")
+            self.found.mentions[last.number] = last
+        elif left[0] == "member" and type(of := self._of(left[1])) is tuple and left[1][0] == "name":
+            value = value if sign == "=" else self._combined(sign[:-1], self._of(left), value)
+            self._put(str(root[1]), with_component(of, str(left[2]), self._lasting(str(root[1]), value)))
+        elif root[0] == "name" and sign == "=":  # a local array: taken as if all its numbers were this one
+            self._set(str(root[1]), value)
         return value
 
     def _place(self, tree: Tree) -> Any:
@@ -219,31 +215,31 @@ class Values(Divided, ABC):
             return base.moved(index if isinstance(index, Sum) else self._fresh("any"))
         return None
 
-    def _of_binary(self, operator: str, left: Tree, right: Tree, bound: bool) -> Any:
-        before = len(self.found.compared)
+    def _of_binary(self, operator: str, left: Tree, right: Tree) -> Any:
+        before = len(self.found.comparisons)
         if operator in ("+", "-") and (pixel := beside_fraction(left, right)) is not None:
-            return self._of(pixel, bound)
-        one, other = self._of(left, bound), self._of(right, bound)
+            return self._of(pixel)
+        one, other = self._of(left), self._of(right)
         if operator in ("&&", "||"):
-            self.found.settle(before, both=operator == "&&")
-        return self._combined(operator, one, other, bound)
+            self.found.settle(self.found.comparisons[before:], both=operator == "&&")
+        return self._combined(operator, one, other)
 
-    def _combined(self, operator: str, left: Any, right: Any, bound: bool) -> Any:
+    def _combined(self, operator: str, left: Any, right: Any) -> Any:
         """Return the result of an operator on two values."""
         if isinstance(left, Pointer) and operator in ("+", "-") and not isinstance(right, Pointer):
             by = right if isinstance(right, Sum) else self._fresh("any")
-            if operator == "+" and left.parts > 1 and str(by) in self.takes:
+            if operator == "+" and left.parts > 1 and str(by) in self._takes:
                 self.found.shifts.add(str(by))
                 return left
             return left.moved(by if operator == "+" else -by)
         if tuple in (type(left), type(right)):
             pairs = zip(*spread(left, right), strict=False)
-            return tuple(self._combined(operator, one, other, bound) for one, other in pairs)
+            return tuple(self._combined(operator, one, other) for one, other in pairs)
         if not isinstance(left, Sum) or not isinstance(right, Sum):
             one = left if isinstance(left, Sum) else right
             return self._unread(one) if isinstance(one, Sum) and operator in _ARITHMETIC else None
         if operator in ("<", "<=", ">", ">="):
-            self._compared(operator, left, right, bound)
+            self._compared(operator, left, right)
             return None
         if operator in ("==", "!="):
             self.found.note_lone(left - right, equal=operator == "==")
@@ -251,19 +247,25 @@ class Values(Divided, ABC):
             self.found.exponents |= right.names
         if operator in ("/", "%", ">>", "<<", "&") and right.known and right:
             self._ask_apart(left)
-            power = Sum.of(2**right.number) if right.number is not None and 0 <= right.number < 31 else None
-            if right.names and right.names.isdisjoint(self.takes):  # only macros, which are not large
-                power = Sum.of(f"(2 ** {right})") if len(right.terms) == 1 else Sum.of(f"(2 ** ({right}))")
-            if operator in ("/", "%"):
-                return self._quotient(left, right) if operator == "/" else self._remainder(left, right)
-            if operator == "&":
-                return self._masked(left, right)
-            if power is not None:
+            match operator:
+                case "/":
+                    return self._quotient(left, right)
+                case "%":
+                    return self._remainder(left, right)
+                case "&":
+                    return self._masked(left, right)
+            if (power := self._power(right)) is not None:
                 return self._quotient(left, power) if operator == ">>" else left * power
         if operator == "-" and (divisor := self._divided_by(left, right)) is not None:
             return self._remainder(left, divisor)
         made = {"+": left.__add__, "-": left.__sub__, "*": left.__mul__}.get(operator)
         return self._unread(left, right) if made is None else self._with_ids(made(right))
+
+    def _power(self, exponent: Sum) -> Sum | None:
+        """Return a power of two; None if it may be large."""
+        if exponent.names and exponent.names.isdisjoint(self._takes):  # only macros, which are not large
+            return Sum.of(f"(2 ** {exponent})" if len(exponent.terms) == 1 else f"(2 ** ({exponent}))")
+        return Sum.of(2**exponent.number) if exponent.number is not None and 0 <= exponent.number < 31 else None
 
     def _lasting(self, name: str, value: Any) -> Any:
         """Return a variable's value from an assignment on: unknown if it is in a branch or loop inside its block."""
@@ -277,77 +279,10 @@ class Values(Divided, ABC):
             if type(value) is tuple:
                 self._ask_apart(*value)
             elif isinstance(value, Sum):
-                self.found.apart |= {int(axis) for axis in re.findall(r"[gw]id#([12])", " ".join(value.names))}
+                self.found.ids.apart |= {int(axis) for axis in re.findall(r"[gw]id#([12])", " ".join(value.names))}
 
     def _unread(self, *parts: Sum) -> Sum:
         """Return a variable of which only the ids in it are known."""
         self._ask_apart(*parts)
         ids = sorted({name for part in parts for name in re.findall(r"(?:gid|wid)#[012]", str(part))})
         return self._fresh(f"({' '.join(ids)})")
-
-    def _of_call(self, called: Tree, *parts: Tree) -> Any:
-        name = str(called[1]) if called[0] == "name" else ""
-        if name in IDS and len(parts) == 1:
-            axis = folded(parts[0])
-            if axis not in (0, 1, 2):
-                self.found.lose_ids()
-                return None
-            self.found.note_id(name, axis)
-            return Sum.of(f"{IDS[name]}#{axis}")
-        if name == "get_global_offset":
-            self.found.begun = True
-            return Sum()
-        if name in _EXTENTS and len(parts) == 1:
-            return Sum.of(f"{EXTENT}{_EXTENTS[name]}")
-        if name == "get_image_dim":
-            return tuple(Sum.of(f"{EXTENT}{axis}") for axis in range(3))  # only volumes use the third
-        if (kind := atomic_kind(name)) and (place := addressed(*parts[:1])) is not None:
-            return self._atomic(kind, place, parts[1:])
-        given = [*map(self._of, parts)]
-        if name == "min" and len(given) == 2:
-            return self._minimum([each for each in given if isinstance(each, Sum)])
-        if name == "clamp" and len(given) == 3 and isinstance(given[2], Sum):
-            return self._minimum([given[2]])
-        if name == "select" and len(given) == 3:
-            return self._one_of(*given[:2])
-        if name == "max" and len(given) == 2:
-            sums = [each for each in given if isinstance(each, Sum) and each.number is None]
-            return sums[0] if len(sums) == 1 else None
-        if _CONVERTED.fullmatch(name) and len(given) == 1:
-            return given[0] if isinstance(given[0], (Sum, tuple)) else None
-        if name in ("mad24", "mul24", "abs") and all(isinstance(one, Sum) for one in given):
-            product = given[0] * given[1] if len(given) > 1 else given[0]
-            return product + given[2] if len(given) > 2 else product
-        self._touched(name, given)
-        if name in ("barrier", "work_group_barrier"):
-            self.found.barriers += 1
-            self.found.parted |= {*self.found.turning}
-        function = self._functions.get(name)
-        if function is None and not is_understood(name):
-            self._ask_apart(*given)
-        if function is None or self._depth >= _DEEPEST:
-            if not is_understood(name):
-                self.found.unread |= {each.name for each in given if isinstance(each, Pointer)}
-            return None
-        self._depth += 1
-        found = self.function(function, dict(zip(function.takes, given, strict=False)))
-        self._depth -= 1
-        return found
-
-    def _atomic(self, kind: str, tree: Tree, given: Sequence[Tree]) -> None:
-        """Walk through the element or member whose address an atomic function takes: it is read or assigned."""
-        for part in given[1:]:
-            self._of(part)
-        if kind == "read":
-            self._of(tree)
-        else:
-            stored = given[0] if given else ("number", "1")
-            self._of_assign("=" if kind == "write" else "+=", tree, stored, False)
-
-    def _touched(self, name: str, given: Sequence[Any]) -> None:
-        """Note what OpenCL's own functions read and write."""
-        for pointer, place, kind in touched(name, given, self._widths):
-            if isinstance(place, tuple):
-                self.found.mentions.append(Mention(pointer.name, place, kind))
-            else:
-                self._at(pointer._replace(rows=()), place, kind)

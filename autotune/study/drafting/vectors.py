@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from autotune.devices import KernelArgument
 from autotune.study.drafting.branches import VECTOR
-from autotune.study.drafting.reading import Pointer
+from autotune.study.drafting.findings import Pointer
 from autotune.study.drafting.terms import Sum
 from autotune.study.drafting.touching import bytes_of, components
 

@@ -9,11 +9,13 @@ from dataclasses import replace
 
 from autotune.devices import KernelArgument
 from autotune.study.drafting.alternatives import alternatives, idle
-from autotune.study.drafting.branches import AROUND
+from autotune.study.drafting.branches import AROUND, Proposed
 from autotune.study.drafting.divisors import whole_rows, zero_for_some
 from autotune.study.drafting.fixed import hints, own_to_tune
 from autotune.study.drafting.groups import OF_GROUPS, widths
 from autotune.study.drafting.images import extents_of
+from autotune.study.drafting.inputs import Inputs, is_real, is_whole
+from autotune.study.drafting.lines import GUESS, Lines
 from autotune.study.drafting.naming import nameable, told_apart
 from autotune.study.drafting.proposal import Proposal
 from autotune.study.drafting.scanning import candidates
@@ -21,12 +23,10 @@ from autotune.study.drafting.shapes import product
 from autotune.study.drafting.sizes import Sizes
 from autotune.study.drafting.sketch import Sketch, launched_of
 from autotune.study.drafting.typedefs import spelt_out
-from autotune.study.drafting.uses import Uses, is_real, is_whole
+from autotune.study.drafting.uses import Uses
 from autotune.study.scope import GAP
 from autotune.study.types import SCALAR_TYPES
 from autotune.study.writing import toml_text, toml_texts
-
-_GUESS = "guess"
 
 
 def draft(sketch: Sketch, wanted: str | None = None, defined: Mapping[str, str] | None = None) -> str:
@@ -44,25 +44,25 @@ def draft(sketch: Sketch, wanted: str | None = None, defined: Mapping[str, str] 
     return _Writer(Proposal(told_apart(nameable(plain), launched), launched, given)).study()
 
 
-class _Writer:
+class _Writer(Lines):
     def __init__(self, proposal: Proposal) -> None:
-        self._of, self._sketch = proposal, proposal.sketch
-        self._lines: list[str] = []
+        super().__init__(proposal.sketch)
+        self._of = proposal
         self._outputs: list[KernelArgument] = []
         self._uses = Uses(proposal)
-        self._shapes = self._uses.shapes
+        self._inputs, self._shapes = Inputs(proposal, self._uses), self._uses.shapes
         self._items = {entry: self._global(entry) for entry in proposal.launched}
         self._sizes = Sizes(proposal, self._uses, self._items)
         self._alternatives = alternatives(proposal, self._uses)
         self._values = {name: proposal.values(name, default) for name, default in proposal.parameters.items()}
-        self._values |= {name: (widths(default), OF_GROUPS) for name, default in proposal.extra.items()}
+        self._values |= {name: Proposed(widths(default), OF_GROUPS) for name, default in proposal.extra.items()}
 
     def study(self) -> str:
         """Return the whole text."""
         sketch, of = self._sketch, self._of
         told = "read from the text without a compiler: a guess" if sketch.guessed else "as the compiler reports them"
         self._add(f"# A study to start from; its arguments are {told}. A line with {GAP}")
-        self._add(f'# must be completed, one with "{_GUESS}" checked; shapes and launches are read from the indices.')
+        self._add(f'# must be completed, one with "{GUESS}" checked; shapes and launches are read from the indices.')
         self._add("# Then: autotune check ./FILE.toml, autotune search ./FILE.toml.")
         self._add("# Every key: docs/studies-reference.md.")
         self._add(f'name = "{sketch.name}"', f'about = "{sketch.name}"', f"kernel = {toml_text(sketch.kernel)}")
@@ -79,36 +79,16 @@ class _Writer:
         self._reference()
         return "\n".join(self._lines) + "\n"
 
-    def _add(self, *lines: str) -> None:
-        self._lines += lines
-
-    def _told(self, line: str, doubt: str) -> None:
-        """Add a line, marked as a guess if there is a doubt."""
-        if doubt:
-            self._guess(line, doubt)
-        else:
-            self._add(line)
-
     def _doubt(self, one: KernelArgument, what: str) -> str:
         doubt = self._uses.doubts.get(one.name)
         return f"{what}, {doubt}" if doubt else ""
-
-    def _gap(self, line: str, what: str) -> None:
-        """Add a line that the user has to complete."""
-        self._lines.append(f"{line}  # {GAP}: {what}")
-        self._sketch.gaps.append(f"line {len(self._lines)}: {what}")
-
-    def _guess(self, line: str, what: str) -> None:
-        """Add a line that the user should look at."""
-        self._lines.append(f"{line}  # {_GUESS}: {what}")
-        self._sketch.guesses.append(f"line {len(self._lines)}: {what}")
 
     # -- sizes and parameters -----------------------------------------------------------------------
 
     def _size_tables(self) -> None:
         of, sizes = self._of, [*self._sizes.names, *self._of.made]
         if sizes or of.counts:
-            guessed = f" {_GUESS}: {self._sizes.each}." if sizes else ""
+            guessed = f" {GUESS}: {self._sizes.each}." if sizes else ""
             self._add("", f"# Whole numbers that the kernel takes are sizes: --size changes them.{guessed}", "[sizes]")
         for name in sizes:
             line = f"{name} = {self._sizes.first(name)}"
@@ -131,6 +111,10 @@ class _Writer:
         if of.counts:
             self._add("", "# The kernel has them as macros.", "[defines]")
             self._add(*(f'{name} = "{name}"' for name in of.counts))
+        self._choice_table()
+
+    def _choice_table(self) -> None:
+        of = self._of
         if of.choices or of.tasks:
             self._add("", "# What the user picks with --choice; it is not tuned.", "[choices]")
             self._add(*(f'{name} = ["{kind}"]' for name, kind in of.choices.items()))
@@ -152,7 +136,7 @@ class _Writer:
             values, stands = str(numbers), str(default)
             if name in of.words:
                 values, said, stands = toml_texts(of.words[name]), AROUND, f'"{of.given[name]}"'
-            self._add("", f"[parameters.{name}]", f"values = {values}  # {_GUESS}: {said}", f"default = {stands}")
+            self._add("", f"[parameters.{name}]", f"values = {values}  # {GUESS}: {said}", f"default = {stands}")
         tunable = bool(of.parameters or of.extra or self._alternatives)
         if not tunable:
             what = "the kernel uses no macro with a default: #ifndef WPT, #define WPT 1, #endif make one"
@@ -166,7 +150,7 @@ class _Writer:
 
     def _constraint_tables(self) -> None:
         of = self._of
-        numbers = {name: numbers for name, (numbers, _) in self._values.items() if name not in of.words}
+        numbers = {name: told.numbers for name, told in self._values.items() if name not in of.words}
         numbers |= {name: [number] for name, number in of.tasks.items()}
         numbers |= {name: [self._sizes.first(name)] for name in (*self._sizes.names, *of.made)}
         texts = [extent or "" for each in self._items.values() for extent in each]
@@ -179,15 +163,10 @@ class _Writer:
         for required, reason in (*idle(of, self._alternatives), *whole_rows(of)):
             self._add("", "[[constraints]]", f'require = "{required}"', f'reason = "{reason}"')
 
-    def _hint(self, what: str) -> None:
-        """Add a comment line about something that the study does not have."""
-        self._lines += ["", f"# {_GUESS}: {what}"]
-        self._sketch.guesses.append(f"line {len(self._lines)}: {what}")
-
     # -- arguments ----------------------------------------------------------------------------------
 
     def _argument_table(self) -> None:
-        structs = self._uses.structs()
+        structs = self._inputs.structs()
         if structs:
             self._add("", "# Members in the kernel's order, as C writes them.", "[structs]")
         for line, asked, said in structs:
@@ -223,7 +202,7 @@ class _Writer:
         elif not self._of.is_known(kind):
             self._untyped(one, kind)
         elif one.address == "private":
-            value = self._uses.value(kind, one.name, self._sizes.names)
+            value = self._inputs.value(kind, one.name, self._sizes.names)
             shifts = self._uses.shifts.get(one.name)
             what = f"{shifts} before what is used" if shifts else "its value"
             self._guess(f'{one.name} = {{ type = "{_long(kind)}", value = {value} }}', what)
@@ -267,7 +246,7 @@ class _Writer:
         if access in ("out", "inout"):
             self._outputs.append(one)
         extents = toml_texts(shape or (GAP,))
-        data, said = self._uses.data(one, kind, self._sizes.names) if access in ("in", "inout") else ("", "")
+        data, said = self._inputs.data(one, kind, self._sizes.names) if access in ("in", "inout") else ("", "")
         placed = ", constant = true" if one.address == "constant" else ""
         line = f'{one.name} = {{ type = "{kind}", shape = {extents}, access = "{access}"{placed}{data} }}'
         if shape is None:
@@ -301,9 +280,15 @@ class _Writer:
         else:
             self._add(line)
         self._told(f"local = {toml_texts(self._of.locals[entry])}", self._of.doubts.get(entry, ""))
-        if self._of.tuned[entry].reading.begun:
+        if self._of.tuned[entry].reading.ids.begun:
             offset = json.dumps(["0"] * len(items))
             self._guess(f"offset = {offset}", "the kernel reads where its global ids begin")
+        self._when(entry)
+        self._add(f"arguments = {json.dumps([one.name for one in self._sketch.signatures[entry]])}")
+        self._swaps(entry)
+
+    def _when(self, entry: str) -> None:
+        """Add the condition of a launch, if it may have one."""
         if when := " and ".join(filter(None, (one.when(entry) for one in self._alternatives))):
             self._add(f'when = "{when}"')
         elif overwritten := self._uses.overwritten(entry):
@@ -313,7 +298,9 @@ class _Writer:
             self._gap(f'when = "{GAP}"', what)
         elif len(self._of.launched) > 1:
             self._add('# when = "..."  # if this launch does not always run')
-        self._add(f"arguments = {json.dumps([one.name for one in self._sketch.signatures[entry]])}")
+
+    def _swaps(self, entry: str) -> None:
+        """Add comments on how to launch a stencil repeatedly."""
         for one in self._outputs:
             sources = self._of.shapes[entry].reading.stencils_of(one.name)
             if source := next((each for each in sources if self._uses.may_swap(one.name, each)), ""):
