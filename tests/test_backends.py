@@ -115,6 +115,11 @@ def test_each_backend_of_this_package_keeps_the_contract() -> None:
     assert not select.BACKENDS.keys() - kept, "each has a class here, as TestNumPy is one"
 
 
+def test_the_best_device_runs_what_most_kernels_are_written_in(numpy: DeviceInfo) -> None:
+    assert numpy in list_devices()
+    assert find_device(None).backend == "opencl"
+
+
 STUDY = """
 name = "doubles"
 kernel = "doubles.py"

@@ -172,7 +172,8 @@ def _devices_of(backend: Backend) -> Sequence[DeviceInfo]:
 def find_device(selector: str | None) -> DeviceInfo:
     """Return one device by number, part of its name, fingerprint or UUID; for None the best one here.
 
-    Best: GPUs before CPUs, then more compute units, then the newer PoCL if two are installed (said on stderr).
+    Best: what runs OpenCL C first, as other kernels are rarely meant; then GPUs before CPUs, then more compute units,
+    then the newer PoCL if two are installed (said on stderr).
     Raises DeviceError if none or several match, SetupError if the machine has no device at all.
     """
     return choose(_all(), selector)
@@ -232,7 +233,7 @@ def _choose(devices: Sequence[DeviceInfo]) -> str:
 
 
 def _rank(one: DeviceInfo) -> tuple[Any, ...]:
-    return one.order, [-n for n in version(one)], one.index
+    return not traits(one).checks_on_device, one.order, [-n for n in version(one)], one.index
 
 
 def _best(devices: Sequence[DeviceInfo]) -> DeviceInfo:
