@@ -29,6 +29,7 @@ from autotune.model import Outcome
 from autotune.samplers import SAMPLERS
 from autotune.store.submissions import STATES
 from autotune.study import Study, schema
+from autotune.study.scope import DEVICE_FACTS
 from autotune.text import parse_choices, parse_size, require_known
 
 ROOT = Path(__file__).parent.parent
@@ -175,6 +176,8 @@ def test_the_lists_of_the_pages_are_the_programs() -> None:
     assert set(re.findall(r"^\| `(\w+)`", samplers, re.MULTILINE)) == set(SAMPLERS), "search.md"
     (said,) = re.findall(r"prints the best stored.*`--format ([a-z ]+)`", README)
     assert said.split() == list(FORMATS), "README.md"
+    (said,) = re.findall(r"the device facts (.*?)\n\n", KEYS, re.DOTALL)
+    assert set(DEVICE_FACTS) <= set(code(said).split()), "studies-reference.md"
     files = INTEGRATE.partition("out `--format` |")[2].partition("\n\n")[0].splitlines()
     columns = [[set(re.findall(r"^ ?`([\w-]+)`", cell)) for cell in line.split("|")[2:4]] for line in files if line]
     assert [set().union(*cells) for cells in zip(*columns, strict=True)] == [set(READERS), set(WRITERS)], "integrate.md"
