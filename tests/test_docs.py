@@ -89,6 +89,7 @@ def anchor(heading: str) -> str:
 
 def test_every_key_of_a_study_is_on_the_page() -> None:
     assert set(SECTIONS) <= set(sections())
+    assert {schema.FileTable}.union(*SECTIONS.values()) >= set(schema.Table.__subclasses__()), "SECTIONS"
     headings = " ".join(sections())
     for heading, tables in SECTIONS.items():
         told = set(re.findall(r"\w+", code(sections()[heading]))) | set(re.findall(r"\w+", headings))
