@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -253,16 +254,27 @@ def test_a_search_of_several_sizes_warns_of_each_best_timed_on_a_throttled_devic
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("asked", "answer", "said"),
+    [
+        ("devices", OSError("no such board"), "OSError: no such board"),
+        ("traits", OSError("no such board"), "OSError: no such board"),
+        ("traits", {}, "TypeError: the traits of NumPy are not Traits"),
+        (
+            "devices",
+            [replace(numpy_backend.INFO, backend="opencl")],
+            "ValueError: NumPy says that its backend is opencl",
+        ),
+    ],
+)
 def test_a_backend_that_cannot_tell_its_devices_hides_no_other(
-    monkeypatch: pytest.MonkeyPatch, numpy: DeviceInfo, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def fails(self: object, devices: object = None) -> None:
-        raise OSError("no such board")
-
-    for asked in ("devices", "diagnose"):
-        monkeypatch.setattr(type(load_backend("numpy")), asked, fails)
-    assert any(device.backend == "opencl" for device in list_devices())
-    assert "the backend numpy cannot list its devices: OSError: no such board" in capsys.readouterr().err
+    monkeypatch: pytest.MonkeyPatch, numpy: DeviceInfo, capsys: pytest.CaptureFixture[str], asked: str, answer: Any,
+    said: str,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(load_backend("numpy"), asked, Mock(side_effect=[answer]), raising=False)
+    assert find_device(None).backend == "opencl"
+    assert f"the backend numpy cannot list its devices: {said}" in capsys.readouterr().err
+    monkeypatch.setattr(load_backend("numpy"), "diagnose", Mock(side_effect=OSError("no such board")), raising=False)
     assert "the backend numpy cannot tell what is wrong: OSError: no such board" in diagnosis()
 
 

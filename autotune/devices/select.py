@@ -163,7 +163,13 @@ def selector_of(info: DeviceInfo) -> str:
 def _devices_of(backend: Backend) -> Sequence[DeviceInfo]:
     """Return the devices of another package's backend. If it fails, print so: other devices can still be used."""
     try:
-        return backend.devices()
+        found = backend.devices()
+        for one in found:
+            if not isinstance(backend.traits(one), Traits):  # which rank it among those of other backends
+                raise TypeError(f"the traits of {one.name} are not Traits")
+            if one.backend != backend.name:
+                raise ValueError(f"{one.name} says that its backend is {one.backend}")
+        return found
     except Exception as error:
         say(f"autotune: the backend {backend.name} cannot list its devices: {type(error).__name__}: {error}")
         return []
