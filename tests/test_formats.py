@@ -71,7 +71,7 @@ def test_an_option_without_a_value_defines_1_as_for_the_compiler() -> None:
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("case", CASES)
 def test_golden(case: str, format: str) -> None:
-    """To accept a changed format: run `python -m tests.test_export`, then read the difference."""
+    """To accept a changed format: run `python -m tests.test_formats`, then read the difference."""
     assert render(CASES[case], format) == (GOLDEN / f"best-{case}.{format}").read_text(encoding="utf-8")
 
 
