@@ -233,10 +233,12 @@ class BackendContract:
         if session.traits.shares_cores or not session.traits.checks_on_device:
             return
         buffer, found = session.allocate(4), np.zeros(1, np.uint32)
+        began = time.perf_counter_ns()
         with session.batch() as batch:
             session.fill(buffer, 5, 0, 4)
+        ended = time.perf_counter_ns()
         session.read(buffer, found)
-        assert batch.ns > 0
+        assert 0 < batch.enqueued_ns <= batch.ns <= ended - began
         assert batch.held_ns == 0
         assert found.tolist() == [5]
 
