@@ -51,7 +51,14 @@ def entries_of(table: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 class ReaderContract:
-    """The tests of a format that is read; of each there is a file of six trials or more of tests/studies.py's study."""
+    """The tests of a format that is read; of each there is a file of six trials or more of tests/studies.py's study.
+
+    `FASTEST_NS`: the least time in it, read by hand, in the unit that the tool uses.
+    """
+
+    FASTEST_NS: ClassVar = {
+        "kernel-tuner": 14_143, "t4": 17_725, "clblast": 11_000, "cltune": 98_708_000, "ktt": 11_000, "pyatf": 3_753,
+    }  # fmt: skip
 
     @pytest.fixture(autouse=True, params=READERS)
     def _each(self, request: pytest.FixtureRequest) -> None:
@@ -75,6 +82,7 @@ class ReaderContract:
         adopted = adopt(document, PARAMETERS, format=name, file="/home/me/there.json")
         assert len(adopted.trials) == len(document.entries) >= 6
         assert not any(adopted.left_out.values())
+        assert min(one.time_ns for one in adopted.trials if one.outcome is Outcome.OK) == self.FASTEST_NS[self.FORMAT]
         for trial in adopted.trials:
             assert all(trial.configuration[name] in values for name, values in PARAMETERS.items())
             assert (trial.outcome is Outcome.OK) == (trial.time_ns > 0)
