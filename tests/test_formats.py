@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from autotune.errors import StudyError
 from autotune.lookup import Best, Launched, Match
-from autotune.lookup.formats import FORMATS, WHOLE_FORMATS, render
+from autotune.lookup.formats import FORMATS, render
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -84,7 +84,7 @@ def test_a_format_shows_every_choice_and_parameter_and_asks_for_what_else_it_sho
         other = EXACT._replace(**{field: {**getattr(EXACT, field), name: 9}}, options=options)
         assert render(other, format) != text, name
     whole = render(EXACT._replace(flops=None, launches=()), format) != text
-    assert whole == (format in WHOLE_FORMATS), "what shows a rate or launches stands in WHOLE_FORMATS, and no other"
+    assert FORMATS[format] is whole, "whether it shows a rate or launches"
 
 
 values = st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(st.characters(codec="utf-8"))
