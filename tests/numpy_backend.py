@@ -68,7 +68,10 @@ class Session(devices.Session):
         self._geometry: tuple[Any, ...] = ()
 
     def allocate(self, nbytes: int) -> NDArray[np.uint8]:
-        return np.zeros(nbytes, np.uint8)
+        try:
+            return np.zeros(nbytes, np.uint8)
+        except MemoryError as error:
+            raise BackendError(f"{error}", name="MemoryError") from None
 
     def region(self, buffer: NDArray[np.uint8], offset: int, nbytes: int) -> NDArray[np.uint8]:
         return buffer[offset : offset + nbytes]

@@ -220,6 +220,7 @@ def test_images_that_opencl_does_not_have(changes: dict[str, Any], message: str)
         ({"type": "float", "shape": ["4"], "form": "buffer"}, r'belongs to images such as image = \["N"\]'),
         ({"type": "float", "image": ["4", "4"], "access": "in", "form": "array"}, r'such as image = \["LAYERS", '),
         ({"type": "float", "image": ["4"], "access": "in", "constant": True}, "constant belongs to buffers"),
+        ({"type": "float"}, "needs exactly one of " + ", ".join(rf"{kind.key} \({kind.kind}\)" for kind in KINDS)),
         ({"type": "float", "sampler": {}}, "a sampler has no type"),
         ({"value": "1"}, "needs a type"),
         ({"type": "float", "value": []}, "is empty"),

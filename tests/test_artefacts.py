@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
@@ -10,8 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from autotune.cli import app
+from autotune.cli.export import FORMATS
 from autotune.errors import StudyError, UsageError
-from autotune.lookup import artefacts, collect
+from autotune.lookup import ARTEFACTS, artefacts, collect
 from autotune.lookup.artefacts import document, header
 from autotune.study import find_study
 from tests.artefacts import (
@@ -55,6 +57,24 @@ def test_all_devices_and_sizes_or_those_chosen(tmp_path: Path) -> None:
     found = collect(changed, CHOICES, database=place)
     assert (len(found.entries), found.changed) == (1, 2)
     assert collect(text(), CHOICES, database=place).changed == 0
+
+
+@pytest.mark.parametrize("format", ARTEFACTS)
+def test_each_file_for_programs_holds_every_best_and_the_kernel_if_it_is_asked_for(tmp_path: Path, format: str) -> None:
+    write = ARTEFACTS[format]
+    whole = collected(tmp_path / "a.db", (DEVICE, 1000, at(2)), (DEVICE, 64, at(4)), (H100, 1000, at(1, fast=1)))
+    written = write(whole)
+    assert (written.bests, written.text[-1:]) == (3, "\n")
+    for place in range(3):
+        fewer = write(whole.keeping({0, 1, 2, 3} - {place}))
+        assert (fewer.bests, fewer.text != written.text) == (2, True), "each best is in it"
+    assert ["get_global_id" in write(whole, embed=embed).text for embed in (False, True)] == [False, True]
+    nasty = "x\x1b[2J\x9b\u202e\r\nforged"
+    hostile = [replace(one, best=one.best._replace(driver=nasty, device_name=nasty)) for one in whole.entries]
+    text = write(replace(whole, entries=tuple(hostile))).text
+    assert text.replace("\n", "").isprintable()
+    assert "\nforged" not in text
+    assert "left out: 1 of a device and size: never" in write(replace(whole, refused=(StudyError("never"),))).notes
 
 
 # The table ------------------------------------------------------------------------------------------------
@@ -139,8 +159,9 @@ def test_where_nothing_changes_places_outputs_lie_where_they_began(tmp_path: Pat
 # `autotune export` -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("format", ["header", "table"])
+@pytest.mark.parametrize("format", ARTEFACTS)
 def test_an_export_is_asked_for_well(tmp_path: Path, format: str) -> None:
+    assert len(set(FORMATS)) == len(FORMATS), "a file for programs and another tool's have one name"
     stored(tmp_path / "a.db", (DEVICE, 1000, at(1)))
     run = CliRunner().invoke
     base = ["export", "--format", format, "--db", str(tmp_path / "a.db")]

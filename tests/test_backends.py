@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -68,10 +69,15 @@ def test_what_is_installed_is_read_once(tmp_path: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.device
 class TestOpenCL(BackendContract):
+    BACKEND = "opencl"
     COPY = """kernel void copy(int n, global const int *source, global int *target) {
         for (int i = 0; i < n; ++i) target[i] = i < 100 ? source[i] : 0;
     }"""
     ADD = "kernel void add(global const int *a, global int *total) { total[0] += a[0] + STEP; }"
+    MARK = """kernel void mark(global int *target) {
+        int x = get_global_id(0), y = get_global_id(1), at = x - get_global_offset(0) + 8 * (y - get_global_offset(1));
+        target[at] = x + 100 * y + 10000 * (int)get_local_size(0);
+    }"""
     BROKEN = "kernel void broken( {"
 
     @pytest.fixture
@@ -80,6 +86,7 @@ class TestOpenCL(BackendContract):
 
 
 class TestNumPy(BackendContract):
+    BACKEND = "numpy"
     COPY = """
 def copy(n, source, target):
     whole = target.base.view(np.int32)  # with what lies around it, as a kernel in C could write
@@ -90,11 +97,28 @@ def copy(n, source, target):
 def add(a, total):
     total.view(np.int32)[0] += a.view(np.int32)[0] + STEP
 """
+    MARK = """
+def mark(target):
+    (width, height), (wide, _), offset = geometry()
+    x, y = offset or (0, 0)
+    marks = x + np.arange(width) + 100 * (y + np.arange(height)[:, None]) + 10000 * wide
+    target.view(np.int32).reshape(height, width)[:] = marks
+"""
     BROKEN = "def broken(:"
 
     @pytest.fixture
     def device(self, numpy: DeviceInfo) -> DeviceInfo:
         return numpy
+
+
+def test_each_backend_of_this_package_keeps_the_contract() -> None:
+    kept = {one.BACKEND for one in BackendContract.__subclasses__()}
+    assert not select.BACKENDS.keys() - kept, "each has a class here, as TestNumPy is one"
+
+
+def test_the_best_device_runs_what_most_kernels_are_written_in(numpy: DeviceInfo) -> None:
+    assert numpy in list_devices()
+    assert find_device(None).backend == "opencl"
 
 
 STUDY = """
@@ -230,16 +254,27 @@ def test_a_search_of_several_sizes_warns_of_each_best_timed_on_a_throttled_devic
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("asked", "answer", "said"),
+    [
+        ("devices", OSError("no such board"), "OSError: no such board"),
+        ("traits", OSError("no such board"), "OSError: no such board"),
+        ("traits", {}, "TypeError: the traits of NumPy are not Traits"),
+        (
+            "devices",
+            [replace(numpy_backend.INFO, backend="opencl")],
+            "ValueError: NumPy says that its backend is opencl",
+        ),
+    ],
+)
 def test_a_backend_that_cannot_tell_its_devices_hides_no_other(
-    monkeypatch: pytest.MonkeyPatch, numpy: DeviceInfo, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def fails(self: object, devices: object = None) -> None:
-        raise OSError("no such board")
-
-    for asked in ("devices", "diagnose"):
-        monkeypatch.setattr(type(load_backend("numpy")), asked, fails)
-    assert any(device.backend == "opencl" for device in list_devices())
-    assert "the backend numpy cannot list its devices: OSError: no such board" in capsys.readouterr().err
+    monkeypatch: pytest.MonkeyPatch, numpy: DeviceInfo, capsys: pytest.CaptureFixture[str], asked: str, answer: Any,
+    said: str,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(load_backend("numpy"), asked, Mock(side_effect=[answer]), raising=False)
+    assert find_device(None).backend == "opencl"
+    assert f"the backend numpy cannot list its devices: {said}" in capsys.readouterr().err
+    monkeypatch.setattr(load_backend("numpy"), "diagnose", Mock(side_effect=OSError("no such board")), raising=False)
     assert "the backend numpy cannot tell what is wrong: OSError: no such board" in diagnosis()
 
 
@@ -261,5 +296,5 @@ def test_a_backend_that_is_none_is_said_and_no_more(
     assert any(said in one for one in diagnosis())
     with pytest.raises(SetupError, match=rf"repair or remove the package that has {re.escape(value)}"):
         load_backend("broken")
-    with pytest.raises(SetupError, match="no backend 'cuda' is installed"):
-        load_backend("cuda")
+    with pytest.raises(SetupError, match="no backend 'nobody' is installed"):
+        load_backend("nobody")

@@ -352,6 +352,8 @@ def test_commands_are_listed_without_being_loaded_as_they_say(
 def test_help_tells_of_several_devices_where_several_are_taken() -> None:
     helped = {name: " ".join(run(name, "--help").stdout.split()) for name in commands() if name != "token"}
     assert {name for name, shown in helped.items() if "several: 0,1 or all" in shown} == {"search", "worker"}
+    for name, shown in helped.items():
+        assert cli._COMMANDS[name][1] in shown, "its line in cli/__init__.py is how its docstring begins"
 
 
 def test_help_tells_which_device_and_size_stand_for_none_given() -> None:

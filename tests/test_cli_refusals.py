@@ -287,4 +287,4 @@ def test_a_sampler_that_lacks_its_package_names_it(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(SAMPLERS, "gp", replace(SAMPLERS["gp"], needs="no_such_torch"))
     said = one_error(run("search", "--sampler=gp", code=3))
     assert said == "error: --sampler: gp takes no_such_torch; pip install no_such_torch"
-    assert "no sampler named 'annealing'; known: bayes" in one_error(run("search", "--sampler=annealing", code=2))
+    assert "no sampler named 'no_such'; known: bayes" in one_error(run("search", "--sampler=no_such", code=2))

@@ -23,19 +23,21 @@ import autotune
 from autotune.cli import app
 from autotune.cli.options import parse_fix, parse_sizes
 from autotune.errors import AutotuneError
+from autotune.exchange import READERS, WRITERS
 from autotune.lookup import FORMATS
 from autotune.model import Outcome
 from autotune.samplers import SAMPLERS
 from autotune.store.submissions import STATES
 from autotune.study import Study, schema
+from autotune.study.scope import DEVICE_FACTS
 from autotune.text import parse_choices, parse_size, require_known
 
 ROOT = Path(__file__).parent.parent
-README, STUDIES, KEYS, PROGRAMS, SERVICE, HOUSE = (
+README, STUDIES, KEYS, PROGRAMS, SERVICE, HOUSE, INTEGRATE = (
     (ROOT / page).read_text()
     for page in (
         "README.md", "docs/studies.md", "docs/studies-reference.md", "docs/programs.md", "docs/service.md",
-        "docs/architecture.md",
+        "docs/architecture.md", "docs/integrate.md",
     )
 )  # fmt: skip
 
@@ -87,6 +89,7 @@ def anchor(heading: str) -> str:
 
 def test_every_key_of_a_study_is_on_the_page() -> None:
     assert set(SECTIONS) <= set(sections())
+    assert {schema.FileTable}.union(*SECTIONS.values()) >= set(schema.Table.__subclasses__()), "SECTIONS"
     headings = " ".join(sections())
     for heading, tables in SECTIONS.items():
         told = set(re.findall(r"\w+", code(sections()[heading]))) | set(re.findall(r"\w+", headings))
@@ -171,9 +174,14 @@ def test_the_lists_of_the_pages_are_the_programs() -> None:
     (said,) = re.findall(r"\*\*outcome\*\* \((.*?)\)", HOUSE, re.DOTALL)
     assert sorted(code(said).split()) == sorted(Outcome)
     samplers = (ROOT / "docs/search.md").read_text().partition("| `--sampler` |")[2].partition("\n\n")[0]
-    assert set(re.findall(r"^\| `(\w+)`", samplers, re.MULTILINE)) == set(SAMPLERS)
+    assert set(re.findall(r"^\| `(\w+)`", samplers, re.MULTILINE)) == set(SAMPLERS), "search.md"
     (said,) = re.findall(r"prints the best stored.*`--format ([a-z ]+)`", README)
-    assert said.split() == list(FORMATS)
+    assert said.split() == list(FORMATS), "README.md"
+    (said,) = re.findall(r"the device facts (.*?)\n\n", KEYS, re.DOTALL)
+    assert set(DEVICE_FACTS) <= set(code(said).split()), "studies-reference.md"
+    files = INTEGRATE.partition("out `--format` |")[2].partition("\n\n")[0].splitlines()
+    columns = [[set(re.findall(r"^ ?`([\w-]+)`", cell)) for cell in line.split("|")[2:4]] for line in files if line]
+    assert [set().union(*cells) for cells in zip(*columns, strict=True)] == [set(READERS), set(WRITERS)], "integrate.md"
     (said,) = re.findall(r"`state` (.*?)[.:]", SERVICE, re.DOTALL)
     assert code(said).split() == list(STATES)
 

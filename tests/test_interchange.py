@@ -20,10 +20,12 @@ from autotune.errors import StoreError
 from autotune.lookup import asking
 from autotune.model import Measurement
 from autotune.store import Store, interchange, listing
-from autotune.store.fields import MOST_SAMPLES
+from autotune.store.fields import FIELDS, MOST_SAMPLES
 from autotune.study import default_choices, default_configuration, default_size, find_study, problem_key, space_hash
 from tests.contracts.exchange import places
-from tests.stored import DEVICE, KEY, MADE, ok, put
+from tests.stored import DEVICE, KEY, MADE, columns, ok, put
+
+DATA = Path(__file__).parent / "data"
 
 
 @pytest.fixture
@@ -55,9 +57,13 @@ def test_lines_may_be_cut_and_mixed(store: Store) -> None:
     assert {trial.configuration["A"] for trial in store.trials(KEY)} == {1, 2}
 
 
-def test_a_line_without_what_a_trial_was_made_of_is_of_an_older_version(store: Store) -> None:
-    line = json.loads(exported()[0])
-    del line["made"]
+def test_a_line_of_the_first_version_lacks_what_was_added_since(store: Store) -> None:
+    """What is added has `added=True` in FIELDS."""
+    line, first = json.loads(exported()[0]), columns(DATA / "version_1.db")["trials"]
+    added = {field.name for field in FIELDS if field.derived is None} - set(first)
+    for name in added:
+        del line[name]
+    assert "made" in added
     launches = [["x", [64], None], ["x", [64, 2], [8, 1]]]  # None: the driver chooses
     made = json.loads(exported()[1]) | {"made": MADE | {"launches": launches}}
     assert store.import_lines(map(json.dumps, [line, made])) == 2

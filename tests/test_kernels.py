@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from autotune.bench.arena import Arena, Guarded
+from autotune.bench.timing import Limits, Rules
+from autotune.bench.trial import Bench
 from autotune.devices import Kernel, open_session
-from autotune.model import DeviceInfo, Value
+from autotune.model import DeviceInfo, Outcome, Value
 from autotune.study import (
     GENERIC_DEVICE,
     Plan,
@@ -38,6 +41,8 @@ Array = NDArray[Any]
 Config = dict[str, Value]
 
 STUDIES = {name: Study.load(name) for name in ("matmul", "matmul_rect", "product_sum", "element_mult")}
+_BUNDLED = {path.stem for path in (Path(__file__).parent.parent / "studies").glob("*.toml")}
+OTHERS = sorted(_BUNDLED - {*STUDIES, "sgemm"})  # tests/test_sgemm.py has that
 MATRIX_SIZES = [
     {"M": m, "N": n, "K": k}
     for m, n, k in ((1, 1, 1), (7, 7, 7), (63, 65, 129), (65, 63, 7), (129, 1, 63), (1, 129, 65), (131, 127, 101))
@@ -86,20 +91,20 @@ class Runner:
 
     def __init__(self) -> None:
         self.device = device_here()
-        self._session = open_session(self.device)
+        self.session = open_session(self.device)
         self._kernels: dict[tuple[str, tuple[str, ...], str], Kernel] = {}
 
     def build(self, source: str, options: tuple[str, ...], entry: str) -> Kernel:
         """Return one kernel of a program, which must compile without a warning."""
         key = (source, options, entry)
         if key not in self._kernels:
-            program = self._session.build(source, ["-cl-std=CL1.2", "-Werror", *options])
+            program = self.session.build(source, ["-cl-std=CL1.2", "-Werror", *options])
             self._kernels[key] = program.kernel(entry)
         return self._kernels[key]
 
     def run(self, plan: Plan, inputs: dict[str, Array]) -> dict[str, Array]:
         """Return the outputs in their logical shapes, after checking the guards of every buffer."""
-        arena = Arena(self._session, inputs)
+        arena = Arena(self.session, inputs)
         buffers = {guarded.buffer.name: guarded for guarded in arena.prepare(plan)}
         for guarded in buffers.values():
             if guarded.buffer.access != "in":
@@ -107,16 +112,16 @@ class Runner:
         for launch in plan.launches:
             kernel = self.build(plan.source, plan.options, launch.entry)
             views = {name: guarded.view for name, guarded in buffers.items()}
-            values = [views.get(name) or plan.arguments[name].create(self._session) for name in launch.arguments]
-            self._session.set_arguments(kernel, values)
-            self._session.launch(kernel, launch.global_size, launch.local_size)
-        self._session.finish()
+            values = [views.get(name) or plan.arguments[name].create(self.session) for name in launch.arguments]
+            self.session.set_arguments(kernel, values)
+            self.session.launch(kernel, launch.global_size, launch.local_size)
+        self.session.finish()
         found = {name: self._read(guarded) for name, guarded in buffers.items()}
         return {name: found[name] for name in plan.outputs}
 
     def _read(self, guarded: Guarded) -> Array:
         whole = np.empty(guarded.size, np.uint8)
-        self._session.read(guarded.whole, whole)
+        self.session.read(guarded.whole, whole)
         stop = guarded.start + guarded.nbytes
         guards = np.concatenate([whole[: guarded.start], whole[stop:]]).view(np.uint32)
         assert (guards == guarded.guard).all(), f"wrote beyond {guarded.buffer.name}"
@@ -225,6 +230,20 @@ def test_configurations_drawn_from_the_space_are_right(runner: Runner, name: str
     problem = Problem(STUDIES[name], size, device=runner.device)
     for row in problem.space.sample(np.random.default_rng(1), 2):
         _check(runner, problem, problem.space.configuration(int(row)))
+
+
+@pytest.mark.parametrize("name", OTHERS or ["element_mult"])
+def test_a_study_that_nothing_above_knows_is_right_by_its_own_reference(runner: Runner, name: str) -> None:
+    study = Study.load(name)
+    problem = Problem(study, dict(zip(study.sizes, (97, 116, 101, 7, 5), strict=False)), device=runner.device)
+    inputs = input_data(problem)
+    told = expected_data(problem, inputs)
+    assert told is not None, "its reference runs on the device: it takes a test of its own"
+    bench = Bench(runner.session, inputs, told, Rules(maximum=1, warmup=0, least_s=0.0), Limits(), lambda *_: None)
+    rows = problem.space.sample(np.random.default_rng(1), 4 if OTHERS else 0)
+    for configuration in (problem.default, *(problem.space.configuration(int(row)) for row in rows)):
+        report = bench.run(problem.plan(configuration), None)
+        assert report.outcome is Outcome.OK, (configuration, report.reason)
 
 
 @pytest.mark.parametrize("edges", ["CHECKED", "PADDED"])

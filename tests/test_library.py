@@ -15,9 +15,10 @@ from autotune.study import (
     find_study,
     offered_choices,
     parameter_values,
+    schema,
     study_paths,
 )
-from autotune.study.library import line_mark, read_table
+from autotune.study.library import MEASURED_TABLES, line_mark, read_table
 from tests.studies import SOURCE
 
 ROOT = Path(__file__).parent.parent
@@ -186,6 +187,12 @@ def test_the_study_hash_covers_what_is_run_and_not_the_values(folder: Path) -> N
     assert find_study("own").study_hash == before.study_hash
     path.write_text(path.read_text() + "[tolerance]\nabsolute = 1\n")
     assert find_study("own").study_hash != before.study_hash
+
+
+def test_each_table_is_in_the_hash_or_decides_neither_what_is_run_nor_what_is_accepted() -> None:
+    apart = {"name", "about", "kernel", "sizes", "choices"}  # are in a problem's key in another way, or prose
+    harmless = {"size_lists", "parameters", "constraints", "requires", "work"}
+    assert schema.StudyTable.model_fields.keys() - apart - harmless == {*MEASURED_TABLES}
 
 
 def test_a_change_of_a_python_reference_changes_the_study_hash(folder: Path) -> None:

@@ -36,7 +36,7 @@ from tests.stored import DEVICE, KEY, SMALL, ok, put, put_in, put_moved
 
 from starlette.routing import Route  # isort: skip
 from autotune.service import Limits  # isort: skip  after tests.serving, which skips without FastAPI
-from autotune.service.pages import admin, results, searches, submit  # isort: skip
+from autotune.service import pages  # isort: skip
 from autotune.service.pages.common import templates  # isort: skip
 from autotune.service.search import progress_json  # isort: skip
 from autotune.service.pages.submit import line_of  # isort: skip
@@ -69,13 +69,15 @@ PARTS = ("/login", "/now", "/submit/study", "/heat", "/live", "/report.html")
 """Routes that the docs' table of pages leaves out: the login, parts of a page, files."""
 
 
-def test_the_docs_tell_of_every_page() -> None:
+def test_the_docs_and_tests_know_every_page() -> None:
     page = (Path(__file__).parent.parent / "docs" / "pages.md").read_text()
     told = {path for row in re.findall(r"^\| (`/.*?) \|", page, re.MULTILINE) for path in re.findall(r"`(.*?)`", row)}
-    routes = [route for part in (admin, results, searches, submit) for route in part.router.routes]
+    routes = [route for part in pages.PARTS for route in part.router.routes]
     asked = [route for route in routes if isinstance(route, Route) and "GET" in (route.methods or ())]
     there = {route.path.replace("{number}", "N").replace("{id}", "ID") for route in asked}
     assert told == {path for path in there if not path.startswith(PARTS) and not path.endswith(PARTS)}
+    known = {re.sub(r"\d+", "N", path.partition("?")[0]) for path in PAGES}
+    assert there - known == {"/login", "/searches/ID", "/searches/ID/live", "/problems/N/report.html"}, "PAGES lacks it"
 
 
 def test_a_dashboard_of_nothing_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,8 +164,8 @@ def test_pages_hold_nothing_that_the_policy_forbids(client: Client, path: str) -
 
 
 def test_hostile_text_stays_text(client: Client) -> None:
-    for path in ("/trials", "/trials/15", "/problems/2", "/problems/2/learned", "/", "/problems/2/report.html"):
-        text = client.ask(None, "GET", path, headers=HTML).text
+    for path in (*PAGES, "/trials/15", "/problems/2", "/problems/2/learned", "/problems/2/report.html"):
+        text = client.ask("admin", "GET", path, headers=HTML).text
         assert "<script>alert" not in text
         assert "\x1b" not in text
         assert "\u202e" not in text

@@ -163,7 +163,13 @@ def selector_of(info: DeviceInfo) -> str:
 def _devices_of(backend: Backend) -> Sequence[DeviceInfo]:
     """Return the devices of another package's backend. If it fails, print so: other devices can still be used."""
     try:
-        return backend.devices()
+        found = backend.devices()
+        for one in found:
+            if not isinstance(backend.traits(one), Traits):  # which rank it among those of other backends
+                raise TypeError(f"the traits of {one.name} are not Traits")
+            if one.backend != backend.name:
+                raise ValueError(f"{one.name} says that its backend is {one.backend}")
+        return found
     except Exception as error:
         say(f"autotune: the backend {backend.name} cannot list its devices: {type(error).__name__}: {error}")
         return []
@@ -172,7 +178,8 @@ def _devices_of(backend: Backend) -> Sequence[DeviceInfo]:
 def find_device(selector: str | None) -> DeviceInfo:
     """Return one device by number, part of its name, fingerprint or UUID; for None the best one here.
 
-    Best: GPUs before CPUs, then more compute units, then the newer PoCL if two are installed (said on stderr).
+    Best: what runs OpenCL C first, as other kernels are rarely meant; then GPUs before CPUs, then more compute units,
+    then the newer PoCL if two are installed (said on stderr).
     Raises DeviceError if none or several match, SetupError if the machine has no device at all.
     """
     return choose(_all(), selector)
@@ -232,7 +239,7 @@ def _choose(devices: Sequence[DeviceInfo]) -> str:
 
 
 def _rank(one: DeviceInfo) -> tuple[Any, ...]:
-    return one.order, [-n for n in version(one)], one.index
+    return not traits(one).checks_on_device, one.order, [-n for n in version(one)], one.index
 
 
 def _best(devices: Sequence[DeviceInfo]) -> DeviceInfo:

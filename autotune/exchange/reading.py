@@ -27,7 +27,7 @@ READERS: Mapping[str, Reader] = {
     "ktt": Ktt(),
     "pyatf": PyAtf(),
 }
-"""The formats that are read, by their names. A new one needs a file, a row here, and one in tests/test_exchange.py."""
+"""The formats that are read, by their names; docs/architecture.md says what a new one needs, and what tests it."""
 
 MOST_BYTES = 2**28
 """The most bytes of a file, unpacked. The largest files of a public collection have 60 MB."""

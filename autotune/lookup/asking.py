@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from autotune.errors import AutotuneError, DeviceError, SetupError
 from autotune.lookup.answer import LEFT_ASIDE, Best, Match, best_in, stored_devices
-from autotune.lookup.formats import FORMATS, WHOLE_FORMATS, flags
+from autotune.lookup.formats import FORMATS, flags
 from autotune.lookup.records import Records, open_records
 from autotune.store import locate, shown
 from autotune.study import StudyText, default_size, find_study, offered_choices
@@ -114,7 +114,7 @@ def best_of(asked: Asked, text: StudyText, ask: Ask | None, label: str = "") -> 
     """
     size = parse_size(asked.sizes, default_size(text))
     choices = parse_choices(asked.choices, offered_choices(text))
-    location, whole = locate(asked.database), asked.format in WHOLE_FORMATS
+    location, whole = locate(asked.database), FORMATS[asked.format]
     asks_here = asked.device is None or _is_index(asked.device)
     device = device_meant(asked.device, asked.database, ask) if asks_here else None
     with open_records(location) as records:

@@ -1,7 +1,7 @@
 """The stored form of a trial, each field once: its column, its entry in a line of JSON, and the conversions.
 
 Tables, rows, exported lines and the checks of imported ones all use FIELDS. A new field of a trial needs an attribute
-of model.Trial, its line here and a migration.
+of model.Trial, its line at the end here, with `added=True`, and a migration.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ class Problem:
                 raise UsageError(f"{name} cannot be {value!r:.40}", where="choices", hint=f"it can be {offered}")
         self.values = _fixed(study, fix or {})
         require_device(self)
-        facts = _facts(self.device)
+        facts = {name: told(self.device) for name, told in DEVICE_FACTS.items()}
         stated = {name: value.evaluate(facts | self.choices) for name, value in study.device.items()}
         self.constants: dict[str, Any] = {**facts, **stated, **self.size, **self.choices}
         passed = {name: Scalar(name, "int", Expression.parse(name)) for name in study.sizes}
@@ -226,21 +226,6 @@ def _generic(study: Study) -> DeviceInfo:
     required = study.requires
     extensions, vendor = (*GENERIC_DEVICE.extensions, *required.extensions), required.vendor or GENERIC_DEVICE.vendor
     return replace(GENERIC_DEVICE, extensions=extensions, vendor=vendor)
-
-
-def _facts(device: DeviceInfo) -> dict[str, Any]:
-    facts = (
-        device.local_memory,
-        device.max_work_group_size,
-        device.compute_units,
-        device.vendor_name,
-        device.kind,
-        float(device.compute_capability or 0),
-        device.extensions,
-        device.constant_memory,
-        device.sub_group_size,
-    )
-    return dict(zip(DEVICE_FACTS, facts, strict=True))
 
 
 def _fixed(study: Study, fix: Mapping[str, Sequence[Value]]) -> dict[str, tuple[Value, ...]]:

@@ -20,6 +20,7 @@ from pydantic import (
 )
 
 from autotune.identity import STUDY_NAME
+from autotune.study.arguments import KINDS
 from autotune.study.entries import Dimensions, Name, Sources, Text, Value, Values, WholeNumber, given, refusing
 
 
@@ -165,11 +166,9 @@ class ArgumentTable(Table):
 
     @model_validator(mode="after")
     def _one_kind(self) -> ArgumentTable:
-        kinds = (self.shape, self.image, self.sampler, self.value, self.local)
-        if sum(part is not None for part in kinds) != 1:
-            raise ValueError(
-                "needs exactly one of shape (a buffer), value (a scalar), local (local memory), image, sampler"
-            )
+        if sum(getattr(self, kind.key) is not None for kind in KINDS) != 1:
+            known = ", ".join(f"{kind.key} ({kind.kind})" for kind in KINDS)
+            raise ValueError(f"needs exactly one of {known}")
         if (self.type == "") != (self.sampler is not None):
             raise ValueError("a sampler has no type" if self.type else "needs a type")
         stored = self.shape is not None or self.image is not None

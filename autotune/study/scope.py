@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from graphlib import CycleError, TopologicalSorter
+from operator import attrgetter
+from typing import Any
 
 from autotune.errors import StudyError
 from autotune.expression import Expression
+from autotune.model import DeviceInfo
 from autotune.text import did_you_mean
 
 GAP = "TODO"
@@ -14,12 +17,18 @@ GAP = "TODO"
 
 UNWRITTEN = f"has a {GAP}: replace it"
 
-DEVICE_FACTS = (
-    "local_memory", "max_work_group_size", "compute_units", "vendor", "device_kind", "compute_capability", "extensions",
-    "constant_memory", "sub_group_size",
-)  # fmt: skip
-"""Names of device facts in expressions. Their values: bytes, work-items, a count, one word, `gpu` or `cpu`, NVIDIA's
-number, names, bytes, work-items (0 if the driver does not tell)."""
+DEVICE_FACTS: Mapping[str, Callable[[DeviceInfo], Any]] = {
+    "local_memory": attrgetter("local_memory"),  # bytes
+    "max_work_group_size": attrgetter("max_work_group_size"),
+    "compute_units": attrgetter("compute_units"),
+    "vendor": attrgetter("vendor_name"),
+    "device_kind": attrgetter("kind"),
+    "compute_capability": lambda device: float(device.compute_capability or 0),
+    "extensions": attrgetter("extensions"),
+    "constant_memory": attrgetter("constant_memory"),  # bytes
+    "sub_group_size": attrgetter("sub_group_size"),  # work-items; 0 if the driver does not tell
+}
+"""Facts of a device that expressions may use: their names there, and what they are."""
 
 
 _MOST_DEFINED = 256

@@ -1,12 +1,15 @@
-"""What every backend keeps to. A class of tests inherits `BackendContract` and gives the device and three kernels.
+"""What every backend keeps to. A class of tests inherits `BackendContract` and gives its name and four kernels.
 
-`COPY` (`n`, `source`, `target`: the first `n` ints), `ADD` (`a`, `total`: `total[0] += a[0] + STEP`, ints, after a
-`-DSTEP=...`) and `BROKEN` (which does not build) are sources.
+All compute with ints. `COPY` (`n`, `source`, `target`): the first `n`; past the 100 of `source` any, which is written
+past the end of `target` too. `ADD` (`a`, `total`): `total[0] += a[0] + STEP`, after a `-DSTEP=...`. `MARK` (`target`, 8
+to a row): the work-item in column x and row y, without offsets, writes there its numbers with offsets, the first plus
+100 times the second, plus 10,000 times the width of its work-group. `BROKEN` does not build.
 """
 
 from __future__ import annotations
 
 import pickle
+import time
 from dataclasses import fields
 from pathlib import Path
 
@@ -24,6 +27,7 @@ from autotune.devices import (
     environment,
     find_device,
     list_devices,
+    load_backend,
     open_session,
     require_usable,
     traits,
@@ -35,13 +39,15 @@ from autotune.study import Buffer, Launch, Plan, Scalar, Tolerance
 class BackendContract:
     """The tests; `device` and `session` are fixtures of the class that inherits them, or these."""
 
+    BACKEND: str
     COPY: str
     ADD: str
+    MARK: str
     BROKEN: str
 
     @pytest.fixture
     def device(self) -> DeviceInfo:
-        raise NotImplementedError
+        return find_device(f"{self.BACKEND}:0")
 
     @pytest.fixture
     def session(self, device: DeviceInfo) -> Session:
@@ -51,9 +57,11 @@ class BackendContract:
         assert device in list_devices()
         assert find_device(device.number) == device
         assert pickle.loads(pickle.dumps(device)) == device
+        assert device.backend == self.BACKEND
         assert device.memory > 0
         assert device.max_work_group_size > 0
         require_usable(device)
+        assert load_backend(self.BACKEND).attach(object()) is None, "it is no queue"
 
     def test_traits_are_the_devices_and_plain_data(self, device: DeviceInfo, session: Session) -> None:
         assert pickle.loads(pickle.dumps(traits(device))) == session.traits == traits(device)
@@ -64,6 +72,7 @@ class BackendContract:
         for worker in (True, False):
             found = environment(device, tmp_path, worker=worker)
             assert all(isinstance(value, str) for value in found.values())
+            assert not traits(device).keeps_builds or any(str(tmp_path) in value for value in found.values())
 
     def test_bytes_come_back_as_they_were_written(self, session: Session) -> None:
         data, found = np.arange(50, dtype=np.float64).reshape(5, 10), np.zeros((2, 10))
@@ -71,9 +80,13 @@ class BackendContract:
         session.write(buffer, data)
         session.read(buffer, found, 160)
         assert (found == data[2:4]).all()
-        session.write(buffer, data[:1], 320)
+        first = data[:1].copy()
+        session.write(buffer, first, 320)
+        first[:] = -1  # it was copied by then
         session.read(buffer, found, 240)
         assert (found == data[[3, 0]]).all()
+        with pytest.raises(BackendError):
+            session.write(session.allocate(2**50), data)  # a driver may allocate only what is used
 
     def test_a_fill_ends_at_its_last_byte(self, session: Session) -> None:
         buffer, found = session.allocate(16), np.zeros(16, np.uint8)
@@ -106,15 +119,55 @@ class BackendContract:
         session.write(a, np.array([2], np.int32))
         session.fill(total, 0, 0, 4)
         session.set_arguments(kernel, [a, total])
+        began = time.perf_counter_ns()
         first = session.launch(kernel, (1,), (1,))
         assert session.wait_until_running(first)
+        session.read(total, found)  # waits
+        assert found.tolist() == [5]
+        since = time.perf_counter_ns()
+        session.build(self.ADD, ["-DSTEP=4"])
+        until = time.perf_counter_ns()
         last = session.launch(kernel, (1,), (1,))
         session.finish()
+        ended = time.perf_counter_ns()
         session.read(total, found)
         assert found.tolist() == [10]
-        assert session.span_ns(first, last) >= session.span_ns(first, first) > 0
-        assert session.busy_ns() > 0
+        alone, whole = [session.span_ns(one, one) for one in (first, last)], session.span_ns(first, last)
+        assert min(alone) > 0
+        assert max(sum(alone), (until - since) / 2) <= whole <= 2 * (ended - began), "in nanoseconds, as the host's"
+        assert sum(alone) <= session.busy_ns() <= 2 * (ended - began)
         assert session.busy_ns() == 0
+
+    def test_each_kernel_has_its_own_build_and_arguments(self, session: Session) -> None:
+        kernels = [session.build(self.ADD, [f"-DSTEP={step}"]).kernel("add") for step in (3, 5)]
+        program = session.build(self.ADD, ["-DSTEP=7"])
+        kernels += [program.kernel("add"), program.kernel("add")]
+        inputs, totals, found = [], [], np.zeros(1, np.int32)
+        for number, kernel in enumerate(kernels):
+            inputs.append(session.allocate(4))
+            totals.append(session.allocate(4))
+            session.write(inputs[-1], np.array([10 * number + 1], np.int32))
+            session.fill(totals[-1], 0, 0, 4)
+            session.set_arguments(kernel, [inputs[-1], totals[-1]])
+        for kernel in kernels:
+            session.launch(kernel, (1,), (1,))
+        session.set_arguments(kernels[0], [totals[3]], 1)  # the launch that was enqueued keeps its own
+        session.launch(kernels[0], (1,), (1,))
+        read = []
+        for total in totals:
+            session.read(total, found)
+            read += found.tolist()
+        assert read == [1 + 3, 11 + 5, 21 + 7, 31 + 7 + 1 + 3]
+
+    def test_a_launch_has_its_geometry(self, session: Session) -> None:
+        kernel, target, found = session.build(self.MARK).kernel("mark"), session.allocate(128), np.zeros(32, np.int32)
+        session.set_arguments(kernel, [target])
+        for offset, (x, y) in ((None, (0, 0)), ((4, 2), (4, 2))):
+            session.fill(target, 0, 0, 128)
+            session.launch(kernel, (8, 4), (4, 2), offset)
+            session.read(target, found)
+            wanted = [40_000 + (x + column) + 100 * (y + row) for row in range(4) for column in range(8)]
+            assert found.tolist() == wanted
 
     def test_a_program_tells_what_it_is(self, session: Session) -> None:
         program = session.build(self.ADD, ["-DSTEP=3"])
@@ -136,6 +189,8 @@ class BackendContract:
         with pytest.raises(ArgumentError) as refused:
             session.set_arguments(program.kernel("add"), [session.allocate(4), "text"])
         assert refused.value.position == 1
+        with pytest.raises(BackendError):
+            session.launch(program.kernel("add"), (1,), (1,))  # without arguments
 
     def test_images_hold_what_was_written_or_are_refused(self, session: Session) -> None:
         if not session.info.images:
@@ -178,10 +233,12 @@ class BackendContract:
         if session.traits.shares_cores or not session.traits.checks_on_device:
             return
         buffer, found = session.allocate(4), np.zeros(1, np.uint32)
+        began = time.perf_counter_ns()
         with session.batch() as batch:
             session.fill(buffer, 5, 0, 4)
+        ended = time.perf_counter_ns()
         session.read(buffer, found)
-        assert batch.ns > 0
+        assert 0 < batch.enqueued_ns <= batch.ns <= ended - began
         assert batch.held_ns == 0
         assert found.tolist() == [5]
 

@@ -30,14 +30,18 @@ class EvaluatorContract:
         assert set(trials) == {identity(configuration) for configuration in passing}
         assert {trial.outcome for trial in trials.values()} <= {Outcome.OK, Outcome.STOPPED}
         assert evaluator.best_ns == min(trial.bounding_ns for trial in trials.values() if trial.outcome is Outcome.OK)
+        assert evaluator.ready == 0, "nothing is in flight"
 
     def test_what_is_withdrawn_is_not_collected(self, evaluator: Evaluator, passing: Sequence[Configuration]) -> None:
+        evaluator.best_ns = 1.0
         for configuration in passing:
             evaluator.submit(configuration)
+        assert list(evaluator.withdraw(leave=len(passing))) == []
         withdrawn = [identity(configuration) for configuration in evaluator.withdraw()]
         collected = [identity(evaluator.collect().configuration) for _ in passing[len(withdrawn) :]]
         assert sorted([*withdrawn, *collected]) == sorted(map(identity, passing))
         assert list(evaluator.withdraw()) == []
+        assert evaluator.best_ns == 1.0, "no trial is faster"
 
     def test_finalists_are_answered_in_order(
         self, evaluator: Evaluator, passing: Sequence[Configuration], failing: Configuration
@@ -45,7 +49,7 @@ class EvaluatorContract:
         first, broken, *others = evaluator.retime([passing[0], failing, *passing[1:]], 0.1)
         assert isinstance(broken, Trial)
         assert (broken.configuration, broken.outcome.failed) == (failing, True)
-        assert all(isinstance(answer, Measurement) for answer in (first, *others))
+        assert all(isinstance(answer, Measurement) and answer.samples_ns for answer in (first, *others))
 
     def test_usage_says_where_the_time_went(self, evaluator: Evaluator) -> None:
         usage = evaluator.usage()

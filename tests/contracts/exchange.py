@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import io
 import json
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 from autotune.errors import UsageError
 from autotune.exchange import READERS, WRITERS, Document, Recording, adopt, read
 from autotune.exchange.writing import Writer
-from autotune.model import Outcome
+from autotune.model import Measurement, Outcome
 from autotune.store import Store
 from tests.stored import KEY
 from tests.studies import study
@@ -40,8 +42,23 @@ def changed(value: Any, place: tuple[Any, ...], wrong: Any) -> Any:
     return copied
 
 
+def entries_of(table: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The entries of a file: the longest of its lists and objects that hold objects alone."""
+    inner = (list(value.values()) if isinstance(value, dict) else value for value in table.values())
+    return max(
+        (each for each in inner if isinstance(each, list) and all(isinstance(one, dict) for one in each)), key=len
+    )
+
+
 class ReaderContract:
-    """The tests of a format that is read; of each there is a file of six trials or more of tests/studies.py's study."""
+    """The tests of a format that is read; of each there is a file of six trials or more of tests/studies.py's study.
+
+    `FASTEST_NS`: the least time in it, read by hand, in the unit that the tool uses.
+    """
+
+    FASTEST_NS: ClassVar = {
+        "kernel-tuner": 14_143, "t4": 17_725, "clblast": 11_000, "cltune": 98_708_000, "ktt": 11_000, "pyatf": 3_753,
+    }  # fmt: skip
 
     @pytest.fixture(autouse=True, params=READERS)
     def _each(self, request: pytest.FixtureRequest) -> None:
@@ -65,11 +82,25 @@ class ReaderContract:
         adopted = adopt(document, PARAMETERS, format=name, file="/home/me/there.json")
         assert len(adopted.trials) == len(document.entries) >= 6
         assert not any(adopted.left_out.values())
+        assert min(one.time_ns for one in adopted.trials if one.outcome is Outcome.OK) == self.FASTEST_NS[self.FORMAT]
         for trial in adopted.trials:
             assert all(trial.configuration[name] in values for name, values in PARAMETERS.items())
             assert (trial.outcome is Outcome.OK) == (trial.time_ns > 0)
             assert trial.origin is not None
             assert (trial.origin["format"], trial.origin["file"]) == (self.FORMAT, "there.json")
+
+    def test_nothing_in_it_is_lost_unsaid(self, data: bytes) -> None:
+        table = json.loads(data) | {"made_up": 1}
+        entries = entries_of(table)
+        for entry in entries:
+            entry["made_up_too"] = 1
+        name, document = self.read(json.dumps(table).encode())
+        assert len(document.entries) + sum(document.left_out.values()) == len(entries)
+        assert document.header["made_up"] == 1
+        origins = [trial.origin for trial in adopt(document, PARAMETERS, format=name).trials]
+        assert all(origin is not None and "made_up_too" in origin["entry"] for origin in origins), (
+            "the rest of an Entry"
+        )
 
     def test_it_is_stored_once_and_is_no_result(self, data: bytes, store: Store) -> None:
         name, document = self.read(data)
@@ -122,6 +153,20 @@ class WriterContract:
     def test_what_it_cannot_say_is_counted(self, recording: Recording) -> None:
         left_out = self.writer.write([recording], io.StringIO())
         assert sum(left_out.values()) == self.LEFT_OUT[self.FORMAT]
+
+    def test_of_each_trial_it_says_the_configuration_and_time_or_that_it_does_not(self, recording: Recording) -> None:
+        """Another trial makes another file, unless it is among those that are counted as left out."""
+        whole, counted = self.written(recording), self.LEFT_OUT[self.FORMAT]
+        for at, trial in enumerate(recording.own):
+            told = trial.configuration
+            values = {name: next(one for one in values if one != told[name]) for name, values in PARAMETERS.items()}
+            others = [replace(trial, configuration={**told, name: value}) for name, value in values.items()]
+            if trial.outcome is Outcome.OK:
+                others.append(replace(trial, measurement=Measurement((1_234_567,))))
+            before, after = recording.own[:at], recording.own[at + 1 :]
+            if any(self.written(replace(recording, own=[*before, other, *after])) == whole for other in others):
+                left_out = self.writer.write([replace(recording, own=[*before, *after])], io.StringIO())
+                assert sum(left_out.values()) < counted, f"{trial} is neither written nor counted"
 
     def test_control_characters_act_on_no_terminal(self, recording: Recording) -> None:
         assert self.written(recording).replace("\n", "").isprintable()

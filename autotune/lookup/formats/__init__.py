@@ -8,11 +8,9 @@ if TYPE_CHECKING:
     from autotune.lookup.answer import Best
 
 
-FORMATS = ("table", "json", "defines", "header", "shell", "toml")
-"""The formats, each the name of a file in this folder with a function `render`."""
-
-WHOLE_FORMATS = ("table", "json", "toml")
-"""Formats that show a rate or launches, for which the study's expressions are evaluated where neither is stored."""
+FORMATS = {"table": True, "json": True, "defines": False, "header": False, "shell": False, "toml": True}
+"""The formats, each the name of a file in this folder with a function `render`, and whether it shows a rate or
+launches, for which the study's expressions are evaluated where neither is stored."""
 
 
 def render(best: Best, format: str) -> str:

@@ -19,7 +19,10 @@ from fastapi import APIRouter
 from autotune.service.pages import admin, results, searches, submit
 from autotune.service.pages.common import install, static
 
+PARTS = (results, searches, submit, admin)
+"""The files that have routes."""
+
 router = APIRouter(include_in_schema=False)
 router.get("/static/{version}/{name:path}", name="static")(static)
-for part in (results, searches, submit, admin):
+for part in PARTS:
     router.include_router(part.router)

@@ -71,8 +71,20 @@ def test_an_option_without_a_value_defines_1_as_for_the_compiler() -> None:
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("case", CASES)
 def test_golden(case: str, format: str) -> None:
-    """To accept a changed format: run `python -m tests.test_export`, then read the difference."""
+    """To accept a changed format: run `python -m tests.test_formats`, then read the difference."""
     assert render(CASES[case], format) == (GOLDEN / f"best-{case}.{format}").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_format_shows_every_choice_and_parameter_and_asks_for_what_else_it_shows(format: str) -> None:
+    text = render(EXACT, format)
+    for name, value in {**EXACT.choices, **EXACT.configuration}.items():
+        options = tuple(one.replace(f"-D{name}={value}", f"-D{name}=9") for one in EXACT.options)
+        field = "choices" if name in EXACT.choices else "configuration"
+        other = EXACT._replace(**{field: {**getattr(EXACT, field), name: 9}}, options=options)
+        assert render(other, format) != text, name
+    whole = render(EXACT._replace(flops=None, launches=()), format) != text
+    assert FORMATS[format] is whole, "whether it shows a rate or launches"
 
 
 values = st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(st.characters(codec="utf-8"))
@@ -163,10 +175,12 @@ def test_a_header_refuses_a_define_that_would_not_stay_on_its_line() -> None:
             render(EXACT._replace(options=(f"-DA={value}",)), "header")
 
 
-@pytest.mark.parametrize("format", ["json", "toml", "table"])
+@pytest.mark.parametrize("format", FORMATS)
 def test_what_is_stored_acts_on_no_terminal(format: str) -> None:
     nasty = "x\x1b[2J\x9b\x7f\u202e\r\nstudy  forged"
-    best = EXACT._replace(driver=nasty, device_name=nasty, device=nasty, notes=(nasty,), options=("-DA=1", nasty))
+    best = EXACT._replace(driver=nasty, device_name=nasty, device=nasty, notes=(nasty,))
+    if format not in ("defines", "shell"):  # a shell gets values as they are
+        best = best._replace(options=("-DA=1", nasty), configuration={"A": nasty})
     text = render(best, format)
     assert text.replace("\n", "").isprintable()
     assert "\nstudy  forged" not in text
