@@ -876,17 +876,21 @@ def test_what_is_never_written_is_not_right_by_chance(session: Session, kind: st
     assert "never written?" in report.reason
 
 
-def test_what_a_reference_leaves_unwritten_may_be_left_so(session: Session) -> None:
-    out = Buffer("out", "int", (64,), (64,), "out")
-    source = f"#define TYPE int\n#define LEFT 1\n#define VALUE 7\n{LAZY}"
+@pytest.mark.parametrize("kind", ["int", "uchar"])
+def test_what_a_reference_leaves_unwritten_may_be_left_so(session: Session, kind: str) -> None:
+    dtype = numpy_type(kind)[0]
+    out = Buffer("out", kind, (64,), (64,), "out")
+    lazy = LAZY.replace("i % 4", "i / 4 % 4")  # whole words, of whatever type
+    source = f"#define TYPE {kind}\n#define LEFT 1\n#define VALUE 7\n{lazy}"
     plan = Plan(source, (), (Launch("lazy", (64,), (64,), ("out",)),), {"out": out}, {"out": Tolerance()})
-    expected = np.where(np.arange(64) % 4 == 1, POISON, 7)
+    poison = np.full(16 * dtype.itemsize, POISON, np.uint32).view(dtype)
+    expected = np.where(np.arange(64) // 4 % 4 == 1, poison, dtype.type(7))
     bench = Bench(session, {}, {"out": expected}, Rules(), Limits(), lambda *_: None, marked=True)
     report = bench.run(plan, None)
     assert report.outcome is Outcome.OK, report.reason
     report = bench.run(replace(plan, source=source.replace("!= LEFT", "!= 9")), None)
     assert report.outcome is Outcome.WRONG_RESULT
-    assert f"first out[1] = 7, expected {POISON}, as the reference writes nothing there" in report.reason
+    assert f"first out[4] = 7, expected {poison[4]}, as the reference writes nothing there" in report.reason
 
 
 def test_a_kernel_that_writes_once_and_never_again_is_wrong(session: Session) -> None:

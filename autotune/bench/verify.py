@@ -19,7 +19,7 @@ from autotune.bench.checks import Checks
 from autotune.bench.checks import Verdict as Verdict
 from autotune.bench.kernels import CHECKS, common_options
 from autotune.bench.readback import OnHost, element, first_overwritten, nearest_outside, told_exact, told_nan
-from autotune.bench.unwritten import count_unwritten
+from autotune.bench.unwritten import is_unwritten_at
 from autotune.devices import Memory, Program, Session
 from autotune.errors import StudyError
 from autotune.study import Buffer, Check, Leaf, Tolerance, leaves, member_of, numpy_type
@@ -162,7 +162,8 @@ class Checker:
         found = np.empty(1, dtype)
         offset = leaf.offset + sum(int(i) * step for i, step in zip(place, stride, strict=True)) * dtype.itemsize
         self._session.read(guarded.whole, found, guarded.start + offset)
-        expected = member_of(np.asarray(self._expected[buffer.name]), leaf).reshape(-1)[index].astype(dtype)
+        known = member_of(np.asarray(self._expected[buffer.name]), leaf).astype(dtype, copy=False)
+        expected = known.reshape(-1)[index]
         name = f"{buffer.name}{leaf.label}"
         first = element(buffer.name, shape, index, leaf.label, len(buffer.shape))
         left = _is_left(guarded, offset, found)
@@ -177,7 +178,7 @@ class Checker:
         return (
             f"{int(words[0])} of {math.prod(shape)} values of {name} are wrong{nans}; "
             f"first {first} = {found[0]!s}{as_before}, expected {expected!s}{cure}"
-            + (", as the reference writes nothing there" if count_unwritten(np.asarray([expected]))[0] else "")
+            + (", as the reference writes nothing there" if is_unwritten_at(known, index) else "")
         )
 
 
