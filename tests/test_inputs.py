@@ -339,6 +339,13 @@ def test_a_function_cannot_take_a_word_of_python() -> None:
         call(lambda inn: inn, {"in": 1, "N": 2}, "f")
 
 
+@pytest.mark.parametrize("body", ["numpy.ones(N).view(numpy.recarray).lo", "numpy.clip(numpy.ones((N, 3)), 0, [1, 2])"])
+def test_a_function_that_fails_within_numpy_is_told_its_own_line(body: str) -> None:
+    Path("gen.py").write_text(f"import numpy\n\ndef make(N):\n    return {body}\n")
+    with pytest.raises(StudyError, match=r": gen\.py:4: the function failed: \w+Error: "):
+        input_data(problem({"python": "gen.py:make"}), python=Caller(Path.cwd(), 60))
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     [
