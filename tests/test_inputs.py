@@ -92,7 +92,7 @@ def test_a_matrix_by_rows_is_what_scipy_makes_of_it() -> None:
     sizes = {"N": {"file": "m.mtx", "part": "entries"}, "ROWS": {"file": "m.mtx", "part": "rows"}}
     found = problem({"file": "m.mtx", "part": "values"}, sizes=sizes)
     assert found.size == {"N": 6, "ROWS": 3}
-    with pytest.raises(UsageError, match=r"ROWS is 3, as m\.mtx has it, and cannot be 4"):
+    with pytest.raises(UsageError, match=r"ROWS is 3, as m\.mtx .* be 4; .*, or write a number for ROWS in"):
         Problem(found.study, {"ROWS": 4})
     assert found.smaller == "use a smaller file than m.mtx, or write a number for N in [sizes]"
     free = problem({"file": "m.mtx", "part": "values"}, sizes={**sizes, "M": 4})
