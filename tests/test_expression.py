@@ -81,7 +81,9 @@ def test_value(text: str | int | float, expected: Any) -> None:
     [
         ("", "empty"),
         ("TS +", "is not an expression: invalid syntax"),
-        ("TS = 4", "is not an expression"),
+        ("TS = 4", "is not an expression: invalid syntax; write == to compare"),
+        ("not (TS = 4)", "is not an expression: invalid syntax; write == to compare"),
+        ("TS * 1e-5f", "is not an expression: invalid decimal literal; write 1e-5, without the suffix"),
         ("2 ** pass if TS else", "'pass' is a word of Python, which no expression can name: choose another name"),
         ("TS > 4 && WPT < 3", "write `and`, `or`, `not`"),
         ("9**9**9", "exponents are whole numbers from 0 to 64"),

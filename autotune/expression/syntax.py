@@ -91,7 +91,7 @@ def read(text: str, where: str) -> ast.expr:
         syntax = ast.parse(source, mode="eval").body
         return syntax if _levels(syntax) <= MAX_NESTING else _within_levels(_Halved().visit(syntax))
     except SyntaxError as error:
-        what, hint = f"is not an expression: {error.msg}", _syntax_hint(text)
+        what, hint = f"is not an expression: {error.msg.partition('. Maybe')[0]}", _syntax_hint(text)
     except (ValueError, OverflowError):
         what = "is not an expression: it holds a character or a number that cannot be read"
     except (RecursionError, MemoryError):
@@ -120,9 +120,14 @@ def _require_undoubted(text: str) -> None:
 
 
 def _syntax_hint(text: str) -> str:
-    """Return a hint for C's operators, or for a name that is a reserved word of Python."""
-    if re.search(r"&&|\|\||!(?!=)|\?", text):
+    """Return a hint for C's operators and numbers, for `=`, or for a name that is a reserved word of Python."""
+    plain = _QUOTED_OR_COMMENT.sub(" ", text)
+    if re.search(r"&&|\|\||!(?!=)|\?", plain):
         return _C_HINT
+    if re.search(r"(?<![=<>!*/%+:-])=(?!=)", plain):
+        return "write == to compare"
+    if suffixed := re.search(r"(?<!\w)((?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)(?:f|u?l{1,2}|u)\b", plain, re.IGNORECASE):
+        return f"write {suffixed[1]}, without the suffix"
     words = [word for word in re.findall(r"\w+", text) if keyword.iskeyword(word) and word not in _WORDS]
     return f"{words[0]!r} is a word of Python, which no expression can name: choose another name" if words else ""
 
