@@ -64,6 +64,10 @@ def test_a_good_table_passes() -> None:
         ({"timing": {"cache": "clod"}}, r"timing.cache: .*, got 'clod' \(did you mean 'cold'\?\)"),
         ({"sizes": {"N": {"file": "m.mtx", "prt": "rows"}}}, r"sizes.N.prt: unknown key \(did you mean 'part'\?\)"),
         ({"arguments": {"x": {"type": "float", "shape": "N", "access": "in"}}}, "arguments.x.shape: needs a list"),
+        (
+            {"launch": [{"repeat": 2, "swap": ["x", "y"]}]},
+            r'launch\.1\.swap\.1: needs lists of names, such as \[\["now", "next"\]\], got',
+        ),
         ({"constraints": {"require": "1"}}, r"constraints: .*; write \[\[constraints\]\], with double brackets"),
         ({"launch": {"entry": "f"}}, r"launch: .*; write \[\[launch\]\]"),
         ({"reference": {"kernel": "k.cl", "launch": {}}}, r"reference.launch: .*; write \[\[reference.launch\]\]"),

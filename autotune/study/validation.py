@@ -95,6 +95,8 @@ def _told(item: Any) -> str:
         message += f", as {path[-1]} = {{ values = {found!r:.40} }} is one"
     if message == "needs a table" and isinstance(found, str) and path[:1] == ("constraints",):
         message += f", as {{ require = {found!r:.40} }} is one"
+    if item["type"] == "list_type" and path[-2:-1] == ("swap",):
+        message = 'needs lists of names, such as [["now", "next"]]'
     if item["type"] == "list_type" and isinstance(found, int | float):
         message = f"needs a list, such as [{found}]"
     if isinstance(found, Mapping):  # of a whole table: the message names the key
