@@ -92,6 +92,9 @@ def test_what_may_be_meant_is_a_hint(session: Session) -> None:
     source = "kernel void g(global int *a, global int *b) {}"
     two = {name: Buffer(name, "int", (1,), (1,)) for name in ("a", "b")}
     assert check_signatures(session, Plan(source, (), (swapped,), two)) == ["g takes its arguments in the order a, b"]
+    mixed = Launch("g", (1,), (1,), ("n", "b"))
+    with pytest.raises(Fault, match=r"argument 1, n \(the kernel's a\), .*: name them in the kernel's order: a, b$"):
+        check_signatures(session, Plan("kernel void g(global int *a, int b) {}", (), (mixed,), two | ARGUMENTS))
     few = Launch("f", (1,), (1,), names[:3])
     with pytest.raises(Fault, match=r"f takes 9 arguments \(n, a, x, .*\), launch 1 gives 3 \(n, a, x\)"):
         check_signatures(session, Plan(SOURCE, (), (few,), ARGUMENTS))

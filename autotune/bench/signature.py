@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import permutations
 from typing import cast
 
 import numpy as np
@@ -40,6 +41,8 @@ _C_NAMES = {
     "unsigned long": "ulong", "signed char": "char", "size_t": "ulong", "ptrdiff_t": "long",
 }  # fmt: skip
 _BYTES = ("void", "char", "uchar")
+_MAX_REORDERED = 6
+"""So many arguments are tried in every order."""
 
 
 def check_signatures(opened: Session | Guest, plan: Plan, *, placed: bool = True) -> list[str]:
@@ -65,6 +68,8 @@ def check_signatures(opened: Session | Guest, plan: Plan, *, placed: bool = True
                 for order in _orders(plan, {launch.entry: told}):
                     raise Fault(Outcome.COMPILE_ERROR, order)
                 what, cure = said
+                if _fit_in_another_order(plan, launch, told):
+                    cure = f"name them in the kernel's order: {', '.join(one.name for one in told)}"
                 label = name if name == taken.name else f"{name} (the kernel's {taken.name})"
                 cure = f": {cure}" if cure else ""
                 raise Fault(Outcome.COMPILE_ERROR, f"{launch.entry}: argument {position}, {label}, {what}{cure}")
@@ -82,6 +87,17 @@ def _require_count(launch: Launch, number: int, told: Sequence[KernelArgument]) 
         takes = f"{len(told)} argument{'s' * (len(told) != 1)} ({', '.join(one.name for one in told)})"
         what = f"{launch.entry} takes {takes}, launch {number} gives {len(given)} ({', '.join(given)})"
         raise Fault(Outcome.COMPILE_ERROR, what)
+
+
+def _fit_in_another_order(plan: Plan, launch: Launch, told: Sequence[KernelArgument]) -> bool:
+    """Say whether the arguments that do not fit, a few, would each fit in the place of another."""
+    pairs = zip(launch.arguments, told, strict=True)
+    wrong = [(plan.arguments[name], taken) for name, taken in pairs if _mismatch(plan.arguments[name], taken)]
+    if not 2 <= len(wrong) <= _MAX_REORDERED:
+        return False
+    fits = [[_mismatch(given, taken) is None for given, _ in wrong] for _, taken in wrong]
+    orders = permutations(range(len(wrong)))
+    return any(all(row[place] for row, place in zip(fits, order, strict=True)) for order in orders)
 
 
 def _mismatch(given: Argument, taken: KernelArgument) -> tuple[str, str] | None:
