@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from textwrap import dedent
 from types import ModuleType
@@ -348,6 +349,24 @@ def test_a_define_called_as_an_argument_of_the_kernel_is_told() -> None:
     assert list(effects(Problem(study(source=both)))) == []
     (line,) = effects(Problem(study(source=both.replace("int n", "int WPT"))))
     assert line.startswith("parameters.WPT: saxpy has an argument of that name")
+
+
+@pytest.mark.parametrize(
+    ("defined", "told"),
+    [
+        ("#define TREE 1\n#define SCAN 2\n", ""),
+        ("#define TREE 1\n", "parameters.HOW: an #if takes SCAN as 0, since no #define gives a number: write one"),
+        ("enum { TREE, SCAN };\n", "parameters.HOW: an #if takes SCAN and TREE as 0"),
+        ("#define SCANS 1\n#define TREE 2\n#if SCANS == HOW\n#endif\n", r"takes SCAN as 0, .* \(did you mean 'SCANS'"),
+    ],
+)
+def test_words_that_an_if_compares_are_macros(defined: str, told: str) -> None:
+    source = f"{defined}{SOURCE}\n#if N == 4 || \\\n  HOW != TREE\n#elif OTHER(HOW) == SUM // HOW == NONE\n#endif\n"
+    parameters = {**table()["parameters"], "HOW": {"values": ["TREE", "SCAN", "2"]}}
+    lines = list(effects(Problem(study(source=source, parameters=parameters))))
+    assert len(lines) == bool(told)
+    assert re.search(told, "".join(lines))
+    assert "HOW" not in "".join(effects(Problem(study(source=SOURCE + "// HOW", parameters=parameters))))
 
 
 def test_what_a_macro_makes_a_name_of_is_no_argument() -> None:
