@@ -133,7 +133,8 @@ def test_members_of_structs_are_compared_each_by_itself_and_padding_is_not(sessi
     reason, _ = verdict(session, buffer, found, expected, Tolerance(absolute=1))
     assert reason == (
         f"1 of 18 values of p.place are wrong, 1 of them NaN; first p[1, 0].place[2] = nan, expected 1.0{OF_NAN}; "
-        "1 of 48 values of p.inner.pair are wrong; first p[2, 1].inner.pair[1, 0, 1] = 9, expected 4"
+        "1 of 48 values of p.inner.pair are wrong; first p[2, 1].inner.pair[1, 0, 1] = 9, expected 4; "
+        "the largest error is 5 x the tolerance"
     )
 
 

@@ -170,6 +170,14 @@ def told_exact(found: Any, expected: Any, tolerance: Tolerance) -> str:
     return "; without a [tolerance] above 0 they must be equal" if near else ""
 
 
+def told_share(worst: float) -> str:
+    """Return a clause for a reason: how large the largest error is, `worst` as a share of the tolerance.
+
+    It tells rounding under a tight tolerance from a mistake. Empty if it is infinite, as without a tolerance.
+    """
+    return f"; the largest error is {worst:.3g} x the tolerance" if 1 < worst < np.inf else ""
+
+
 def told_nan(found: Any) -> str:
     """Return a clause for a reason whose first wrong value is NaN: memory times 0 may have caused it. Else empty."""
     if found.dtype.kind != "f" or not np.isnan(found):

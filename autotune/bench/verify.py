@@ -18,7 +18,15 @@ from autotune.bench.arena import Guarded
 from autotune.bench.checks import Checks
 from autotune.bench.checks import Verdict as Verdict
 from autotune.bench.kernels import CHECKS, common_options
-from autotune.bench.readback import OnHost, element, first_overwritten, nearest_outside, told_exact, told_nan
+from autotune.bench.readback import (
+    OnHost,
+    element,
+    first_overwritten,
+    nearest_outside,
+    told_exact,
+    told_nan,
+    told_share,
+)
 from autotune.bench.unwritten import is_unwritten_at
 from autotune.devices import Memory, Program, Session
 from autotune.errors import StudyError
@@ -169,6 +177,7 @@ class Checker:
         left = _is_left(guarded, offset, found)
         as_before = " (as before the run; never written?)" if left else ""
         cure = told_exact(found[0], expected, tolerance) or ("" if left else told_nan(found[0]))
+        cure = cure or told_share(float(words.view(np.float32)[3]))
         nans = f", {int(words[1])} of them NaN" if words[1] else ""
         if runs > 1:  # the run that was wrong is over
             return (
