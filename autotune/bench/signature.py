@@ -78,7 +78,7 @@ def check_signatures(opened: Session | Guest, plan: Plan, *, placed: bool = True
     spaces = _spaces(plan, known) if placed else ()
     for problem in (*spaces, *_layouts(session, plan, known)):
         raise Fault(Outcome.COMPILE_ERROR, problem)
-    return hints + list(_unwritable(plan, known))
+    return [*hints, *_unwritable(plan, known), *_channels(plan, known)]
 
 
 def _require_count(launch: Launch, number: int, told: Sequence[KernelArgument]) -> None:
@@ -216,6 +216,27 @@ def _unwritable(plan: Plan, known: Mapping[str, Sequence[KernelArgument]]) -> It
         taken = [told for _, given, told in _taken(plan, known) if given == name]
         if taken and all(told.const and told.address == "global" for told in taken):
             yield f"{name} is an output, and const in the kernel"
+
+
+def _channels(plan: Plan, known: Mapping[str, Sequence[KernelArgument]]) -> Iterator[str]:
+    """Yield a line for each image whose name in the kernel is read or written as another type of channel.
+
+    The result is then undefined, and no compiler says so.
+    """
+    calls = re.findall(r"\b((?:read|write)_image)(f|h|ui|i)\s*\(\s*(\w+)", without_comments(plan.source))
+    for entry, name, told in _taken(plan, known):
+        given = plan.arguments[name]
+        if not isinstance(given, Image):
+            continue
+        kind = numpy_type(given.channel)[0].kind
+        fitting = ("f", "h") if kind == "f" or given.normalized else ("i",) if kind == "i" else ("ui",)
+        called = {(call, suffix) for call, suffix, image in calls if image == told.name}
+        for call in sorted({call for call, _ in called} - {call for call, suffix in called if suffix in fitting}):
+            wrong = min(suffix for one, suffix in called if one == call)
+            cure = f"write {call}{fitting[0]}"
+            if kind != "f" and wrong in "fh" and given.channel not in ("int", "uint"):
+                cure += f", or normalized = true in [arguments.{name}]"
+            yield f"{entry} calls {call}{wrong} for {name}, an image of {given.channel}: {cure}"
 
 
 # -- structs --------------------------------------------------------------------------------------
