@@ -11,7 +11,7 @@ import pytest
 
 from autotune.errors import ExpressionError, StudyError
 from autotune.expression import syntax
-from autotune.study import Problem, Study, check_entries, effects, expected_data, is_builtin
+from autotune.study import Problem, Study, check_entries, effects, expected_data, is_builtin, replaced_names
 from tests.studies import SOURCE, study, table
 
 
@@ -386,6 +386,14 @@ def test_a_kernel_named_like_a_function_of_opencl_is_told() -> None:
     assert [is_builtin(name) for name in ("distance", "as_float4", "half_sum", "saxpy")] == [True, True, False, False]
     hidden = study(source="kernel void distance(int N) {}", **entry("distance"))
     assert "distance is a function of OpenCL C too" in "".join(effects(Problem(hidden)))
+
+
+def test_macros_that_replace_names_of_the_kernel_are_found() -> None:
+    body = "int at = get_global_id(0); x[at] = mad(x[at], W, 1);"
+    source = f"#ifndef T\ntypedef float T;\n#endif\nkernel void f(global T *x) {{ {body} }}"
+    choices = {name: [1] for name in ("T", "at", "get_global_id", "mad", "fma", "W")}
+    made = study(source=source, choices=choices, **entry("f"))
+    assert replaced_names(made) == ["choices.at", "choices.get_global_id", "choices.mad"]
 
 
 def test_a_parameter_named_like_a_qualifier_of_opencl_is_told() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from autotune.errors import StudyError, UsageError
 from autotune.study.arguments import Image
 from autotune.study.builtins import is_access, is_builtin
-from autotune.study.functions import kernels_of, macros_of, names_compared
+from autotune.study.functions import kernels_of, macros_of, names_compared, names_declared
 from autotune.study.includes import without_comments
 from autotune.study.loops import launches_of
 from autotune.study.problem import Problem
@@ -60,6 +60,20 @@ def effects(problem: Problem) -> Iterator[str]:
     yield from _undefined(study)
     yield from _transposed(problem)
     yield from filter(None, (argument.effect for argument in study.arguments.values()))
+
+
+def replaced_names(study: Study) -> list[str]:
+    """Return the macros, as `parameters.i`, that replace what the kernel declares or a function of OpenCL C it calls.
+
+    A macro that the kernel asks for (`#ifndef T`, then `typedef float T;`) is meant to.
+    """
+    plain = without_comments(study.text.source)
+    taken = names_declared(plain) | {
+        name for name in re.findall(r"\b(\w++)\s*\(", plain) if is_builtin(name) or name.startswith("get_")
+    }
+    taken -= {*re.findall(r"\w+", "".join(re.findall(r"^[^\S\n]*#[^\S\n]*(?:el)?if.*", plain, re.MULTILINE)))}
+    tables = ("choices", "parameters", "defines")
+    return [f"{table}.{name}" for table in tables for name in study.text.table.get(table) or () if name in taken]
 
 
 def _replaced(study: Study) -> Iterator[str]:
