@@ -226,7 +226,7 @@ def bad_files(folder: Path) -> None:
         ({"high": 1e300}, r"arguments\.x\.data\.high: 1e\+300, which float cannot hold", "float"),
         ({"low": -3e38, "high": 3e38}, r"data: from -3e\+38 to 3e\+38 is more than float holds", "float"),
         ({"distribution": "range", "high": 9}, 'data: high does not apply to distribution = "range"', "int"),
-        ({"value": 9}, 'data: value does not apply to distribution = "uniform"', "int"),
+        ({"value": 9}, 'does not apply to distribution = "uniform": write distribution = "constant"', "int"),
         ({"fields": {"a": {"low": 0}}}, r"arguments\.x\.data\.fields: belong to structs, and this is not one", "float"),
         ({"high": "Q"}, r"arguments\.x\.data\.high: names 'Q'", "float"),
         ({"python": "gen.py:make"}, "no file 'gen.py'", "float"),
