@@ -55,6 +55,7 @@ def test_a_good_table_passes() -> None:
             r"tolerance.about: not a key of this table; about belongs above the .* .table.",
         ),
         ({"reference": {}}, "reference: .*exactly one of numpy"),
+        ({"reference": {"y": "2 * x"}}, r'reference.y: unknown key: .* belongs into numpy = \{ y = "..." \}'),
         ({"reference": {"kernel": "k.cl"}}, "reference: .*reference.launch"),
         (
             {"options": [{"flag": "cl-mad-enable"}]},

@@ -82,6 +82,9 @@ def _told(item: Any) -> str:
             return f"{place}: not a key of this table; {path[-1]} belongs above the file's first [table]"
         meant = did_you_mean(str(path[-1]), known := _keys_beside(path))
         few = f"; there are {' and '.join(known)}" if len(known) == _FEW and not meant else ""
+        if path[:-1] == ("reference",) and not meant and not isinstance(item["input"], int | float):
+            few = f': the expression of an output belongs into numpy = {{ {path[-1]:.40} = "..." }}'
+            few += ", an array into a file; in Python write reference=lambda: {NAME: array}"
         return f"{place}: unknown key{meant}{few}"
     if item["type"] == "missing":
         return f"{place}: missing{' above the first [table]' if place == 'name' else ''}"
