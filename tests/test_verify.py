@@ -34,7 +34,7 @@ from autotune.bench.tour import retime
 from autotune.bench.trial import Bench
 from autotune.bench.unwritten import count_unwritten, indistinct, is_unwritten, not_numbers, unjudged, unverified
 from autotune.bench.verify import Checker, Verdict, _walk
-from autotune.bench.words import POISON, beyond, spoilt
+from autotune.bench.words import LOCAL, POISON, beyond, spoilt
 from autotune.bench.zeros import cure_by_zeros
 from autotune.devices import BackendError, KernelLimits, Program, Session
 from autotune.devices.opencl_objects import OpenCLProgram
@@ -198,7 +198,16 @@ def test_nan_and_infinity_are_right_only_where_expected(session: Session) -> Non
     plain = np.ones(4, np.float32)
     reason, _ = verdict(session, buffer, special, plain, Tolerance(1e-3, 1e9))
     assert reason == f"3 of 4 values of c are wrong, 1 of them NaN; first c[1] = nan, expected 1.0{OF_NAN}"
+    reason, _ = verdict(session, buffer, special[[0, 0, 2, 0]], plain, Tolerance(1e-3, 1e9))
+    assert reason.endswith("first c[2] = inf, expected 1.0; infinity may come from memory that is unwritten or beyond "
+                           "the end of an input, or from local memory that is unwritten")  # fmt: skip
     assert verdict(session, buffer, plain, special, Tolerance(1e-3))[0].startswith("3 of 4 values of c are wrong; ")
+
+
+def test_what_local_memory_held_is_told_as_such(session: Session) -> None:
+    found, expected = np.array([3, LOCAL[0]], np.int32), np.array([3, 4], np.int32)
+    reason, _ = verdict(session, Buffer("c", "int", (2,), (2,), "out"), found, expected, Tolerance())
+    assert reason.endswith("= 2139095040, expected 4; this is what local memory holds before it is written")
 
 
 @pytest.mark.parametrize("kind", ["float", DOUBLE, "half"])

@@ -24,7 +24,7 @@ from autotune.bench.readback import (
     first_overwritten,
     nearest_outside,
     told_exact,
-    told_nan,
+    told_foreign,
     told_share,
 )
 from autotune.bench.unwritten import is_unwritten_at
@@ -176,7 +176,7 @@ class Checker:
         first = element(buffer.name, shape, index, leaf.label, len(buffer.shape))
         left = _is_left(guarded, offset, found)
         as_before = " (as before the run; never written?)" if left else ""
-        cure = told_exact(found[0], expected, tolerance) or ("" if left else told_nan(found[0]))
+        cure = told_exact(found[0], expected, tolerance) or ("" if left else told_foreign(found[0]))
         cure = cure or told_share(float(words.view(np.float32)[3]))
         nans = f", {int(words[1])} of them NaN" if words[1] else ""
         if runs > 1:  # the run that was wrong is over
