@@ -16,7 +16,7 @@ from autotune.space import Constraint, Space
 from autotune.study import planning
 from autotune.study.arguments import Argument, Buffer, Scalar
 from autotune.study.library import problem_key
-from autotune.study.limits import limits_of, require_device
+from autotune.study.limits import WHOLE, limits_of, require_device
 from autotune.study.loops import launches_of
 from autotune.study.plan import Plan, Tolerance
 from autotune.study.scope import DEVICE_FACTS
@@ -105,6 +105,8 @@ class Problem:
             except SpaceError as error:
                 if not self.on_device and any(f"{fact}=" in error.what for fact in DEVICE_FACTS):
                     error.hint = "without a device, a typical GPU is assumed: --device names one"
+                elif WHOLE in error.what:
+                    error.hint = "if the kernel checks its bounds, write round_up(SIZE, WORK_GROUP) in global"
                 raise
 
     @cached_property
