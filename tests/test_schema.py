@@ -22,6 +22,8 @@ def test_a_good_table_passes() -> None:
             {"parameters": {"WG": {"value": [1]}}},
             r"parameters.WG.value: unknown key \(did you mean 'values'\?\) \(and 1 more\)",
         ),
+        ({"launch": [{"entry": "f", "global_size": ["1"], "arguments": []}]}, r"launch\.1\.global_size: unknown key"),
+        ({"parameters": {"WG": {"values": "1, 2"}}}, r"parameters.WG.values: needs a list, such as \[1, 2, 4\], got"),
         ({"parameters": {"WG": {"values": 64}}}, r"parameters.WG.values: needs a list, such as \[64\], got 64"),
         ({"parameters": {}}, "parameters: "),
         (

@@ -200,8 +200,6 @@ class ArgumentTable(Table):
 class LaunchTable(Table):
     """`[[launch]]`: one kernel launch, or a loop: of itself, or of the launches of its `turn`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
-
     entry: Name | None = None
     global_size: Dimensions | None = Field(default=None, alias="global")
     local_size: Dimensions | None = Field(default=None, alias="local")

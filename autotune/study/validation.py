@@ -98,6 +98,8 @@ def _told(item: Any) -> str:
         message += f", as {path[-1]} = {{ values = {found!r:.40} }} is one"
     if message == "needs a table" and isinstance(found, str) and path[:1] == ("constraints",):
         message += f", as {{ require = {found!r:.40} }} is one"
+    if item["type"] == "list_type" and path[-1] == "values":
+        message = "needs a list, such as [1, 2, 4]"
     if item["type"] == "list_type" and path[-2:-1] == ("swap",):
         message = 'needs lists of names, such as [["now", "next"]]'
     if item["type"] == "list_type" and isinstance(found, int | float):
