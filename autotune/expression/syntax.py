@@ -103,6 +103,7 @@ def read(text: str, where: str) -> ast.expr:
 
 _QUOTED_OR_COMMENT = re.compile(r"""('{3}|"{3}|'|")(?:\\.|(?!\1).)*\1|\#[^\n]*""", re.DOTALL)
 _ESCAPE = re.compile(r"\\([4-7][0-7]{2}|.)", re.DOTALL)
+_SUFFIXED = re.compile(r"(?<!\w)((?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)(?:f|u?l{1,2}|u)\b", re.IGNORECASE)
 _RUN_TOGETHER = re.compile(r"(?<!\w)\d[\w.]*?(?:and|else|for|if|in|is|not|or)")
 
 
@@ -126,10 +127,16 @@ def _syntax_hint(text: str) -> str:
         return _C_HINT
     if re.search(r"(?<![=<>!*/%+:-])=(?!=)", plain):
         return "write == to compare"
-    if suffixed := re.search(r"(?<!\w)((?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)(?:f|u?l{1,2}|u)\b", plain, re.IGNORECASE):
-        return f"write {suffixed[1]}, without the suffix"
+    if number := unsuffixed(plain):
+        return number
     words = [word for word in re.findall(r"\w+", text) if keyword.iskeyword(word) and word not in _WORDS]
     return f"{words[0]!r} is a word of Python, which no expression can name: choose another name" if words else ""
+
+
+def unsuffixed(text: str) -> str:
+    """Return a hint for the first number with a suffix of C, such as `1e-5f`; empty if there is none."""
+    found = _SUFFIXED.search(text)
+    return f"write {found[1]}, without the suffix" if found else ""
 
 
 def replaced(text: str, parts: Mapping[str, str], where: str) -> str:

@@ -27,7 +27,7 @@ from autotune.study.arrays.bounds import (
     physical,
     shape_of_value,
 )  # fmt: skip
-from autotune.study.arrays.habits import require_in_language, require_no_component
+from autotune.study.arrays.habits import of_c, require_in_language, require_no_component, syntax_of_c
 from autotune.study.scope import GAP, UNWRITTEN, word_of_python
 from autotune.text import did_you_mean
 
@@ -97,9 +97,12 @@ def check_names(text: str, names: Mapping[str, Any], where: str) -> None:
             raise StudyError(UNWRITTEN, where=where)
         if name not in known:
             hint = f"known here: {', '.join(sorted(names)) or 'none'}"
+            meant = did_you_mean(name, known)
             if called:
                 hint = "docs/studies-reference.md lists the functions"
-            raise StudyError(f"unknown name {name!r}{did_you_mean(name, known)}", where=where, hint=hint)
+            if called and (own := of_c(name)):
+                meant, hint = "", f"write {own}"
+            raise StudyError(f"unknown name {name!r}{meant}", where=where, hint=hint)
 
 
 def names_of(text: str, where: str = "") -> set[str]:
@@ -141,7 +144,7 @@ def _parse(text: str, where: str) -> ast.expr:
             tree = ast.parse(f"(\n{text}\n)" if "\n" in text.strip() else text.strip(), mode="eval").body
     except (SyntaxError, RecursionError, MemoryError, ValueError) as error:
         words = [word for word in re.findall(r"[A-Za-z_]+", text) if keyword.iskeyword(word)]
-        hint = word_of_python(words[0]) if words else ""
+        hint = syntax_of_c(text) or (word_of_python(words[0]) if words else "")
         raise StudyError(f"not an expression: {_told(text, error)}", where=where, hint=hint) from error
     level: list[ast.AST] = [tree]
     count = depth = 0
