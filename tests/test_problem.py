@@ -109,6 +109,7 @@ def test_requirements_are_refused_in_one_line() -> None:
     amd = replace(GENERIC_DEVICE, vendor="AMD")
     with pytest.raises(DeviceError, match="needs a device of nvidia"):
         Problem(study(requires={"vendor": "nvidia"}), device=amd)
+    Problem(study(requires={"vendor": "AMD"}), device=amd)
 
 
 def test_without_a_device_a_study_has_what_it_requires() -> None:

@@ -94,7 +94,7 @@ def require_device(problem: Problem) -> None:
         what = f"{problem.device.name} has no images: {', '.join(images)} cannot be made there"
         raise DeviceError(what, where=f"study {problem.study.name}")
     _require_precision(problem)
-    if requires.vendor and problem.on_device and requires.vendor != problem.device.vendor_name:
+    if requires.vendor and problem.on_device and requires.vendor.lower() != problem.device.vendor_name:
         raise DeviceError(
             f"needs a device of {requires.vendor}, and {problem.device.name} is of {problem.device.vendor_name}",
             where=f"study {problem.study.name}",
