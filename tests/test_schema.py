@@ -23,7 +23,10 @@ def test_a_good_table_passes() -> None:
             r"parameters.WG.value: unknown key \(did you mean 'values'\?\) \(and 1 more\)",
         ),
         ({"launch": [{"entry": "f", "global_size": ["1"], "arguments": []}]}, r"launch\.1\.global_size: unknown key"),
-        ({"parameters": {"WG": {"values": "1, 2"}}}, r"parameters.WG.values: needs a list, such as \[1, 2, 4\], got"),
+        ({"parameters": {"WG": {"values": {}}}}, r"parameters.WG.values: needs a list, such as \[1, 2, 4\]"),
+        ({"parameters": {"WG": {"values": "A, 2"}}}, r'parameters.WG.values: needs a list, such as \["A", 2\], got'),
+        ({"requires": {"extensions": "e"}}, r'requires.extensions: needs a list, such as \["e"\], got'),
+        ({"size_lists": {"all": {"N": [1, 2]}}}, r"size_lists.all: needs a list of sizes, such as \[\{ N = 1024 \}"),
         ({"parameters": {"WG": {"values": 64}}}, r"parameters.WG.values: needs a list, such as \[64\], got 64"),
         ({"parameters": {}}, "parameters: "),
         (
