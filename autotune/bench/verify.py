@@ -143,6 +143,8 @@ class Checker:
                     nearest = nearest_outside(self._session, guarded, behind=where == "after its end")
                     what = f"canary {where}: {count} bytes changed, the nearest at {nearest}"
                     reasons.append(f"kernel wrote outside buffer {guarded.buffer.name} ({what})")
+        if reasons:
+            reasons[-1] += ": let it check its bounds, or give it room by allocate"
         for guarded, words in zip(read_only, found, strict=False):
             if int(words[0]) != guarded.checksum:
                 first = first_overwritten(self._session, guarded, self._inputs.get(guarded.buffer.name))
