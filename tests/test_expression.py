@@ -99,6 +99,8 @@ def test_value(text: str | int | float, expected: Any) -> None:
         ("__import__('os')", "which is not a function of the language"),
         ("TS.bit_length()", "not a plain function"),
         ("TS.real", "Python's Attribute"),
+        ("[10, TS]", 'quote each part, not the list: ["1", "2"]'),
+        ("TS in 1, 2 if TS else 3", "a list after `in` stands in parentheses: `X in (1, 2)`"),
         ("().__class__", "Python's Attribute"),
         ("p['TS'] > 1", "a name stands by itself: `X`, not `p['X']`"),
         ("lambda p: 1", "Python's Lambda, which is not part of the language; write the part after its colon"),

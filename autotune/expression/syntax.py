@@ -50,6 +50,8 @@ _INSTEAD = {
     "Attribute": "names have no parts",
     "Subscript": "a name stands by itself: `X`, not `p['X']`",
     "Lambda": "write the part after its colon",
+    "List": 'quote each part, not the list: ["1", "2"]',
+    "Tuple": "a list after `in` stands in parentheses: `X in (1, 2)`",
 }
 _C_HINT = "write `and`, `or`, `not` and `a if c else b`"
 _WORDS = {"and", "or", "not", "if", "else", "in"}
