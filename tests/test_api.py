@@ -91,6 +91,13 @@ def test_sizes_and_devices_that_are_none_are_one_line(
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("ask", [autotune.best, autotune.search, autotune.tuned])
+@pytest.mark.parametrize("given", [None, {"name": "own"}, 3])
+def test_what_is_no_study_is_one_line(ask: Callable[..., object], given: Any) -> None:
+    with pytest.raises(UsageError, match=rf"^study: {given!r} is neither a name nor a path of a study; give "):
+        ask(given)
+
+
 def test_a_choice_of_a_study_without_any_is_told_so(tmp_path: Path) -> None:
     typed = {name: {**entry, "type": "float"} for name, entry in table()["arguments"].items()}
     own = study(arguments=typed, choices={})

@@ -65,6 +65,11 @@ def test_names_are_checked_without_running(text: str) -> None:
         ("x if N > 1 else 2 * x", "no `if` here; write where(condition, a, b)"),
         ("(x > 0) and (x < 2)", "no `and`, `or`, `not` here; write (a > 0) & (b > 0), | and ~"),
         ("not x", "no `and`, `or`, `not` here"),
+        ("x > 0 ? x : 0", "invalid syntax; write where(condition, a, b)"),
+        ("(x > 0) && (x < 2)", "invalid syntax; write (a > 0) & (b > 0), | and ~"),
+        ("x * 0.5f + 1", "invalid decimal literal; write 0.5, without the suffix"),
+        ("fmax(x, 0)", "unknown name 'fmax'; write maximum"),
+        ("native_rsqrt(x)", "unknown name 'native_rsqrt'; write 1 / sqrt(a)"),
         ("0 < x < 1", "`0 < x < 1`: no chains of comparisons here; write (a < b) & (b < c)"),
     ],
 )

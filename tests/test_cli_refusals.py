@@ -78,6 +78,12 @@ def test_a_size_that_a_kernel_takes_for_a_macro_is_named_with_what_makes_it_one(
     run("check", "./saxpy.toml")
 
 
+def test_a_macro_that_replaces_what_the_kernel_declares_is_named() -> None:
+    change("[sizes]\n", '[defines]\ni = "3"\n\n[sizes]\n')
+    cure = "defines.i: -Di replaces what the kernel itself calls i: rename one of them"
+    assert cure in one_error(run("check", "./saxpy.toml", code=2))
+
+
 BAD_WORDS = {
     "search nosuch": "no study named 'nosuch'",
     "search mtmul": "did you mean 'matmul'",

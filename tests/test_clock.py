@@ -358,4 +358,6 @@ def test_a_batch_whose_hold_was_over_too_soon_counts_from_its_beginning(
 @pytest.mark.parametrize(("local", "said"), [((8, 4), "a work-group of 32"), (None, "the driver's own choice")])
 def test_a_refused_launch_tells_its_work_group(local: tuple[int, ...] | None, said: str) -> None:
     error = BackendError("failed", name="CL_INVALID_WORK_GROUP_SIZE")
-    assert f"does not run this kernel with {said}" in launcher._refusal(Launch("f", (64, 64), local, ()), error)
+    refusal = launcher._refusal(Launch("f", (64, 64), local, ()), error)
+    assert f"does not run this kernel with {said}" in refusal
+    assert refusal.endswith("write local in its [[launch]]") == (local is None)

@@ -93,6 +93,8 @@ def test_neither_a_study_nor_its_kernel_is_written_over(here: Path, name: str) -
     for format in ("csv", "header"):
         told = one_line(typed("export", name, "--format", format, "--study", "./two.toml"))
         assert told == f"error: {name}: is an input of this command, and is not overwritten; name another file"
+    if not name.endswith(".h"):
+        assert " and is not overwritten; name another file" in one_line(typed("export", name))
     assert (here / name).read_text() == before
 
 

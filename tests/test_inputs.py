@@ -92,7 +92,7 @@ def test_a_matrix_by_rows_is_what_scipy_makes_of_it() -> None:
     sizes = {"N": {"file": "m.mtx", "part": "entries"}, "ROWS": {"file": "m.mtx", "part": "rows"}}
     found = problem({"file": "m.mtx", "part": "values"}, sizes=sizes)
     assert found.size == {"N": 6, "ROWS": 3}
-    with pytest.raises(UsageError, match=r"ROWS is 3, as m\.mtx has it, and cannot be 4"):
+    with pytest.raises(UsageError, match=r"ROWS is 3, as m\.mtx .* be 4; .*, or write a number for ROWS in"):
         Problem(found.study, {"ROWS": 4})
     assert found.smaller == "use a smaller file than m.mtx, or write a number for N in [sizes]"
     free = problem({"file": "m.mtx", "part": "values"}, sizes={**sizes, "M": 4})
@@ -226,7 +226,7 @@ def bad_files(folder: Path) -> None:
         ({"high": 1e300}, r"arguments\.x\.data\.high: 1e\+300, which float cannot hold", "float"),
         ({"low": -3e38, "high": 3e38}, r"data: from -3e\+38 to 3e\+38 is more than float holds", "float"),
         ({"distribution": "range", "high": 9}, 'data: high does not apply to distribution = "range"', "int"),
-        ({"value": 9}, 'data: value does not apply to distribution = "uniform"', "int"),
+        ({"value": 9}, 'does not apply to distribution = "uniform": write distribution = "constant"', "int"),
         ({"fields": {"a": {"low": 0}}}, r"arguments\.x\.data\.fields: belong to structs, and this is not one", "float"),
         ({"high": "Q"}, r"arguments\.x\.data\.high: names 'Q'", "float"),
         ({"python": "gen.py:make"}, "no file 'gen.py'", "float"),
@@ -337,6 +337,13 @@ def test_a_function_cannot_take_a_word_of_python() -> None:
         call(lambda in_: in_, {"in": 1, "N": 2}, "f")
     with pytest.raises(StudyError, match=r"takes 'inn', which is not available; it may take N$"):
         call(lambda inn: inn, {"in": 1, "N": 2}, "f")
+
+
+@pytest.mark.parametrize("body", ["numpy.ones(N).view(numpy.recarray).lo", "numpy.clip(numpy.ones((N, 3)), 0, [1, 2])"])
+def test_a_function_that_fails_within_numpy_is_told_its_own_line(body: str) -> None:
+    Path("gen.py").write_text(f"import numpy\n\ndef make(N):\n    return {body}\n")
+    with pytest.raises(StudyError, match=r": gen\.py:4: the function failed: \w+Error: "):
+        input_data(problem({"python": "gen.py:make"}), python=Caller(Path.cwd(), 60))
 
 
 @pytest.mark.parametrize(

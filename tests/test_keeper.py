@@ -381,8 +381,17 @@ def test_an_error_at_no_line_may_be_the_machines(log: str) -> None:
 
 
 def test_every_signal_can_be_told() -> None:
-    assert "(SIGSEGV)" in str(WorkerDied("run", 0, signal.SIGSEGV, ""))
+    assert "(SIGSEGV)" in str(WorkerDied("start", 0, signal.SIGSEGV, ""))
     assert "(signal 40)" in str(WorkerDied("run", 0, 40, ""))
+
+
+def test_what_a_kernel_may_have_done_is_told_with_the_signal_that_ended_it() -> None:
+    outside, divides = "; if it accesses memory outside its buffers", "(SIGFPE); if it divides whole numbers by 0"
+    assert outside in str(WorkerDied("run", 0, signal.SIGSEGV, ""))
+    assert outside in str(WorkerDied("run", 0, signal.SIGABRT, "malloc(): corrupted top size"))
+    assert divides in str(WorkerDied("launch", 0, signal.SIGFPE, ""))
+    for phase, number, words in (("run", signal.SIGABRT, "shared data"), ("run", 9, ""), ("build", signal.SIGSEGV, "")):
+        assert "; if" not in str(WorkerDied(phase, 0, number, words))
 
 
 @pytest.mark.parametrize(

@@ -230,6 +230,7 @@ def test_a_change_of_what_a_python_reference_imports_or_reads_changes_the_study_
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("x = y", "not valid TOML: Invalid value .*; write text and expressions in quotation marks$"),
         ("x = " + "9" * 5000, "not valid TOML: a number has too many digits"),
         ("x = " + "9" * 4000, "x: holds a whole number beyond 64 bits"),
         ("x = " + "[" * 5000 + "]" * 5000, "not valid TOML: nested too deeply"),

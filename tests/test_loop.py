@@ -720,6 +720,7 @@ def test_printed_they_say_in_a_line_where_a_search_stands_and_what_it_found(prob
     best = " ".join(f"{name}={value}" for name, value in result.best.configuration.items())
     assert any(line.startswith(f"{SEARCH}: 3 of 3 trials, best 1.") and best in line for line in said)
     assert str(result) == f"saxpy: 3 new trials ({result.reason}), best {time(result.best.time_ns)}: {best}"
-    broken = ReplayEvaluator([replace(one, outcome=Outcome.CRASH, measurement=None) for one in recorded(problem)])
+    crash = {"outcome": Outcome.CRASH, "reason": "a\nfault", "measurement": None}
+    broken = ReplayEvaluator([replace(one, **crash) for one in recorded(problem)])
     nothing = run(problem, store, broken, budget=Budget(trials=1), fresh=True)
-    assert str(nothing) == f"saxpy: 1 new trial ({nothing.reason}), nothing passed"
+    assert str(nothing) == f"saxpy: 1 new trial ({nothing.reason}), nothing passed, crash: a fault"

@@ -97,6 +97,10 @@ def test_device_facts_stand_in_constraints() -> None:
 def test_no_valid_configuration_is_an_error() -> None:
     with pytest.raises(SpaceError):
         _ = Problem(study(), device=replace(GENERIC_DEVICE, max_work_group_size=16)).space
+    (launch,) = study().text.table["launch"]
+    uneven = study(launch=[{**launch, "global": ["N + 1"]}])
+    with pytest.raises(SpaceError, match=r"is whole work-groups .*; if the kernel checks its bounds, write round_up\("):
+        _ = Problem(uneven).space
 
 
 def test_requirements_are_refused_in_one_line() -> None:
@@ -105,6 +109,7 @@ def test_requirements_are_refused_in_one_line() -> None:
     amd = replace(GENERIC_DEVICE, vendor="AMD")
     with pytest.raises(DeviceError, match="needs a device of nvidia"):
         Problem(study(requires={"vendor": "nvidia"}), device=amd)
+    Problem(study(requires={"vendor": "AMD"}), device=amd)
 
 
 def test_without_a_device_a_study_has_what_it_requires() -> None:

@@ -187,6 +187,7 @@ def fails(**_: Any) -> Any:
             lambda y, **_: {"y": y * 1j},
             r"holds complex128, not numbers; a complex z is two numbers: np\.stack\(\(z\.real, z\.imag\), -1\)",
         ),
+        (lambda x, **_: {"x": x}, "the reference gives x, which nothing is compared with, and lacks y; leave it out"),
         (
             lambda x, y, **_: {"y": y, "x": x, "norm": 1},
             "reference: the reference gives x, norm, which nothing is compared with; leave them out, or give x access",

@@ -22,6 +22,11 @@ def test_a_good_table_passes() -> None:
             {"parameters": {"WG": {"value": [1]}}},
             r"parameters.WG.value: unknown key \(did you mean 'values'\?\) \(and 1 more\)",
         ),
+        ({"launch": [{"entry": "f", "global_size": ["1"], "arguments": []}]}, r"launch\.1\.global_size: unknown key"),
+        ({"parameters": {"WG": {"values": {}}}}, r"parameters.WG.values: needs a list, such as \[1, 2, 4\]"),
+        ({"parameters": {"WG": {"values": "A, 2"}}}, r'parameters.WG.values: needs a list, such as \["A", 2\], got'),
+        ({"requires": {"extensions": "e"}}, r'requires.extensions: needs a list, such as \["e"\], got'),
+        ({"size_lists": {"all": {"N": [1, 2]}}}, r"size_lists.all: needs a list of sizes, such as \[\{ N = 1024 \}"),
         ({"parameters": {"WG": {"values": 64}}}, r"parameters.WG.values: needs a list, such as \[64\], got 64"),
         ({"parameters": {}}, "parameters: "),
         (
@@ -55,6 +60,7 @@ def test_a_good_table_passes() -> None:
             r"tolerance.about: not a key of this table; about belongs above the .* .table.",
         ),
         ({"reference": {}}, "reference: .*exactly one of numpy"),
+        ({"reference": {"y": "2 * x"}}, r'reference.y: unknown key: .* belongs into numpy = \{ y = "..." \}'),
         ({"reference": {"kernel": "k.cl"}}, "reference: .*reference.launch"),
         (
             {"options": [{"flag": "cl-mad-enable"}]},
@@ -64,6 +70,10 @@ def test_a_good_table_passes() -> None:
         ({"timing": {"cache": "clod"}}, r"timing.cache: .*, got 'clod' \(did you mean 'cold'\?\)"),
         ({"sizes": {"N": {"file": "m.mtx", "prt": "rows"}}}, r"sizes.N.prt: unknown key \(did you mean 'part'\?\)"),
         ({"arguments": {"x": {"type": "float", "shape": "N", "access": "in"}}}, "arguments.x.shape: needs a list"),
+        (
+            {"launch": [{"repeat": 2, "swap": ["x", "y"]}]},
+            r'launch\.1\.swap\.1: needs lists of names, such as \[\["now", "next"\]\], got',
+        ),
         ({"constraints": {"require": "1"}}, r"constraints: .*; write \[\[constraints\]\], with double brackets"),
         ({"launch": {"entry": "f"}}, r"launch: .*; write \[\[launch\]\]"),
         ({"reference": {"kernel": "k.cl", "launch": {}}}, r"reference.launch: .*; write \[\[reference.launch\]\]"),

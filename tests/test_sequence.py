@@ -228,7 +228,11 @@ PART = {"type": "float", "shape": ["TB"], "access": "out"}
         ({"check": {"s": "sum(b) + sum(part)", "t": "sum(b)"}}, "check.t: names no output: a, part"),
         ({"check": {"s": "sum(prt)"}}, r"check\.s: unknown name 'prt' \(did you mean 'part'\?\)"),
         ({"check": {"s": "sum(part"}}, "check.s: not an expression"),
-        ({"check": {"s": "sum(part)"}}, "reference.numpy: must give exactly: a, s"),
+        ({"check": {"s": "sum(part)"}}, "reference.numpy: must give exactly: a, s; it lacks s$"),
+        (
+            {"check": {"s": "sum(part)"}, "reference": {"numpy": {"a": "b", "part": "b", "k": "b", "S": "b"}}},
+            r"a, s; it lacks s; leave out S \(did you mean 's'\?\); leave out k; leave out part, which \[check\]",
+        ),
         ({}, "arguments.part.shape: TB is a parameter"),
     ],
 )

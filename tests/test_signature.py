@@ -92,9 +92,37 @@ def test_what_may_be_meant_is_a_hint(session: Session) -> None:
     source = "kernel void g(global int *a, global int *b) {}"
     two = {name: Buffer(name, "int", (1,), (1,)) for name in ("a", "b")}
     assert check_signatures(session, Plan(source, (), (swapped,), two)) == ["g takes its arguments in the order a, b"]
+    mixed = Launch("g", (1,), (1,), ("n", "b"))
+    with pytest.raises(Fault, match=r"argument 1, n \(the kernel's a\), .*: name them in the kernel's order: a, b$"):
+        check_signatures(session, Plan("kernel void g(global int *a, int b) {}", (), (mixed,), two | ARGUMENTS))
     few = Launch("f", (1,), (1,), names[:3])
     with pytest.raises(Fault, match=r"f takes 9 arguments \(n, a, x, .*\), launch 1 gives 3 \(n, a, x\)"):
         check_signatures(session, Plan(SOURCE, (), (few,), ARGUMENTS))
+
+
+@pytest.mark.parametrize(
+    ("kind", "normalized", "body", "said"),
+    [
+        (
+            "uchar",
+            False,
+            "read_imagef(i, (int2)(0))",
+            "f calls read_imagef for i, an image of uchar: write read_imageui, or",
+        ),
+        ("uchar", True, "read_imagef( i, (int2)(0))", ""),
+        ("int", False, "read_imageui(i, (int2)(0))", "f calls read_imageui for i, an image of int: write read_imagei"),
+        ("float", False, "/* read_imagei(i */ read_imagef(i, (int2)(0))", ""),
+        ("uint", False, "0;\n#if 0\nread_imagei(i, (int2)(0));\n#endif\nread_imageui(i, (int2)(0))", ""),  # a variant
+    ],
+)
+def test_an_image_read_as_another_type_of_channel_is_a_hint(
+    session: Session, kind: str, normalized: bool, body: str, said: str
+) -> None:
+    image = Image("i", f"{kind}4", (2, 2), (2, 2), normalized=normalized)
+    source = f"kernel void f(read_only image2d_t i) {{ {body}; }}"
+    hints = check_signatures(session, Plan(source, (), (Launch("f", (1,), (1,), ("i",)),), {"i": image}))
+    assert len(hints) == bool(said)
+    assert "".join(hints).startswith(said)
 
 
 def test_constant_memory_is_that_of_kernel_and_study(session: Session) -> None:

@@ -135,8 +135,11 @@ def test_members_are_named_in_references(text: str, shape: tuple[int, ...]) -> N
     [
         ("p.plac", r"no member 'plac' \(did you mean 'place'\?\)"),
         ("n.place", "may not contain"),
+        ("sum(n.y)", r"`n\.y`: an array has no components by name; components are the last axis: write n\[\.\.\., 1\]"),
+        ("p.place.sA", r"write p\.place\[\.\.\., 10\]"),
         ("n['place']", "no struct has 'place'"),
         ("p + 1", "p \\+ 1: "),
+        ("n ^ 2", r"n \^ 2: ufunc 'bitwise_xor' .*; powers are written \*\*$"),
         ("p.__class__", "no member '__class__'"),
     ],
 )

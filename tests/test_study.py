@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from textwrap import dedent
 from types import ModuleType
@@ -10,7 +11,7 @@ import pytest
 
 from autotune.errors import ExpressionError, StudyError
 from autotune.expression import syntax
-from autotune.study import Problem, Study, check_entries, effects, expected_data, is_builtin
+from autotune.study import Problem, Study, check_entries, effects, expected_data, is_builtin, replaced_names
 from tests.studies import SOURCE, study, table
 
 
@@ -350,6 +351,24 @@ def test_a_define_called_as_an_argument_of_the_kernel_is_told() -> None:
     assert line.startswith("parameters.WPT: saxpy has an argument of that name")
 
 
+@pytest.mark.parametrize(
+    ("defined", "told"),
+    [
+        ("#define TREE 1\n#define SCAN 2\n", ""),
+        ("#define TREE 1\n", "parameters.HOW: an #if takes SCAN as 0, since no #define gives a number: write one"),
+        ("enum { TREE, SCAN };\n", "parameters.HOW: an #if takes SCAN and TREE as 0"),
+        ("#define SCANS 1\n#define TREE 2\n#if SCANS == HOW\n#endif\n", r"takes SCAN as 0, .* \(did you mean 'SCANS'"),
+    ],
+)
+def test_words_that_an_if_compares_are_macros(defined: str, told: str) -> None:
+    source = f"{defined}{SOURCE}\n#if N == 4 || \\\n  HOW != TREE\n#elif OTHER(HOW) == SUM // HOW == NONE\n#endif\n"
+    parameters = {**table()["parameters"], "HOW": {"values": ["TREE", "SCAN", "2"]}}
+    lines = list(effects(Problem(study(source=source, parameters=parameters))))
+    assert len(lines) == bool(told)
+    assert re.search(told, "".join(lines))
+    assert "HOW" not in "".join(effects(Problem(study(source=SOURCE + "// HOW", parameters=parameters))))
+
+
 def test_what_a_macro_makes_a_name_of_is_no_argument() -> None:
     source = "#define CAT(a, b) a##b\nkernel void CAT(f_, CAT(T, v))(global T *{0}, int n) {{ }}"
     choices = {"T": ["float"], "K": [1]}
@@ -367,6 +386,14 @@ def test_a_kernel_named_like_a_function_of_opencl_is_told() -> None:
     assert [is_builtin(name) for name in ("distance", "as_float4", "half_sum", "saxpy")] == [True, True, False, False]
     hidden = study(source="kernel void distance(int N) {}", **entry("distance"))
     assert "distance is a function of OpenCL C too" in "".join(effects(Problem(hidden)))
+
+
+def test_macros_that_replace_names_of_the_kernel_are_found() -> None:
+    body = "int at = get_global_id(0); x[at] = mad(x[at], W, 1);"
+    source = f"#ifndef T\ntypedef float T;\n#endif\nkernel void f(global T *x) {{ {body} }}"
+    choices = {name: [1] for name in ("T", "at", "get_global_id", "mad", "fma", "W")}
+    made = study(source=source, choices=choices, **entry("f"))
+    assert replaced_names(made) == ["choices.at", "choices.get_global_id", "choices.mad"]
 
 
 def test_a_parameter_named_like_a_qualifier_of_opencl_is_told() -> None:

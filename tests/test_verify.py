@@ -24,7 +24,7 @@ from autotune.bench.checks import judged
 from autotune.bench.finalist import Finalist
 from autotune.bench.kernels import CHECKS, flusher
 from autotune.bench.messages import Job, Phase, Setup
-from autotune.bench.prepare import Compiled, bind, compile_plan
+from autotune.bench.prepare import Compiled, bind, compile_plan, holds_anything
 from autotune.bench.readback import compared, contents, first_overwritten
 from autotune.bench.reference import ReferenceBench
 from autotune.bench.report import Fault, Report, is_too_large
@@ -34,7 +34,7 @@ from autotune.bench.tour import retime
 from autotune.bench.trial import Bench
 from autotune.bench.unwritten import count_unwritten, indistinct, is_unwritten, not_numbers, unjudged, unverified
 from autotune.bench.verify import Checker, Verdict, _walk
-from autotune.bench.words import POISON, beyond, spoilt
+from autotune.bench.words import LOCAL, POISON, beyond, spoilt
 from autotune.bench.zeros import cure_by_zeros
 from autotune.devices import BackendError, KernelLimits, Program, Session
 from autotune.devices.opencl_objects import OpenCLProgram
@@ -133,7 +133,8 @@ def test_members_of_structs_are_compared_each_by_itself_and_padding_is_not(sessi
     reason, _ = verdict(session, buffer, found, expected, Tolerance(absolute=1))
     assert reason == (
         f"1 of 18 values of p.place are wrong, 1 of them NaN; first p[1, 0].place[2] = nan, expected 1.0{OF_NAN}; "
-        "1 of 48 values of p.inner.pair are wrong; first p[2, 1].inner.pair[1, 0, 1] = 9, expected 4"
+        "1 of 48 values of p.inner.pair are wrong; first p[2, 1].inner.pair[1, 0, 1] = 9, expected 4; "
+        "the largest error is 5 x the tolerance"
     )
 
 
@@ -197,7 +198,16 @@ def test_nan_and_infinity_are_right_only_where_expected(session: Session) -> Non
     plain = np.ones(4, np.float32)
     reason, _ = verdict(session, buffer, special, plain, Tolerance(1e-3, 1e9))
     assert reason == f"3 of 4 values of c are wrong, 1 of them NaN; first c[1] = nan, expected 1.0{OF_NAN}"
+    reason, _ = verdict(session, buffer, special[[0, 0, 2, 0]], plain, Tolerance(1e-3, 1e9))
+    assert reason.endswith("first c[2] = inf, expected 1.0; infinity may come from memory that is unwritten or beyond "
+                           "the end of an input, or from local memory that is unwritten")  # fmt: skip
     assert verdict(session, buffer, plain, special, Tolerance(1e-3))[0].startswith("3 of 4 values of c are wrong; ")
+
+
+def test_what_local_memory_held_is_told_as_such(session: Session) -> None:
+    found, expected = np.array([3, LOCAL[0]], np.int32), np.array([3, 4], np.int32)
+    reason, _ = verdict(session, Buffer("c", "int", (2,), (2,), "out"), found, expected, Tolerance())
+    assert reason.endswith("= 2139095040, expected 4; this is what local memory holds before it is written")
 
 
 @pytest.mark.parametrize("kind", ["float", DOUBLE, "half"])
@@ -227,7 +237,7 @@ def test_a_byte_next_to_the_buffer_is_seen(session: Session, kind: str, count: i
         session.write(guarded.whole, byte, offset)
         reason = checker.check([guarded], {}).reason
         said = f"canary {where}: 1 bytes changed, the nearest at b[{index}]"
-        assert reason == f"kernel wrote outside buffer b ({said})"
+        assert reason == f"kernel wrote outside buffer b ({said}): let it check its bounds, or give it room by allocate"
         session.write(guarded.whole, before, offset)
 
 
@@ -876,17 +886,36 @@ def test_what_is_never_written_is_not_right_by_chance(session: Session, kind: st
     assert "never written?" in report.reason
 
 
-def test_what_a_reference_leaves_unwritten_may_be_left_so(session: Session) -> None:
-    out = Buffer("out", "int", (64,), (64,), "out")
-    source = f"#define TYPE int\n#define LEFT 1\n#define VALUE 7\n{LAZY}"
+@pytest.mark.parametrize("kind", ["int", "uchar"])
+def test_what_a_reference_leaves_unwritten_may_be_left_so(session: Session, kind: str) -> None:
+    dtype = numpy_type(kind)[0]
+    out = Buffer("out", kind, (64,), (64,), "out")
+    lazy = LAZY.replace("i % 4", "i / 4 % 4")  # whole words, of whatever type
+    source = f"#define TYPE {kind}\n#define LEFT 1\n#define VALUE 7\n{lazy}"
     plan = Plan(source, (), (Launch("lazy", (64,), (64,), ("out",)),), {"out": out}, {"out": Tolerance()})
-    expected = np.where(np.arange(64) % 4 == 1, POISON, 7)
+    poison = np.full(16 * dtype.itemsize, POISON, np.uint32).view(dtype)
+    expected = np.where(np.arange(64) // 4 % 4 == 1, poison, dtype.type(7))
     bench = Bench(session, {}, {"out": expected}, Rules(), Limits(), lambda *_: None, marked=True)
     report = bench.run(plan, None)
     assert report.outcome is Outcome.OK, report.reason
     report = bench.run(replace(plan, source=source.replace("!= LEFT", "!= 9")), None)
     assert report.outcome is Outcome.WRONG_RESULT
-    assert f"first out[1] = 7, expected {POISON}, as the reference writes nothing there" in report.reason
+    assert f"first out[4] = 7, expected {poison[4]}, as the reference writes nothing there" in report.reason
+
+
+def test_what_a_kernel_may_take_for_zeros_is_told_if_it_crashes() -> None:
+    buffers = [
+        Buffer(name, kind, (4,), (4,), access)
+        for name, kind, access in (
+            ("count", "uint", "out"), ("y", "float", "out"), ("x", "int", "in"), ("heads", "int", "scratch"),
+            ("next", "float", "scratch"), ("tagged", TAGGED, "out"),
+        )
+    ]  # fmt: skip
+    assert holds_anything(Mock(buffers=[Mock(buffer=buffer) for buffer in buffers])) == [
+        'heads and next hold any values before a run: to start with zeros, write access = "zeroed"',
+        "count and tagged hold any values before a run: to start with zeros, "
+        'write access = "inout" with data = { distribution = "constant", value = 0 }',
+    ]
 
 
 def test_a_kernel_that_writes_once_and_never_again_is_wrong(session: Session) -> None:
@@ -1071,7 +1100,7 @@ def test_what_may_be_amiss_with_a_plan_is_told_where_the_device_gives_up(
     monkeypatch.setattr(session, "finish", lost)
     report = bench.run(sum_plan(), None)
     assert (report.outcome, report.fatal) == (Outcome.CRASH, True)
-    assert report.reason.endswith("CL_INVALID_COMMAND_QUEUE (-36); add takes a as `global int *`")
+    assert "CL_INVALID_COMMAND_QUEUE (-36); add takes a as `global int *`" in report.reason
 
 
 @pytest.mark.processor  # NVIDIA's driver takes more than it reports

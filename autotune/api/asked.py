@@ -210,6 +210,14 @@ def of_kind(name: str, given: object, fits: bool, what: str, example: str) -> No
         raise unfit(name, given, what, example)
 
 
+def named(study: object) -> str:
+    """Return the name or path of a study. Raises UsageError for what is neither."""
+    if isinstance(study, str | os.PathLike):
+        return str(study)
+    what = line(f"{study!r:.40} is neither a name nor a path of a study")
+    raise UsageError(what, where="study", hint='give "./NAME.toml", or autotune.Study(...)')
+
+
 def unfit(name: str, given: object, what: str, example: str) -> UsageError:
     """Return the error for a value that is not a `what`."""
     article = "an" if what[0] in "aeiou" else "a"

@@ -82,7 +82,7 @@ def search(
         else:
             opened.enter_context(prepared())  # meanwhile, the process from which workers are forked imports
             chosen = devices.find_devices(device) if device is not None else [devices.find_device(None)]
-        loaded = study if isinstance(study, Study) else Study.load(study)
+        loaded = study if isinstance(study, Study) else Study.load(asked.named(study))
         problem = Problem(loaded, size, choices, chosen[0], fix=kept)
         limits = Limits(
             build_s=BUILD_S if build_limit is None else build_limit, first_s=FIRST_S if run_limit is None else run_limit

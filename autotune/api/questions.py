@@ -65,7 +65,7 @@ def tuned(
     _require_sizes(sizes)
     wanted, choices, named = asked.one_size(size, sizes), asked.choices(choices), asked.database(database)
     info = _device(device)
-    name = study if isinstance(study, Study) else str(study)
+    name = study if isinstance(study, Study) else asked.named(study)
     place = (named or os.environ.get("AUTOTUNE_DB", ""), warm.working_folder())  # paths may be relative
     key = (name, _items(wanted), _items(choices), device is not None, info, place)
     with _lock:
@@ -104,9 +104,9 @@ def _require_sizes(named: Mapping[str, object]) -> None:
 def _loaded(study: str | Path | Study) -> Study:
     if isinstance(study, Study):
         return study
-    name = (str(study), warm.working_folder())
+    name = (asked.named(study), warm.working_folder())
     if name not in _studies:
-        _studies[name] = Study.load(study)
+        _studies[name] = Study.load(name[0])
     return _studies[name]
 
 

@@ -32,5 +32,5 @@ def best(
     """
     device, size, choices = asked.selector(device), asked.sizes(size), asked.choices(choices)
     database = asked.database(database)
-    text = study.text if hasattr(study, "text") else str(study)
+    text = study.text if hasattr(study, "text") else asked.named(study)
     return warm.best_again(text, device, size, choices, database)

@@ -268,8 +268,10 @@ def _refusal(launch: Launch, error: BackendError) -> str:
         "CL_OUT_OF_RESOURCES": f", too few registers or too little local memory for {group}",
         "CL_INVALID_WORK_GROUP_SIZE": f", the device does not run this kernel with {group}",
     }.get(error.name, "")
-    sizes = f"global {launch.global_size}, local {launch.local_size}"
-    return f"{launch.entry}: {error}{meaning} ({sizes})"
+    said = f"{launch.entry}: {error}{meaning} (global {launch.global_size}, local {size})"
+    if size is None and error.name == "CL_INVALID_WORK_GROUP_SIZE":  # the kernel may require another
+        said += "; write local in its [[launch]]"
+    return said
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from autotune.devices import (
 )
 from autotune.errors import StudyError
 from autotune.model import Outcome
-from autotune.study import Launch, Plan, is_builtin, round_up, struct_name
+from autotune.study import Launch, Plan, is_builtin, leaves, numpy_type, round_up, struct_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +55,28 @@ class Built:
     local_bytes: int
 
 
-def scratch_holds_anything(built: Built) -> list[str]:
-    """Say what may be wrong with a kernel that crashes or hangs in its first run. Empty if it has no scratch."""
-    names = [one.buffer.name for one in built.buffers if one.buffer.access == "scratch"]
-    hold = "holds" if len(names) == 1 else "hold"
-    said = f'{" and ".join(names)} {hold} any values before a run: to start with zeros, write access = "zeroed"'
-    return [said] if names else []
+TO_ZERO = {
+    "scratch": 'access = "zeroed"',
+    "out": 'access = "inout" with data = { distribution = "constant", value = 0 }',
+}
+"""For each access, what to write in a study so that a buffer holds zeros before each run."""
+
+
+def holds_anything(built: Built) -> list[str]:
+    """Say what may be wrong with a kernel that crashes or hangs in its first run: it expects zeros, as in a counter.
+
+    Empty if it has neither scratch nor an output with whole numbers.
+    """
+    buffers = [one.buffer for one in built.buffers]
+    names = {access: [one.name for one in buffers if one.access == access] for access in TO_ZERO}
+    whole = {one.name for one in buffers if any(numpy_type(leaf.scalar)[0].kind in "iu" for leaf in leaves(one.type))}
+    names["out"] = [name for name in names["out"] if name in whole]
+    return [
+        f"{' and '.join(some)} {'holds' if len(some) == 1 else 'hold'} any values before a run: "
+        f"to start with zeros, write {TO_ZERO[access]}"
+        for access, some in names.items()
+        if some
+    ]
 
 
 def compile_plan(session: Session | Guest, plan: Plan, program: Program | None = None) -> Compiled:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.bench.arena import Guarded
+from autotune.bench.words import LOCAL
 from autotune.devices import Session
 from autotune.study import Leaf, Tolerance, is_struct, leaves, member_of, numpy_type
 
@@ -170,9 +171,25 @@ def told_exact(found: Any, expected: Any, tolerance: Tolerance) -> str:
     return "; without a [tolerance] above 0 they must be equal" if near else ""
 
 
-def told_nan(found: Any) -> str:
-    """Return a clause for a reason whose first wrong value is NaN: memory times 0 may have caused it. Else empty."""
-    if found.dtype.kind != "f" or not np.isnan(found):
-        return ""
-    cause = "NaN may be 0 times memory that is unwritten or beyond the end of an input"
-    return f"; {cause}: a larger allocate puts zeros there"
+def told_share(worst: float) -> str:
+    """Return a clause for a reason: how large the largest error is, `worst` as a share of the tolerance.
+
+    It tells rounding under a tight tolerance from a mistake. Empty if it is infinite, as without a tolerance.
+    """
+    return f"; the largest error is {worst:.3g} x the tolerance" if 1 < worst < np.inf else ""
+
+
+def told_foreign(found: Any) -> str:
+    """Return a clause for a reason whose first wrong value may come from memory that a kernel must not rely on.
+
+    Such memory holds infinity, among others, and NaN is 0 times that. Local memory holds the same bits for whole
+    numbers. Empty for other values.
+    """
+    memory = "memory that is unwritten or beyond the end of an input"
+    if found.dtype.kind == "f" and np.isnan(found):
+        return f"; NaN may be 0 times {memory}: a larger allocate puts zeros there"
+    if found.dtype.kind == "f" and np.isinf(found):
+        return f"; infinity may come from {memory}, or from local memory that is unwritten"
+    if found.tobytes() == np.uint32(LOCAL[0]).tobytes():
+        return "; this is what local memory holds before it is written"
+    return ""

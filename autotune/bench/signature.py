@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import permutations
 from typing import cast
 
 import numpy as np
@@ -40,6 +41,8 @@ _C_NAMES = {
     "unsigned long": "ulong", "signed char": "char", "size_t": "ulong", "ptrdiff_t": "long",
 }  # fmt: skip
 _BYTES = ("void", "char", "uchar")
+_MAX_REORDERED = 6
+"""So many arguments are tried in every order."""
 
 
 def check_signatures(opened: Session | Guest, plan: Plan, *, placed: bool = True) -> list[str]:
@@ -65,6 +68,8 @@ def check_signatures(opened: Session | Guest, plan: Plan, *, placed: bool = True
                 for order in _orders(plan, {launch.entry: told}):
                     raise Fault(Outcome.COMPILE_ERROR, order)
                 what, cure = said
+                if _fit_in_another_order(plan, launch, told):
+                    cure = f"name them in the kernel's order: {', '.join(one.name for one in told)}"
                 label = name if name == taken.name else f"{name} (the kernel's {taken.name})"
                 cure = f": {cure}" if cure else ""
                 raise Fault(Outcome.COMPILE_ERROR, f"{launch.entry}: argument {position}, {label}, {what}{cure}")
@@ -73,7 +78,7 @@ def check_signatures(opened: Session | Guest, plan: Plan, *, placed: bool = True
     spaces = _spaces(plan, known) if placed else ()
     for problem in (*spaces, *_layouts(session, plan, known)):
         raise Fault(Outcome.COMPILE_ERROR, problem)
-    return hints + list(_unwritable(plan, known))
+    return [*hints, *_unwritable(plan, known), *_channels(plan, known)]
 
 
 def _require_count(launch: Launch, number: int, told: Sequence[KernelArgument]) -> None:
@@ -82,6 +87,17 @@ def _require_count(launch: Launch, number: int, told: Sequence[KernelArgument]) 
         takes = f"{len(told)} argument{'s' * (len(told) != 1)} ({', '.join(one.name for one in told)})"
         what = f"{launch.entry} takes {takes}, launch {number} gives {len(given)} ({', '.join(given)})"
         raise Fault(Outcome.COMPILE_ERROR, what)
+
+
+def _fit_in_another_order(plan: Plan, launch: Launch, told: Sequence[KernelArgument]) -> bool:
+    """Say whether the arguments that do not fit, a few, would each fit in the place of another."""
+    pairs = zip(launch.arguments, told, strict=True)
+    wrong = [(plan.arguments[name], taken) for name, taken in pairs if _mismatch(plan.arguments[name], taken)]
+    if not 2 <= len(wrong) <= _MAX_REORDERED:
+        return False
+    fits = [[_mismatch(given, taken) is None for given, _ in wrong] for _, taken in wrong]
+    orders = permutations(range(len(wrong)))
+    return any(all(row[place] for row, place in zip(fits, order, strict=True)) for order in orders)
 
 
 def _mismatch(given: Argument, taken: KernelArgument) -> tuple[str, str] | None:
@@ -200,6 +216,27 @@ def _unwritable(plan: Plan, known: Mapping[str, Sequence[KernelArgument]]) -> It
         taken = [told for _, given, told in _taken(plan, known) if given == name]
         if taken and all(told.const and told.address == "global" for told in taken):
             yield f"{name} is an output, and const in the kernel"
+
+
+def _channels(plan: Plan, known: Mapping[str, Sequence[KernelArgument]]) -> Iterator[str]:
+    """Yield a line for each image whose name in the kernel is read or written as another type of channel.
+
+    The result is then undefined, and no compiler says so.
+    """
+    calls = re.findall(r"\b((?:read|write)_image)(f|h|ui|i)\s*\(\s*(\w+)", without_comments(plan.source))
+    for entry, name, told in _taken(plan, known):
+        given = plan.arguments[name]
+        if not isinstance(given, Image):
+            continue
+        kind = numpy_type(given.channel)[0].kind
+        fitting = ("f", "h") if kind == "f" or given.normalized else ("i",) if kind == "i" else ("ui",)
+        called = {(call, suffix) for call, suffix, image in calls if image == told.name}
+        for call in sorted({call for call, _ in called} - {call for call, suffix in called if suffix in fitting}):
+            wrong = min(suffix for one, suffix in called if one == call)
+            cure = f"write {call}{fitting[0]}"
+            if kind != "f" and wrong in "fh" and given.channel not in ("int", "uint"):
+                cure += f", or normalized = true in [arguments.{name}]"
+            yield f"{entry} calls {call}{wrong} for {name}, an image of {given.channel}: {cure}"
 
 
 # -- structs --------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from autotune.bench.arena import Arena
 from autotune.bench.clock import Clock, Clocks
 from autotune.bench.launcher import Announce, Launcher, Stopwatch, noticing_loss
 from autotune.bench.pace import CONTENDED, Anchor, Contention, stretch
-from autotune.bench.prepare import Built, Compiled, binary_hash, bind, compile_plan, scratch_holds_anything
+from autotune.bench.prepare import Built, Compiled, binary_hash, bind, compile_plan, holds_anything
 from autotune.bench.report import Fault, Report
 from autotune.bench.settling import Settling
 from autotune.bench.signature import check_signatures
@@ -164,7 +164,7 @@ class Bench:
         """
         # False before anything is launched: after a fault the next plan must not trust the buffers.
         fresh, self._fresh = self._fresh, False
-        self.hints = (*self.hints, *scratch_holds_anything(built))
+        self.hints = (*self.hints, *holds_anything(built))
         span = self.launcher.once(built, limit_s)
         verdict = self._check(built)
         if verdict.reason and not fresh:

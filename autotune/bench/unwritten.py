@@ -41,16 +41,24 @@ def count_unwritten(data: NDArray[Any]) -> tuple[int, int]:
     A struct is one value. A value of less than four bytes counts only as part of a whole word of poison, since a byte
     that equals one of the poison may have been computed.
     """
+    values = _poisoned(data)
+    return (int(values.sum()), int(values.argmax())) if values.any() else (0, 0)
+
+
+def is_unwritten_at(data: NDArray[Any], index: int) -> bool:
+    """Say whether the value at a flat index holds only poison, as `count_unwritten` counts it."""
+    return bool(_poisoned(data)[index])
+
+
+def _poisoned(data: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return a flat mask of the values that hold only poison."""
     raw, size = np.ascontiguousarray(data).reshape(-1).view(np.uint8), data.dtype.itemsize
     words = raw[: len(raw) // 4 * 4].view(np.uint32)
-    poisoned = words == POISON if size % 4 == 0 else np.isin(words, _TURNED)
-    if not poisoned.any():
-        return 0, 0
-    if size % 4:
-        poisoned = np.repeat(poisoned, 4)[: len(raw) // size * size]
-        poisoned = np.pad(poisoned, (0, -len(poisoned) % size))
-    values = poisoned.reshape(-1, size // 4 if size % 4 == 0 else size).all(axis=1)
-    return int(values.sum()), int(values.argmax())
+    if size % 4 == 0:
+        return np.asarray((words == POISON).reshape(-1, size // 4).all(axis=1))
+    poisoned = np.repeat(np.isin(words, _TURNED), 4)
+    rest = len(raw) - len(poisoned)  # up to three bytes, which are no whole word
+    return np.asarray(np.pad(poisoned, (0, rest)).reshape(-1, size).all(axis=1))
 
 
 def unwritten_in(buffer: Buffer, data: NDArray[Any]) -> list[str]:

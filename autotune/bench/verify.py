@@ -18,8 +18,16 @@ from autotune.bench.arena import Guarded
 from autotune.bench.checks import Checks
 from autotune.bench.checks import Verdict as Verdict
 from autotune.bench.kernels import CHECKS, common_options
-from autotune.bench.readback import OnHost, element, first_overwritten, nearest_outside, told_exact, told_nan
-from autotune.bench.unwritten import count_unwritten
+from autotune.bench.readback import (
+    OnHost,
+    element,
+    first_overwritten,
+    nearest_outside,
+    told_exact,
+    told_foreign,
+    told_share,
+)
+from autotune.bench.unwritten import is_unwritten_at
 from autotune.devices import Memory, Program, Session
 from autotune.errors import StudyError
 from autotune.study import Buffer, Check, Leaf, Tolerance, leaves, member_of, numpy_type
@@ -135,6 +143,8 @@ class Checker:
                     nearest = nearest_outside(self._session, guarded, behind=where == "after its end")
                     what = f"canary {where}: {count} bytes changed, the nearest at {nearest}"
                     reasons.append(f"kernel wrote outside buffer {guarded.buffer.name} ({what})")
+        if reasons:
+            reasons[-1] += ": let it check its bounds, or give it room by allocate"
         for guarded, words in zip(read_only, found, strict=False):
             if int(words[0]) != guarded.checksum:
                 first = first_overwritten(self._session, guarded, self._inputs.get(guarded.buffer.name))
@@ -162,12 +172,14 @@ class Checker:
         found = np.empty(1, dtype)
         offset = leaf.offset + sum(int(i) * step for i, step in zip(place, stride, strict=True)) * dtype.itemsize
         self._session.read(guarded.whole, found, guarded.start + offset)
-        expected = member_of(np.asarray(self._expected[buffer.name]), leaf).reshape(-1)[index].astype(dtype)
+        known = member_of(np.asarray(self._expected[buffer.name]), leaf).astype(dtype, copy=False)
+        expected = known.reshape(-1)[index]
         name = f"{buffer.name}{leaf.label}"
         first = element(buffer.name, shape, index, leaf.label, len(buffer.shape))
         left = _is_left(guarded, offset, found)
         as_before = " (as before the run; never written?)" if left else ""
-        cure = told_exact(found[0], expected, tolerance) or ("" if left else told_nan(found[0]))
+        cure = told_exact(found[0], expected, tolerance) or ("" if left else told_foreign(found[0]))
+        cure = cure or told_share(float(words.view(np.float32)[3]))
         nans = f", {int(words[1])} of them NaN" if words[1] else ""
         if runs > 1:  # the run that was wrong is over
             return (
@@ -177,7 +189,7 @@ class Checker:
         return (
             f"{int(words[0])} of {math.prod(shape)} values of {name} are wrong{nans}; "
             f"first {first} = {found[0]!s}{as_before}, expected {expected!s}{cure}"
-            + (", as the reference writes nothing there" if count_unwritten(np.asarray([expected]))[0] else "")
+            + (", as the reference writes nothing there" if is_unwritten_at(known, index) else "")
         )
 
 

@@ -7,12 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from autotune.bench.prepare import Built
-
-_CURES = {
-    "scratch": 'access = "zeroed"',
-    "out": 'access = "inout" with data = { distribution = "constant", value = 0 }',
-}
+from autotune.bench.prepare import TO_ZERO, Built
 
 
 def cure_by_zeros(built: Built, is_right: Callable[[Collection[str]], bool], *, marked: bool) -> str:
@@ -26,5 +21,5 @@ def cure_by_zeros(built: Built, is_right: Callable[[Collection[str]], bool], *, 
     if not access or not is_right(access):
         return ""
     needed = [name for name in access if len(access) == 1 or not is_right(access.keys() - {name})]
-    cures = [f"write {_CURES[access[name]]} for {name}" for name in needed or access]
+    cures = [f"write {TO_ZERO[access[name]]} for {name}" for name in needed or access]
     return f"right only with zeros in {' and '.join(needed or access)} before a run: if intended, {', '.join(cures)}"

@@ -15,7 +15,7 @@ from autotune.cli.files import require_spare
 from autotune.cli.output import MOST_VALUES, facts, say, table, write_json
 from autotune.cli.result import (
     enqueuing_text,
-    hint_of_undefined,
+    hint_of_build,
     rates_text,
     timing_text,
     warn_of_unsteady,
@@ -185,7 +185,7 @@ def _build(
         # An error that no compiler reports is one between the study and the kernel.
         where = str(problem.study.text.kernel_path if trial.build_log else problem.study.path)
         logged = trial.build_log and first_error(trial.build_log) in trial.reason  # say it once
-        parts = ("does not build", hint_of_undefined(problem, trial.build_log), "its log:")
+        parts = ("does not build", hint_of_build(problem, trial.build_log), "its log:")
         what = "; ".join(filter(None, parts)) if logged else trial.reason
         raise StudyError(what, where=where, detail=trial.build_log)
     return {

@@ -16,6 +16,8 @@ from autotune.store import locate
 from autotune.text import typed
 
 _DATABASE = b"SQLite format 3\0"
+_SOURCES = {".toml": "study", ".cl": "kernel", ".py": "program"}
+"""What people write by hand, by the ending: `export ./own.toml` is meant to name a study, not the FILE to write."""
 _BESIDE = ("", "-wal", "-shm", "-journal")
 """The endings that SQLite appends to the name of a database for its files."""
 
@@ -38,9 +40,12 @@ def replacing(file: Path, database: str | None = None, read: Iterable[str] = ())
     """Yield the path to write to; it becomes the file's content if this context ends without an error.
 
     Otherwise the file stays. Devices, pipes and the like are written directly. Raises UsageError if a file cannot be
-    written, and as `require_spare` does.
+    written or is a source, and as `require_spare` does.
     """
     require_spare(file, database, read)
+    if os.path.isfile(file) and (kind := _SOURCES.get(file.suffix.lower())):
+        hint = f"{_HINT}; export takes a study by --study" if kind == "study" else _HINT
+        raise UsageError(f"is a {kind}, and is not overwritten", where=str(file), hint=hint)
     try:
         if (os.path.exists(file) and not os.path.isfile(file)) or _is_stream(file):
             yield file

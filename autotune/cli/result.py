@@ -14,7 +14,7 @@ from autotune.identity import Value
 from autotune.model import BUSY_CORES, Outcome, Trial
 from autotune.ranking import confidence
 from autotune.reports import result_json
-from autotune.study import Problem
+from autotune.study import Problem, replaced_names
 from autotune.tuner import Result
 
 _RATED = 10
@@ -52,10 +52,18 @@ def warn_of_unsteady(problem: Problem, trial: Trial | None) -> None:
         )
 
 
-def hint_of_undefined(problem: Problem, log: str) -> str:
-    """The hint for a kernel that does not build because it uses a size of its study as a macro; "" for other errors."""
+def hint_of_build(problem: Problem, log: str) -> str:
+    """The hint for a kernel that does not build for a reason in its study; "" for other errors.
+
+    It uses a size as a macro, or a macro of the study replaces a name of the kernel's own.
+    """
     name = undeclared(log)
-    return f'{name} is a size, not a macro: [defines] {name} = "{name}" makes it one' if name in problem.size else ""
+    if name in problem.size:
+        return f'{name} is a size, not a macro: [defines] {name} = "{name}" makes it one'
+    if replaced := replaced_names(problem.study):
+        name = replaced[0].partition(".")[2]
+        return f"{replaced[0]}: -D{name} replaces what the kernel itself calls {name}: rename one of them"
+    return ""
 
 
 def print_result(result: Result, study: str, database: str | None, on: str) -> None:

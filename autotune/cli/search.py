@@ -13,7 +13,7 @@ from autotune import cluster, devices, text, tuner
 from autotune.cli import interrupt, options, progress
 from autotune.cli import sizes as sizes_command
 from autotune.cli.output import announce, stderr, warn, write_json
-from autotune.cli.result import hint_of_undefined, print_result, warn_of_throttling, warn_of_unverified
+from autotune.cli.result import hint_of_build, print_result, warn_of_throttling, warn_of_unverified
 from autotune.errors import AutotuneError, SpaceError, StudyError, UsageError, placed
 from autotune.lookup import DEFAULT_STUDY
 from autotune.model import DeviceInfo, Outcome
@@ -194,7 +194,7 @@ def _nothing_passed(result: Result, named: str, run_as: str) -> AutotuneError:
     if (example := result.unbuilt) is None:
         return AutotuneError("no configuration passed", hint=hint)
     kernel = str(result.problem.study.text.kernel_path)
-    hint = hint_of_undefined(result.problem, example.build_log) or hint
+    hint = hint_of_build(result.problem, example.build_log) or hint
     return StudyError(f"no configuration builds: {example.reason}", where=kernel, hint=hint, detail=example.build_log)
 
 

@@ -17,7 +17,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from autotune.errors import ExpressionError
-from autotune.expression.syntax import EXTENSIONS, MAX_LENGTH, MAX_NESTING, MAX_NODES, parse, read, replaced
+from autotune.expression.syntax import EXTENSIONS, MAX_LENGTH, MAX_NESTING, MAX_NODES, parse, read, replaced, unsuffixed
 from autotune.expression.tree import (
     FUNCTIONS,
     Compiled,
@@ -33,7 +33,7 @@ from autotune.expression.tree import (
 
 __all__ = [
     "FUNCTIONS", "MAX_LENGTH", "MAX_NESTING", "MAX_NODES", "Expression", "Node", "compiled", "is_beyond", "operand",
-    "put_in", "read", "reduced", "unknown_name",
+    "put_in", "read", "reduced", "unknown_name", "unsuffixed",
 ]  # fmt: skip
 
 

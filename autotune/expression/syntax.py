@@ -50,6 +50,8 @@ _INSTEAD = {
     "Attribute": "names have no parts",
     "Subscript": "a name stands by itself: `X`, not `p['X']`",
     "Lambda": "write the part after its colon",
+    "List": 'quote each part, not the list: ["1", "2"]',
+    "Tuple": "a list after `in` stands in parentheses: `X in (1, 2)`",
 }
 _C_HINT = "write `and`, `or`, `not` and `a if c else b`"
 _WORDS = {"and", "or", "not", "if", "else", "in"}
@@ -91,7 +93,7 @@ def read(text: str, where: str) -> ast.expr:
         syntax = ast.parse(source, mode="eval").body
         return syntax if _levels(syntax) <= MAX_NESTING else _within_levels(_Halved().visit(syntax))
     except SyntaxError as error:
-        what, hint = f"is not an expression: {error.msg}", _syntax_hint(text)
+        what, hint = f"is not an expression: {error.msg.partition('. Maybe')[0]}", _syntax_hint(text)
     except (ValueError, OverflowError):
         what = "is not an expression: it holds a character or a number that cannot be read"
     except (RecursionError, MemoryError):
@@ -103,6 +105,7 @@ def read(text: str, where: str) -> ast.expr:
 
 _QUOTED_OR_COMMENT = re.compile(r"""('{3}|"{3}|'|")(?:\\.|(?!\1).)*\1|\#[^\n]*""", re.DOTALL)
 _ESCAPE = re.compile(r"\\([4-7][0-7]{2}|.)", re.DOTALL)
+_SUFFIXED = re.compile(r"(?<!\w)((?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)(?:f|u?l{1,2}|u)\b", re.IGNORECASE)
 _RUN_TOGETHER = re.compile(r"(?<!\w)\d[\w.]*?(?:and|else|for|if|in|is|not|or)")
 
 
@@ -120,11 +123,22 @@ def _require_undoubted(text: str) -> None:
 
 
 def _syntax_hint(text: str) -> str:
-    """Return a hint for C's operators, or for a name that is a reserved word of Python."""
-    if re.search(r"&&|\|\||!(?!=)|\?", text):
+    """Return a hint for C's operators and numbers, for `=`, or for a name that is a reserved word of Python."""
+    plain = _QUOTED_OR_COMMENT.sub(" ", text)
+    if re.search(r"&&|\|\||!(?!=)|\?", plain):
         return _C_HINT
+    if re.search(r"(?<![=<>!*/%+:-])=(?!=)", plain):
+        return "write == to compare"
+    if number := unsuffixed(plain):
+        return number
     words = [word for word in re.findall(r"\w+", text) if keyword.iskeyword(word) and word not in _WORDS]
     return f"{words[0]!r} is a word of Python, which no expression can name: choose another name" if words else ""
+
+
+def unsuffixed(text: str) -> str:
+    """Return a hint for the first number with a suffix of C, such as `1e-5f`; empty if there is none."""
+    found = _SUFFIXED.search(text)
+    return f"write {found[1]}, without the suffix" if found else ""
 
 
 def replaced(text: str, parts: Mapping[str, str], where: str) -> str:

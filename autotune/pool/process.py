@@ -43,6 +43,11 @@ _LAST_WORDS = 2**16
 _KILL_S = 60.0
 """How long to wait for a killed process: a driver may take a while to release a device, or never do so."""
 
+_OUTSIDE = "if it accesses memory outside its buffers, fix their shape, the data that holds indices, or its launch"
+_DIVIDES = "if it divides whole numbers by 0, fix its arguments or its data"
+_CORRUPTED = re.compile(r"malloc|free\(\)|corrupt")
+"""What glibc says before it ends a process whose memory a kernel has overwritten."""
+
 _CHILDREN_S = 0.5
 """How long to wait at most for the children of a halted builder."""
 
@@ -62,7 +67,15 @@ class WorkerDied(WorkerError):
         how = ending(-killed_by) if killed_by else "it ended by itself"
         words = f": {last_words}" if last_words else ""
         said = f"the worker died while it {DOING.get(phase, phase)} ({how}){words}"
-        super().__init__("; ".join((said, *hints)))
+        cause = _cause(killed_by, last_words) if phase in _RUNNING else ""
+        super().__init__("; ".join(filter(None, (said, cause, *hints))))
+
+
+def _cause(killed_by: int, last_words: str) -> str:
+    """Return what a kernel may have done to end its worker, and what to look at; empty if that is not known."""
+    if killed_by in (signal.SIGSEGV, signal.SIGBUS) or (killed_by == signal.SIGABRT and _CORRUPTED.search(last_words)):
+        return _OUTSIDE
+    return _DIVIDES if killed_by == signal.SIGFPE else ""
 
 
 class WorkerOverran(WorkerError):
@@ -77,16 +90,13 @@ class WorkerOverran(WorkerError):
         super().__init__("; ".join((said, *hints)))
 
 
-_OUTSIDE = "if it accesses memory outside its buffers, fix their shape, the data that holds indices, or its launch"
-
-
 def not_started(role: str, error: WorkerDied | WorkerOverran) -> AutotuneError:
     """Return the error of a worker that ends before its first trial: until then it runs only the reference's kernel."""
     if isinstance(error, WorkerOverran) and error.phase == "run":
         hint = "ask for a smaller --size, or give a run more time by --run-limit"
         return WorkerError(f"the reference does not finish: {error}", hint=hint)
     if isinstance(error, WorkerDied) and error.phase in _RUNNING and error.signal in FAULTS:
-        return StudyError(f"its kernel ended the worker: {error}", where="reference", hint=_OUTSIDE)
+        return StudyError(f"its kernel ended the worker: {error}", where="reference")
     hint = lacks_processes() or f"stored trials are kept; {_again(error)}"
     return WorkerError(f"the {role} worker cannot start: {error}", hint=hint)
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from autotune.study.arguments import Argument, Buffer, Image, Local, Sampler, Scalar, filled
     from autotune.study.arrays import evaluate, names_of
     from autotune.study.builtins import is_builtin
-    from autotune.study.checks import check_entries, effects
+    from autotune.study.checks import check_entries, effects, replaced_names
     from autotune.study.drafting import (
         Sketch,
         asked_by_error,
@@ -88,7 +88,7 @@ else:
             "arrays": "evaluate names_of",
             "access": "YOUNG_NS confined watched",
             "builtins": "is_builtin",
-            "checks": "check_entries effects",
+            "checks": "check_entries effects replaced_names",
             "entries": "Name Value refusing",
             "finding": "study_paths",
             "drafting": (

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from autotune.errors import StudyError, UsageError
 from autotune.study.arguments import Image
 from autotune.study.builtins import is_access, is_builtin
-from autotune.study.functions import kernels_of, macros_of
+from autotune.study.functions import kernels_of, macros_of, names_compared, names_declared
 from autotune.study.includes import without_comments
 from autotune.study.loops import launches_of
 from autotune.study.problem import Problem
@@ -57,8 +57,23 @@ def effects(problem: Problem) -> Iterator[str]:
             what = f"a word of OpenCL C, and -D{name} breaks the headers of some drivers (PoCL's)"
             yield f"{table}.{name} is {what}: rename it"
     yield from _replaced(study)
+    yield from _undefined(study)
     yield from _transposed(problem)
     yield from filter(None, (argument.effect for argument in study.arguments.values()))
+
+
+def replaced_names(study: Study) -> list[str]:
+    """Return the macros, as `parameters.i`, that replace what the kernel declares or a function of OpenCL C it calls.
+
+    A macro that the kernel asks for (`#ifndef T`, then `typedef float T;`) is meant to.
+    """
+    plain = without_comments(study.text.source)
+    taken = names_declared(plain) | {
+        name for name in re.findall(r"\b(\w++)\s*\(", plain) if is_builtin(name) or name.startswith("get_")
+    }
+    taken -= {*re.findall(r"\w+", "".join(re.findall(r"^[^\S\n]*#[^\S\n]*(?:el)?if.*", plain, re.MULTILINE)))}
+    tables = ("choices", "parameters", "defines")
+    return [f"{table}.{name}" for table in tables for name in study.text.table.get(table) or () if name in taken]
 
 
 def _replaced(study: Study) -> Iterator[str]:
@@ -73,6 +88,25 @@ def _replaced(study: Study) -> Iterator[str]:
                     f"{table}.{name}: {kernel} has an argument of that name in the kernel's text, and "
                     f"-D{name} would replace it by its value: rename one of them"
                 )
+
+
+def _undefined(study: Study) -> Iterator[str]:
+    """Yield a line for each parameter and choice that an `#if` compares with words that are no macros.
+
+    The preprocessor takes such a word as 0, so that two of them are equal, and a misspelt one is another value.
+    """
+    compared = names_compared(study.text.source)
+    macros = macros_of(study.text.source) | words_of("", study.text, "options")
+    macros |= {name for table in ("choices", "parameters", "defines") for name in study.text.table.get(table) or ()}
+    tuned = {name: parameter.values for name, parameter in study.parameters.items()}
+    for table, listed in (("choices", study.choices), ("parameters", tuned)):
+        for name, values in listed.items():
+            words = {each for one, each in compared if one == name}
+            words |= {str(each) for each in values if isinstance(each, str) and each.isidentifier()} if words else set()
+            if lacking := sorted(word for word in words - macros if not word.startswith(("__", "CL_"))):
+                what = f"{table}.{name}: an #if takes {' and '.join(lacking)} as 0, since no #define gives a number"
+                close = did_you_mean(lacking[0], sorted(words & macros)) if len(lacking) == 1 else ""
+                yield f"{what}{close}: write one with another number for each word that {name} is compared with"
 
 
 def _transposed(problem: Problem) -> Iterator[str]:

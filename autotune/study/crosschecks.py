@@ -12,6 +12,7 @@ from autotune.expression import FUNCTIONS
 from autotune.identity import Value, word_fault
 from autotune.study.arrays import check_names as require_names
 from autotune.study.arrays import names_of
+from autotune.study.buffers import Buffer
 from autotune.study.builtins import is_word
 from autotune.study.includes import defined_anyway
 from autotune.study.scope import DEVICE_FACTS
@@ -129,8 +130,23 @@ def check_outputs(study: Study) -> None:
             raise StudyError("is an argument or a size: a check needs a name of its own", where=f"check.{key}")
         if not names_of(text) & set(outputs):
             raise StudyError(f"names no output: {', '.join(outputs)}", where=f"check.{key}")
-    wanted = sorted({*outputs, *study.checks} - study.checked)
+    wanted = {*outputs, *study.checks} - study.checked
     for kind, given in (("numpy", study.reference.numpy), ("file", study.reference.files)):
-        if given is not None and sorted(given) != wanted:
+        if given is not None and set(given) != wanted:
             what = "must give every output and nothing else" if not study.checks else "must give exactly"
-            raise StudyError(f"{what}: {', '.join(wanted)}", where=f"reference.{kind}")
+            hint = _amends(study, wanted - set(given), set(given) - wanted)
+            raise StudyError(f"{what}: {', '.join(sorted(wanted))}", where=f"reference.{kind}", hint=hint)
+
+
+def _amends(study: Study, lacking: set[str], more: set[str]) -> str:
+    """Return a hint what to add to a reference, and what to leave out and why."""
+    parts = [f"it lacks {', '.join(sorted(lacking))}"] if lacking else []
+    for name in sorted(more):
+        given = study.arguments.get(name)
+        reason = ""
+        if name in study.checked:
+            reason = ", which [check] replaces"
+        elif isinstance(given, Buffer):
+            reason = f', which has access = "{given.access}" and is not compared'
+        parts.append(f"leave out {name}{reason}{did_you_mean(name, sorted(lacking)) if not reason else ''}")
+    return "; ".join(parts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import keyword
+import sysconfig
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,6 +16,9 @@ import numpy as np
 from autotune.errors import StudyError
 from autotune.study.scope import word_of_python
 from autotune.text import did_you_mean
+
+_LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
+"""The folders of Python's own modules and of those that pip installs."""
 
 ALONE = ""
 """The name of an array that a function returned without a name."""
@@ -84,7 +88,15 @@ def _loaded(path: Path, name: str) -> Callable[..., Mapping[str, Any]]:
 
 
 def _failure(error: BaseException, label: str) -> StudyError:
-    """Return the error for what the author's code raised, with its line unless the call itself failed."""
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    where = label if last.filename == __file__ else f"{Path(last.filename).name}:{last.lineno}"
+    """Return the error for what the author's code raised, with its line unless the call itself failed.
+
+    That is the author's own line, not one of NumPy below it.
+    """
+    frames = [one for one in traceback.extract_tb(error.__traceback__) if one.filename != __file__]
+    last = next((one for one in reversed(frames) if not _is_of_a_library(one.filename)), frames[-1] if frames else None)
+    where = f"{Path(last.filename).name}:{last.lineno}" if last else label
     return StudyError(f"the function failed: {type(error).__name__}: {error}", where=where)
+
+
+def _is_of_a_library(file: str) -> bool:
+    return file.startswith("<") or any(Path(file).is_relative_to(folder) for folder in _LIBRARIES)

@@ -10,6 +10,8 @@ from autotune.study.includes import without_comments
 _DEFINE = re.compile(r"^[^\S\n]*#[^\S\n]*define[^\S\n]+(\w+)", re.MULTILINE)
 _KERNEL = re.compile(r"kernel\b[^;{}]{0,300}?\bvoid\s+(\w+)\s*\(")
 _DIRECTIVE = re.compile(r"^[^\S\n]*#[^\n]*", re.MULTILINE)
+_CONDITION = re.compile(r"^[^\S\n]*#[^\S\n]*(?:el)?if\b((?:\\\r?\n|[^\n])*)", re.MULTILINE)
+_COMPARED = re.compile(r"\b([A-Za-z_]\w*+)\s*[=!]=\s*(?=([A-Za-z_]\w*+)(?!\s*\())")
 _ASSIGNED = re.compile(r"\b(\w++)\s*+=(?!=)")
 _QUALIFIED = r"(?:const|volatile|restrict|static|inline|extern|(?:__)?(?:global|local|constant|private|kernel))\b"
 _NUMBER = r"(?:void|bool|size_t|unsigned|signed|half|float|double|u?(?:char|short|int|long))\d{0,2}\b"
@@ -24,6 +26,12 @@ _ARGUMENT = re.compile(r"\b(\w++)\s*+[,)]")
 def macros_of(source: str) -> set[str]:
     """Return the names that a text `#define`s anywhere."""
     return set(_DEFINE.findall(without_comments(source)))
+
+
+def names_compared(source: str) -> set[tuple[str, str]]:
+    """Return the pairs of names that an `#if` of a text compares, `A == B` or `A != B`, each in both orders."""
+    found = {pair for text in _CONDITION.findall(without_comments(source)) for pair in _COMPARED.findall(text)}
+    return found | {(two, one) for one, two in found}
 
 
 def names_declared(source: str) -> set[str]:

@@ -201,7 +201,8 @@ def read_table(file: File) -> dict[str, Any]:
         table = (_parsed if len(text) < 2**16 else tomllib.loads)(text)
     except (ValueError, RecursionError) as error:
         limits = {RecursionError: "nested too deeply", ValueError: "a number has too many digits"}  # Python's own
-        raise StudyError(f"not valid TOML: {limits.get(type(error), error)}", where=str(file)) from error
+        hint = "write text and expressions in quotation marks" if str(error).startswith("Invalid value") else ""
+        raise StudyError(f"not valid TOML: {limits.get(type(error), error)}", where=str(file), hint=hint) from error
     return plain_copy(table, str(file))
 
 

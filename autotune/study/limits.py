@@ -32,6 +32,10 @@ KHRONOS = (
 """Extensions of Khronos's registry that a kernel may need: correct names, even if a device lacks them."""
 
 
+WHOLE = "is whole work-groups"
+"""Ends the reason of a limit that a launch with a rounded-up global size fulfils."""
+
+
 def limits_of(problem: Problem, number: str, launch: Launch, above: Sequence[Loop]) -> list[Constraint]:
     """Return the limits of one launch as constraints: work-group size, divisibility, local and constant memory."""
     limits = []
@@ -43,7 +47,7 @@ def limits_of(problem: Problem, number: str, launch: Launch, above: Sequence[Loo
             limit = problem.device.max_work_item_sizes[axis]
             limits.append((f"({part.text}) >= 1 and ({part.text}) <= {limit}", f"work-group extent {axis} fits"))
             if not whole.names & steps:  # a size that depends on a loop's step fails only at the launch
-                limits.append((f"({whole.text}) % ({part.text}) == 0", f"global size {axis} is whole work-groups"))
+                limits.append((f"({whole.text}) % ({part.text}) == 0", f"global size {axis} {WHOLE}"))
     arguments = [problem.study.arguments[name] for name in launch.arguments if name in problem.study.arguments]
     local = [argument for argument in arguments if isinstance(argument, Local)]
     needed = [f"({argument.count.text}) * {_element_bytes(problem, argument)}" for argument in local]
@@ -90,7 +94,7 @@ def require_device(problem: Problem) -> None:
         what = f"{problem.device.name} has no images: {', '.join(images)} cannot be made there"
         raise DeviceError(what, where=f"study {problem.study.name}")
     _require_precision(problem)
-    if requires.vendor and problem.on_device and requires.vendor != problem.device.vendor_name:
+    if requires.vendor and problem.on_device and requires.vendor.lower() != problem.device.vendor_name:
         raise DeviceError(
             f"needs a device of {requires.vendor}, and {problem.device.name} is of {problem.device.vendor_name}",
             where=f"study {problem.study.name}",

@@ -16,7 +16,7 @@ from autotune.space import Constraint, Space
 from autotune.study import planning
 from autotune.study.arguments import Argument, Buffer, Scalar
 from autotune.study.library import problem_key
-from autotune.study.limits import limits_of, require_device
+from autotune.study.limits import WHOLE, limits_of, require_device
 from autotune.study.loops import launches_of
 from autotune.study.plan import Plan, Tolerance
 from autotune.study.scope import DEVICE_FACTS
@@ -63,7 +63,7 @@ class Problem:
         for name, file in study.fixed.items():
             if self.size[name] != study.sizes[name]:
                 what = f"{name} is {study.sizes[name]}, as {file} has it, and cannot be {self.size[name]}"
-                raise UsageError(what, where=f"study {study.name}", hint=self._file_hint("another"))
+                raise UsageError(what, where=f"study {study.name}", hint=self._file_hint("another", name))
         first = {name: values[0] for name, values in study.choices.items()}
         given = {name: own_value(value, study.choices[name]) for name, value in (choices or {}).items()}
         self.choices: dict[str, Value] = {**first, **given}
@@ -82,14 +82,14 @@ class Problem:
     @property
     def smaller(self) -> str:
         """A hint what to type if something does not fit in memory."""
-        return self._file_hint("a smaller") if self.study.fixed else "give a smaller --size"
+        first = next(iter(self.study.fixed), None)
+        return self._file_hint("a smaller", first) if first else "give a smaller --size"
 
-    def _file_hint(self, which: str) -> str:
-        """Return a hint how to change a size that comes from a file, and which sizes --size can still set."""
-        name, file = next(iter(self.study.fixed.items()))
+    def _file_hint(self, which: str, name: str) -> str:
+        """Return a hint how to change the named size, which comes from a file, and which sizes --size can still set."""
         free = [each for each in self.study.sizes if each not in self.study.fixed]
         rest = f"; --size sets {', '.join(free)}" if free else ""
-        return f"use {which} file than {file}, or write a number for {name} in [sizes]{rest}"
+        return f"use {which} file than {self.study.fixed[name]}, or write a number for {name} in [sizes]{rest}"
 
     @property
     def key(self) -> ProblemKey:
@@ -105,6 +105,8 @@ class Problem:
             except SpaceError as error:
                 if not self.on_device and any(f"{fact}=" in error.what for fact in DEVICE_FACTS):
                     error.hint = "without a device, a typical GPU is assumed: --device names one"
+                elif WHOLE in error.what:
+                    error.hint = "if the kernel checks its bounds, write round_up(SIZE, WORK_GROUP) in global"
                 raise
 
     @cached_property

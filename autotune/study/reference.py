@@ -111,6 +111,8 @@ def _require_wanted(found: Mapping[str, Any], wanted: Sequence[str]) -> None:
     more = [str(name) for name in found if name not in wanted and name != ALONE]
     if more:
         what = f"the reference gives {', '.join(more)}, which nothing is compared with"
+        lacking = [name for name in wanted if found.get(name) is None and ALONE not in found]
+        what += f", and lacks {', '.join(lacking)}" * bool(lacking)
         hint = f'leave {"it" if len(more) == 1 else "them"} out, or give {more[0]} access = "out" in [arguments]'
         raise StudyError(what, where="reference", hint=hint)
     for name in wanted:

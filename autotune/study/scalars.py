@@ -96,12 +96,15 @@ class Scalar(Argument):
             place, value = member_of(found, leaf), _value_at(self.value, leaf.path)
             shape, given = tuple(extent for extent, _ in leaf.axes), _nested_shape(value, f"{where}{leaf.label}")
             if given not in (shape, ()):
-                kind = "".join(f"[{extent}]" for extent in shape) or "one number"
-                what = f"{self.name}{leaf.label} has {kind}, the value {list(given)}"
+                what = f"{self.name}{leaf.label} takes {_counted(shape)}, the value has {_counted(given)}"
                 raise StudyError(what, where=where)
             _require_held(value, place.dtype, leaf.scalar, f"{where}{leaf.label}")
             place[...] = value
         return found
+
+
+def _counted(shape: tuple[int, ...]) -> str:
+    return f"{' x '.join(map(str, shape))} numbers" if shape else "one number"
 
 
 def _declared_value(value: Any, where: str, scope: Scope) -> Any:

@@ -125,7 +125,8 @@ class DataTable(Table):
             raise ValueError(f"{sources[0]} and {(sources[1:] + drawn)[0]} exclude each other")
         used = {"uniform": {"low", "high"}, "integers": {"low", "high"}, "constant": {"value"}}
         if idle := sorted(stated & {"low", "high", "value"} - used.get(self.distribution, set())):
-            raise ValueError(f'{idle[0]} does not apply to distribution = "{self.distribution}": leave it out')
+            cure = "leave it out" if idle != ["value"] else 'write distribution = "constant"'
+            raise ValueError(f'{idle[0]} does not apply to distribution = "{self.distribution}": {cure}')
         if self.file is None and (self.part is not None or self.type is not None):
             raise ValueError("part and type belong to a file: add file")
         if self.fields is not None and self.numpy is not None:
@@ -197,8 +198,6 @@ class ArgumentTable(Table):
 
 class LaunchTable(Table):
     """`[[launch]]`: one kernel launch, or a loop: of itself, or of the launches of its `turn`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
     entry: Name | None = None
     global_size: Dimensions | None = Field(default=None, alias="global")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -82,6 +83,9 @@ def _told(item: Any) -> str:
             return f"{place}: not a key of this table; {path[-1]} belongs above the file's first [table]"
         meant = did_you_mean(str(path[-1]), known := _keys_beside(path))
         few = f"; there are {' and '.join(known)}" if len(known) == _FEW and not meant else ""
+        if path[:-1] == ("reference",) and not meant and not isinstance(item["input"], int | float):
+            few = f': the expression of an output belongs into numpy = {{ {path[-1]:.40} = "..." }}'
+            few += ", an array into a file; in Python write reference=lambda: {NAME: array}"
         return f"{place}: unknown key{meant}{few}"
     if item["type"] == "missing":
         return f"{place}: missing{' above the first [table]' if place == 'name' else ''}"
@@ -95,8 +99,8 @@ def _told(item: Any) -> str:
         message += f", as {path[-1]} = {{ values = {found!r:.40} }} is one"
     if message == "needs a table" and isinstance(found, str) and path[:1] == ("constraints",):
         message += f", as {{ require = {found!r:.40} }} is one"
-    if item["type"] == "list_type" and isinstance(found, int | float):
-        message = f"needs a list, such as [{found}]"
+    if item["type"] == "list_type":
+        message = _list_wanted(path, found)
     if isinstance(found, Mapping):  # of a whole table: the message names the key
         return f"{place}: {message}" if path else message
     if item["type"] == "literal_error" and isinstance(found, str):
@@ -105,8 +109,21 @@ def _told(item: Any) -> str:
     return f"{place}: {message}, {_got(path, found)}" if path else message
 
 
+def _list_wanted(path: Sequence[str | int], found: object) -> str:
+    """Return which list a place needs: one of what was found there, as far as that can be told."""
+    if path[-2:-1] == ("swap",):
+        return 'needs lists of names, such as [["now", "next"]]'
+    if path[0] == "size_lists":
+        return "needs a list of sizes, such as [{ N = 1024 }, { N = 2048 }]"
+    if isinstance(found, int | float):
+        return f"needs a list, such as [{found}]"
+    if isinstance(found, str) and re.fullmatch(r"[^\\\"()\n]{1,60}", found):
+        parts = [part.strip() for part in found.split(",")]
+        return f"needs a list, such as [{', '.join(part if part.isdecimal() else json.dumps(part) for part in parts)}]"
+    return "needs a list, such as " + ("[1, 2, 4]" if path[-1] == "values" else '["N"]')
+
+
 _PLAINLY = {
-    "list_type": 'needs a list, such as ["N"]',
     "string_type": "needs text in quotes",
     "int_type": "needs a whole number",
     "float_type": "needs a number",

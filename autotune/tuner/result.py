@@ -186,6 +186,8 @@ class Result:
         """Return it in a line, for `print`."""
         best = self.best
         found = f"best {text.time(best.time_ns)}: {text.pairs(best.configuration)}" if best else "nothing passed"
+        if best is None and (example := next(iter(self.examples.values()), None)) is not None:
+            found += text.line(f", {example.outcome.value}: {example.reason}")
         return f"{self.problem.study.name}: {text.count(self.trials, 'new trial')} ({self.reason}), {found}"
 
     def _repr_html_(self) -> str:

@@ -8,6 +8,7 @@ expression within some minutes.
     sizes.py      the size and the cost of functions' results
     products.py   the same for products of arrays
     bounds.py     the limits
+    habits.py     what NumPy and OpenCL C write differently, and what to write instead
 """
 
 from autotune.study.arrays.bounds import physical

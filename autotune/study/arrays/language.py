@@ -27,6 +27,7 @@ from autotune.study.arrays.bounds import (
     physical,
     shape_of_value,
 )  # fmt: skip
+from autotune.study.arrays.habits import of_c, require_in_language, require_no_component, syntax_of_c
 from autotune.study.scope import GAP, UNWRITTEN, word_of_python
 from autotune.text import did_you_mean
 
@@ -96,9 +97,12 @@ def check_names(text: str, names: Mapping[str, Any], where: str) -> None:
             raise StudyError(UNWRITTEN, where=where)
         if name not in known:
             hint = f"known here: {', '.join(sorted(names)) or 'none'}"
+            meant = did_you_mean(name, known)
             if called:
                 hint = "docs/studies-reference.md lists the functions"
-            raise StudyError(f"unknown name {name!r}{did_you_mean(name, known)}", where=where, hint=hint)
+            if called and (own := of_c(name)):
+                meant, hint = "", f"write {own}"
+            raise StudyError(f"unknown name {name!r}{meant}", where=where, hint=hint)
 
 
 def names_of(text: str, where: str = "") -> set[str]:
@@ -127,7 +131,8 @@ def _run(text: str, names: Mapping[str, Any], where: str, meter: Meter) -> Any:
         hint = "ask for a smaller size" if str(error).startswith(("out of memory", "too much work")) else ""
         raise StudyError(f"{text}: {error}", where=where, hint=hint) from error
     except (ValueError, TypeError, IndexError, ArithmeticError) as error:
-        raise StudyError(f"{text}: {error}", where=where) from error
+        hint = "powers are written **" if "'bitwise_xor'" in str(error) else ""
+        raise StudyError(f"{text}: {error}", where=where, hint=hint) from error
 
 
 def _parse(text: str, where: str) -> ast.expr:
@@ -139,7 +144,7 @@ def _parse(text: str, where: str) -> ast.expr:
             tree = ast.parse(f"(\n{text}\n)" if "\n" in text.strip() else text.strip(), mode="eval").body
     except (SyntaxError, RecursionError, MemoryError, ValueError) as error:
         words = [word for word in re.findall(r"[A-Za-z_]+", text) if keyword.iskeyword(word)]
-        hint = word_of_python(words[0]) if words else ""
+        hint = syntax_of_c(text) or (word_of_python(words[0]) if words else "")
         raise StudyError(f"not an expression: {_told(text, error)}", where=where, hint=hint) from error
     level: list[ast.AST] = [tree]
     count = depth = 0
@@ -149,7 +154,7 @@ def _parse(text: str, where: str) -> ast.expr:
             limit = f"{MAX_NODES} parts" if count > MAX_NODES else f"{MAX_NESTING} levels"
             raise StudyError(f"an expression of more than {limit}", where=where)
         for node in level:
-            _require_in_language(node, where)
+            require_in_language(node, FUNCTIONS, where)
         children = [child for node in level for child in ast.iter_child_nodes(node)]
         level = [child for child in children if not isinstance(child, ast.expr_context | ast.operator | ast.cmpop)]
     return tree
@@ -161,35 +166,6 @@ def _told(text: str, error: Exception) -> str:
         return f"`{' '.join(text.split()):.60}` is nested too deeply, or holds what cannot be read"
     place = max(0, (error.offset or 1) - 31)
     return f"`{error.text[place : place + 60].strip()}`: {error.msg}"
-
-
-def _require_in_language(node: ast.AST, where: str) -> None:
-    """Raise StudyError for what NumPy's users are used to and this language writes differently."""
-    hint = ""
-    match node:
-        case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
-            what, hint = "no comprehensions here", "write operations on whole arrays: arange(N) * 2"
-        case ast.Attribute(value=ast.Name(id="np" | "numpy" as module), attr=attribute):
-            if attribute in _NUMPY:
-                what, hint = f"no {module}. here, names stand alone", f"write {_SIGNED.get(attribute, attribute)}"
-        case ast.Call(func=ast.Attribute(value=ast.Name(id="np" | "numpy"))):
-            pass  # its function is next
-        case ast.Call(func=ast.Attribute(attr=name)) if name in FUNCTIONS:
-            what, hint = "no methods here", f"write {name}(x, ...) with the array first"
-        case ast.IfExp():
-            what, hint = "no `if` here", "write where(condition, a, b)"
-        case ast.BoolOp() | ast.UnaryOp(op=ast.Not()):
-            what, hint = "no `and`, `or`, `not` here", "write (a > 0) & (b > 0), | and ~"
-        case ast.Compare(ops=[_, _, *_]):
-            what, hint = "no chains of comparisons here", "write (a < b) & (b < c)"
-    if hint:
-        raise StudyError(f"`{ast.unparse(node)}`: {what}", where=where, hint=hint)
-
-
-_SIGNED = {"add": "x + y", "subtract": "x - y", "multiply": "x * y", "divide": "x / y", "power": "x ** y",
-           "newaxis": "None", "pi": "3.141592653589793"}  # fmt: skip
-"""What NumPy has names for and expressions write differently."""
-_NUMPY = {*FUNCTIONS, *_SIGNED}
 
 
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod, ast.Pow)
@@ -245,6 +221,7 @@ class _Evaluator:
                     return _field(operand, attribute)
                 if attribute == "T":
                     return self._step(np.transpose, sizes.view(operand), operand)
+                require_no_component(node)
             case ast.Call(func=ast.Name(id=name)):
                 return self._call(name, node)
         raise StudyError(f"may not contain: {ast.unparse(node)}")
