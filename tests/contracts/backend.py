@@ -251,7 +251,16 @@ class BackendContract:
             (101, "warm", Outcome.WRONG_RESULT, "kernel wrote outside buffer target (canary after its end: "),
         ],
     )
-    def test_a_plan_is_verified(self, session: Session, count: int, cache: str, outcome: Outcome, reason: str) -> None:
+    def test_a_plan_is_verified(
+        self,
+        session: Session,
+        monkeypatch: pytest.MonkeyPatch,
+        count: int,
+        cache: str,
+        outcome: Outcome,
+        reason: str,
+    ) -> None:
+        monkeypatch.setattr(session, "cache", 2**20)  # to flush a large one takes seconds
         data = np.arange(1, 101, dtype=np.int32)
         arguments = {
             "n": Scalar("n", "int", count),
