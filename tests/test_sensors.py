@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from autotune.bench import finals
+from autotune.bench.clock import EventClock
 from autotune.bench.report import Report
 from autotune.bench.settling import SETTLE_S, Settling, gets_slower
 from autotune.bench.timing import Limits, Rules, Timed
@@ -330,6 +331,15 @@ def test_finalists_find_out_whether_the_device_lowers_its_clock(
 )
 def test_a_device_gets_slower_if_its_last_runs_are_clearly_slower(times: list[int], slower: bool) -> None:
     assert gets_slower(times) == slower
+
+
+def test_only_long_runs_on_a_warm_cache_need_to_settle() -> None:
+    bench = boosting(has_sensors=True)
+    bench.settling.needed = True
+    plan, long_ns = copying(), 10**6
+    clocks = [EventClock(bench.session, bench.launcher, run_ns) for run_ns in (long_ns, long_ns // 4)]
+    assert [bench.settling.seconds(plan, one) for one in clocks] == [SETTLE_S, 0.0]
+    assert bench.settling.seconds(replace(plan, cache="cold"), clocks[0]) == 0
 
 
 def test_a_device_that_keeps_its_clock_need_not_settle() -> None:

@@ -41,9 +41,11 @@ class Settling:
     def seconds(self, plan: Plan, clock: Clock) -> float:
         """Return for how long a plan must run before its times count.
 
-        Batches of short runs are over before the clock is lowered, and flushes of a cold cache would take too long.
+        Short runs, in batches or with gaps between them, are over before the clock is lowered, and flushes of a cold
+        cache would take too long.
         """
-        return SETTLE_S if self.needed and clock.ramps and plan.cache == "warm" else 0.0
+        long = clock.ramps and clock.first_ns >= QUEUED_NS
+        return SETTLE_S if self.needed and long and plan.cache == "warm" else 0.0
 
     def learn(self, timed: Timed, reading: Reading | None, *, settled: bool) -> None:
         """Learn from times, from whether the device had `settled` before they counted, and from its sensors."""
