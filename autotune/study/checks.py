@@ -13,6 +13,7 @@ from autotune.study.functions import kernels_of, macros_of, names_compared, name
 from autotune.study.includes import without_comments
 from autotune.study.loops import launches_of
 from autotune.study.problem import Problem
+from autotune.study.scope import MACROS
 from autotune.study.study import Study, words_of
 from autotune.text import did_you_mean
 
@@ -24,7 +25,7 @@ def check_entries(study: Study) -> None:
         raise StudyError("the file is empty", where=str(study.text.kernel_path), hint="write kernel void name(...)")
     if "##" in source:  # a macro may put the name together
         return
-    words = words_of(source, study.text, "options", "defines", "choices", "parameters")
+    words = words_of(source, study.text, "options", *MACROS)
     kernels = [name for name, _ in kernels_of(source)]
     for number, launch, _ in launches_of(study.launches):
         if launch.entry not in words:
@@ -52,7 +53,7 @@ def effects(problem: Problem) -> Iterator[str]:
             yield f"arguments.{name}: no launch takes it"
     for name in filter(is_builtin, study.entries):
         yield f"{name} is a function of OpenCL C too, and hides the kernel on some devices (PoCL's): rename it"
-    for table in ("choices", "parameters", "defines"):
+    for table in MACROS:
         for name in filter(is_access, study.text.table.get(table) or ()):
             what = f"a word of OpenCL C, and -D{name} breaks the headers of some drivers (PoCL's)"
             yield f"{table}.{name} is {what}: rename it"
@@ -72,8 +73,7 @@ def replaced_names(study: Study) -> list[str]:
         name for name in re.findall(r"\b(\w++)\s*\(", plain) if is_builtin(name) or name.startswith("get_")
     }
     taken -= {*re.findall(r"\w+", "".join(re.findall(r"^[^\S\n]*#[^\S\n]*(?:el)?if.*", plain, re.MULTILINE)))}
-    tables = ("choices", "parameters", "defines")
-    return [f"{table}.{name}" for table in tables for name in study.text.table.get(table) or () if name in taken]
+    return [f"{table}.{name}" for table in MACROS for name in study.text.table.get(table) or () if name in taken]
 
 
 def _replaced(study: Study) -> Iterator[str]:
@@ -82,7 +82,7 @@ def _replaced(study: Study) -> Iterator[str]:
     for kernel, named in kernels_of(study.text.source):  # one may have a header in each branch of an #if
         told.setdefault(kernel, set()).update(named)
     for kernel, named in told.items():
-        for table in ("choices", "parameters", "defines"):
+        for table in MACROS:
             for name in sorted(named & (study.text.table.get(table) or {}).keys()):
                 yield (
                     f"{table}.{name}: {kernel} has an argument of that name in the kernel's text, and "
@@ -97,7 +97,7 @@ def _undefined(study: Study) -> Iterator[str]:
     """
     compared = names_compared(study.text.source)
     macros = macros_of(study.text.source) | words_of("", study.text, "options")
-    macros |= {name for table in ("choices", "parameters", "defines") for name in study.text.table.get(table) or ()}
+    macros |= {name for table in MACROS for name in study.text.table.get(table) or ()}
     tuned = {name: parameter.values for name, parameter in study.parameters.items()}
     for table, listed in (("choices", study.choices), ("parameters", tuned)):
         for name, values in listed.items():

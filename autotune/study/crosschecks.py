@@ -15,7 +15,7 @@ from autotune.study.arrays import names_of
 from autotune.study.buffers import Buffer
 from autotune.study.builtins import is_word
 from autotune.study.includes import defined_anyway
-from autotune.study.scope import DEVICE_FACTS
+from autotune.study.scope import DEVICE_FACTS, MACROS
 from autotune.study.types import SCALAR_TYPES
 from autotune.text import did_you_mean
 
@@ -28,7 +28,7 @@ def check_names(study: Study) -> None:
     seen: dict[str, str] = dict.fromkeys(DEVICE_FACTS, "a device fact")
     seen |= dict.fromkeys([*FUNCTIONS, "has_extension"], "a function of expressions")
     seen |= dict.fromkeys(SCALAR_TYPES, "an OpenCL type")
-    for table in ("sizes", "choices", "parameters", "defines"):
+    for table in ("sizes", *MACROS):
         for name, entry in study.text.table.get(table, {}).items():
             if table == "defines" and name in study.sizes and entry == name:  # it repeats the size
                 continue
@@ -62,7 +62,7 @@ def check_macros(study: Study) -> None:
     In the latter case, the study's value would never reach the kernel.
     """
     own = defined_anyway(study.text.source)
-    for table in ("choices", "parameters", "defines"):
+    for table in MACROS:
         for name in study.text.table.get(table, {}):
             if name in study.entries:
                 raise StudyError(f"{name!r} is a kernel's own name", where=table, hint="choose another name")

@@ -15,6 +15,9 @@ from autotune.text import did_you_mean
 GAP = "TODO"
 """What a draft contains where its author must write something."""
 
+MACROS = ("choices", "parameters", "defines")
+"""The tables of a study whose names are macros in its kernel."""
+
 UNWRITTEN = f"has a {GAP}: replace it"
 
 DEVICE_FACTS: Mapping[str, Callable[[DeviceInfo], Any]] = {

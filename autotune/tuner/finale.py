@@ -218,6 +218,7 @@ def _paced_interval(trial: Trial) -> tuple[float, float]:
 
 def retiming_s(trials: Sequence[Trial]) -> float:
     """Return the seconds that re-timing these trials takes at least: three turns each, of one run or as it settles."""
+    # After the time to settle, half as much again counts (bench/finals.py).
     return 3 * sum(max(first_median(trial) * 1e-9, 1.5 * settle_s(trial)) for trial in trials)
 
 
